@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# How a layer, a test and a benchmark are declared here.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+find_program(SPILLWAY_CCACHE ccache)
+if(SPILLWAY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SPILLWAY_CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+
+add_library(spillway_warnings INTERFACE)
+target_compile_options(spillway_warnings INTERFACE -Wall -Wextra -Wshadow -Wconversion
+                       -Wsign-conversion -Wnon-virtual-dtor -Werror)
+if(SPILLWAY_SANITIZE)
+  add_compile_options(-fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${SPILLWAY_SANITIZE})
+endif()
+
+# spillway_add_layer(NAME core SOURCES a.cpp b.cpp LINKS other PUBLIC_LINKS lib)
+function(spillway_add_layer)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINKS;PUBLIC_LINKS" ${ARGN})
+  add_library(spillway_${ARG_NAME} STATIC ${ARG_SOURCES})
+  target_include_directories(spillway_${ARG_NAME} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/include)
+  target_link_libraries(spillway_${ARG_NAME} PUBLIC ${ARG_PUBLIC_LINKS}
+                        PRIVATE spillway_warnings ${ARG_LINKS})
+endfunction()
+
+# spillway_add_test(NAME bytes SOURCES tests/bytes_test.cpp LINKS spillway_core)
+function(spillway_add_test)
+  if(NOT SPILLWAY_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  find_package(GTest REQUIRED)
+  enable_testing()
+  add_executable(${ARG_NAME}_test ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME}_test PRIVATE spillway_warnings ${ARG_LINKS} GTest::gmock_main)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME}_test)
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()
