@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of one training step: what each op read, wrote, created and freed, in the order the
+// program ran them.
+//
+//   op          0        1        2        3
+//   weight      r        .        r        w       persistent: alive before, within and after
+//   input       r        .        .        f       alive before, freed within
+//   hidden      c w      r        r f              created and freed within
+//   gradient                      c w      r       created within, alive after
+//
+// Within one op, creates come first, then reads, writes and scratch memory, then frees. So a
+// storage may be used by the op that creates it and by the op that frees it, and by none outside:
+// its life is the half-open range [create, free + 1) of ops. The next step's storages have ids of
+// their own: what is alive after this step and freed in the next stands here twice, once without a
+// create.
+//
+// A plain value, stored as columns: row `i` of every column of `ops` is op `i`; a storage's id is
+// its row in `storages`. No pointers, so a trace can be copied, compared, saved and sent. Distinct
+// objects may be used from distinct threads. Units: bytes and nanoseconds.
+//
+// The ideas of a step as a list of ops with storages, and of roles, follow ZeRO (Rajbhandari et al.
+// 2020, section 3) and the liveness records of SuperNeurons (Wang et al. 2018, section 3.2).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/base/ids.hpp"
+
+namespace spillway {
+
+/// What a storage is for.
+enum class StorageRole : std::uint8_t {
+  kUnknown,
+  kParameter,
+  kGradient,
+  kOptimizerState,
+  kActivation,
+  kInput,
+  kWorkspace,
+};
+
+inline constexpr std::size_t kStorageRoleCount = 7;
+
+/// `parameter`, `optimizer_state`, ...
+std::string_view to_string(StorageRole role);
+/// Nothing on a word that is no role.
+std::optional<StorageRole> parse_storage_role(std::string_view text);
+
+/// A list of storages for every op: row `i` is `items[offsets[i], offsets[i + 1])`.
+struct StorageLists {
+  std::vector<std::uint64_t> offsets{0};
+  std::vector<StorageId> items;
+
+  [[nodiscard]] std::size_t size() const { return offsets.size() - 1; }
+  [[nodiscard]] std::span<const StorageId> operator[](OpIndex op) const {
+    const std::uint64_t first = offsets[to_value(op)];
+    return std::span(items).subspan(first, offsets[to_value(op) + 1] - first);
+  }
+  void append(std::span<const StorageId> row);
+
+  bool operator==(const StorageLists&) const = default;
+};
+
+struct TraceStorages {
+  std::vector<Bytes> bytes;
+  std::vector<StorageRole> role;
+  std::vector<std::uint8_t> persistent;  ///< 1: alive before, within and after the step
+  std::vector<std::string> name;         ///< may be empty
+
+  [[nodiscard]] std::size_t size() const { return bytes.size(); }
+  bool operator==(const TraceStorages&) const = default;
+};
+
+struct TraceOps {
+  std::vector<std::string> name;
+  std::vector<TimeNs> duration_ns;
+  std::vector<std::optional<std::uint64_t>> flop;
+  std::vector<std::optional<Bytes>> bytes_touched;  ///< read plus written by the op's kernels
+  std::vector<std::uint32_t> thread;                ///< numbered from 0 in order of appearance
+  std::vector<std::string> source;                  ///< `train.py:12`; may be empty
+  std::vector<Bytes> alloc_peak;  ///< most scratch memory held within the op beyond its creates
+  StorageLists reads;             ///< no storage twice in one row, here and below
+  StorageLists writes;
+  StorageLists creates;
+  StorageLists frees;
+
+  [[nodiscard]] std::size_t size() const { return name.size(); }
+  bool operator==(const TraceOps&) const = default;
+};
+
+/// One storage, as it is appended.
+struct TraceStorage {
+  Bytes bytes{};
+  StorageRole role = StorageRole::kUnknown;
+  bool persistent = false;
+  std::string name{};
+};
+
+/// One op, as it is appended.
+struct TraceOp {
+  std::string name{};
+  TimeNs duration_ns = 0;
+  std::optional<std::uint64_t> flop{};
+  std::optional<Bytes> bytes_touched{};
+  std::uint32_t thread = 0;
+  std::string source{};
+  Bytes alloc_peak{};
+  std::vector<StorageId> reads{};
+  std::vector<StorageId> writes{};
+  std::vector<StorageId> creates{};
+  std::vector<StorageId> frees{};
+};
+
+struct Trace {
+  std::string machine;    ///< where it was recorded, for people
+  std::string framework;  ///< by what, e.g. `torch 2.12.0`
+  TraceStorages storages;
+  TraceOps ops;
+
+  StorageId add(TraceStorage storage);
+  OpIndex add(TraceOp op);
+
+  bool operator==(const Trace&) const = default;
+};
+
+/// The first thing wrong with the trace, with its position ("op 3 (aten::add): reads storage 9,
+/// ..."); nothing where every promise above holds. Never throws on a malformed trace.
+std::optional<std::string> validate(const Trace& trace);
+
+/// Most bytes alive at once, scratch memory included. The trace must be valid.
+Bytes peak_bytes(const Trace& trace);
+
+}  // namespace spillway
