@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holds the budget: the one object an adapter talks to.
+//
+//     adapter                      engine
+//     allocator.allocate  ------>  allocate      evicts until the request fits
+//     allocator.free      ------>  free          lock-free
+//     op begins           ------>  begin_frame, use (each input), inputs_ready
+//     op ends             ------>  produced (each output), end_frame
+//
+// Lock order: a framework lock (Python's GIL) before the engine's, never the reverse. Under the
+// engine's lock nothing is awaited but its own condition, no framework object is destroyed and no
+// deleter runs. One engine per process; it is never destroyed, since storages may outlive main.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/frames.hpp"
+#include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/exec/out_of_budget.hpp"
+#include "spillway/runtime/exec/statistics.hpp"
+#include "spillway/runtime/exec/trace_recorder.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/settings.hpp"
+#include "spillway/runtime/status_page.hpp"
+
+namespace spillway::runtime {
+
+class Engine {
+ public:
+  explicit Engine(Framework& framework);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Sets mode, budgets and spool from `settings`, now or later again. A lower budget is reached at
+  /// the next allocation. Throws UserError and changes nothing if a setting can't be honoured.
+  void start(const Settings& settings);
+  /// Brings everything back and holds no budget any more. Throws OutOfBudget never: without a
+  /// budget everything fits that fitted the program.
+  void stop();
+
+  /// Device memory, 64-byte aligned, null for zero bytes. Throws OutOfBudget. Any thread.
+  std::byte* allocate(std::size_t bytes);
+  /// Any thread, any lock held.
+  void free(std::byte* pointer) noexcept;
+
+  /// The record of the storage whose memory starts at `pointer`, or null if it never moves.
+  [[nodiscard]] StorageRecord* find(const void* pointer) const {
+    const Block* block = memory_.find(pointer);
+    return block != nullptr && block->address == pointer ? block->record : nullptr;
+  }
+
+  /// The block `address` lies in, or null. For fault handlers: takes no lock.
+  [[nodiscard]] const Block* block_at(const void* address) const { return memory_.find(address); }
+
+  /// Ties the record to the adapter's handle, which the engine owns from now on.
+  void bind(StorageRecord& record, void* owner);
+
+  struct Op {
+    const char* name;         ///< interned
+    std::uint64_t signature;  ///< of name and input shapes
+    bool boundary;            ///< an optimizer step begins
+  };
+  /// Opens a frame of the calling thread. Returns true if it is the outermost.
+  bool begin_frame(const Op& op);
+  /// Pins `record` to the open frame and makes it accessible. False if that is impossible
+  /// (`last_failure` of this thread says why); the storage stays inaccessible then.
+  bool use(StorageRecord& record, Access access);
+  /// All inputs are pinned: in fuzz mode everything else leaves now.
+  void inputs_ready();
+  /// The op made or returned `record`. `owner` binds it to the adapter's handle if it has none.
+  void produced(StorageRecord& record);
+  void end_frame();
+
+  /// Makes `record` accessible without a frame, for framework code that reads memory between ops.
+  bool touch(StorageRecord& record, Access access);
+  /// Never moves `record` again until `release`; it is made accessible first.
+  bool keep(StorageRecord& record);
+  void release(StorageRecord& record);
+  /// Brings the record back, and exempts it from management for life.
+  bool exempt(StorageRecord& record);
+
+  /// True while a budget is enforced or anything else needs ops to be seen.
+  [[nodiscard]] bool watching() const { return watching_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Bytes budget() const { return budget_; }
+  [[nodiscard]] Bytes min_size() const { return min_size_; }
+  /// Device bytes live; approximate without the lock.
+  [[nodiscard]] Bytes live_now() const { return {live_now_.load(std::memory_order_relaxed)}; }
+  /// Most that was live during the last completed step.
+  [[nodiscard]] Bytes last_step_peak() const { return {last_step_peak_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+  /// Allocations may exceed the budget, counted, while ops are not seen (see adapters).
+  void set_blind(bool blind) { blind_.store(blind, std::memory_order_relaxed); }
+  [[nodiscard]] bool blind() const { return blind_.load(std::memory_order_relaxed); }
+
+  /// Why the calling thread's last `use` or `touch` failed.
+  static const std::string& last_failure();
+
+  Statistics statistics();
+  void reset_peak();
+  /// The last complete training step; nothing unless record mode was given a trace path.
+  [[nodiscard]] std::optional<Trace> trace() const {
+    return recorder_ == nullptr ? std::nullopt : recorder_->trace();
+  }
+
+  /// pthread_atfork: before, in the parent after, in the child after.
+  void before_fork();
+  void after_fork_in_parent();
+  void after_fork_in_child();
+
+ private:
+  class Lock;
+  friend class Lock;
+
+  bool use_slow(StorageRecord& record, Access access);
+  bool settle(StorageRecord& record, Access access, Lock& lock);
+  bool make_room(Bytes needed, Lock& lock);
+  Bytes start_evictions(Bytes needed);
+  bool wait_for_progress(Lock& lock);
+  void evict_everything(Lock& lock);
+  void drain_freed();
+  void stamp(StorageRecord& record, ThreadFrames& frames);
+  void note_step();
+  void note_boundary(ThreadFrames& frames, bool optimizer_step);
+  void publish();
+  OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
+  std::byte* allocate_in_child(std::size_t bytes);
+  bool use_in_child(StorageRecord& record, Access access);
+  std::shared_ptr<Spool> open_spool(const Settings& settings) const;
+
+  Framework& framework_;
+  std::mutex mutex_;
+  std::condition_variable settled_;
+  DeviceMemory memory_;
+  Mover mover_;
+  Settings settings_;
+  Bytes budget_{};
+  Bytes min_size_{};
+  std::atomic<Mode> mode_{Mode::kOff};
+  std::atomic<bool> watching_{false};
+  std::atomic<bool> blind_{false};
+  std::atomic<std::uint64_t> clock_{1};  // outermost frames begun
+  std::atomic<std::uint64_t> live_now_{0};
+  std::atomic<std::uint64_t> step_peak_{0};
+  std::atomic<std::uint64_t> last_step_peak_{0};
+  std::atomic<std::uint64_t> steps_{0};
+  std::atomic<std::uint32_t> open_frames_{0};
+  std::atomic<std::uint32_t> waiting_{0};
+  std::atomic<bool> boundaries_seen_{false};
+  std::unique_ptr<TraceRecorder> recorder_;  // made once, never replaced
+  std::vector<void*> dead_owners_;
+  std::vector<Block*> freed_;
+  Bytes floor_{};
+  std::int64_t stall_ns_ = 0;
+  TimeNs started_ = 0;
+  TimeNs step_started_ = 0;
+  std::int64_t last_step_ns_ = 0;
+  Bytes moved_at_step_{};
+  Bytes last_step_moved_{};
+  StatusMapping status_;
+  StatusSlot* slot_ = nullptr;
+  bool in_child_ = false;
+  int fork_pipe_write_ = -1;
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/step_recogniser.hpp"
+#include "spillway/runtime/exec/storage_record.hpp"
+
+namespace spillway::runtime {
+
+/// The ops that one thread has open, and what they pin.
+///
+///     outermost frame   |------ aten::lstm ------------------------|   |-- aten::add --|
+///     nested                  |- mm -|    |- sigmoid -|
+///     pinned until            every storage touched so far ........x
+///     outputs until                                                ....x
+///
+/// A storage touched anywhere inside an outermost frame is pinned until that frame ends: kernels
+/// hold raw pointers across the ops they call. Its outputs stay pinned until the thread's next
+/// outermost frame begins: framework code fills a fresh tensor through its pointer right after the
+/// op that made it returned.
+struct ThreadFrames {
+  ThreadFrames();
+  ~ThreadFrames();
+  ThreadFrames(const ThreadFrames&) = delete;
+  ThreadFrames& operator=(const ThreadFrames&) = delete;
+
+  void pin(StorageRecord& record) {
+    record.pins.fetch_add(1);  // See Note [Pin, then look]
+    pinned.push_back(&record);
+  }
+  void hold_output(StorageRecord& record) {
+    record.pins.fetch_add(1);
+    outputs.push_back(&record);
+  }
+  static void unpin_all(std::vector<StorageRecord*>& records) {
+    for (StorageRecord* record : records) record->pins.fetch_sub(1, std::memory_order_release);
+    records.clear();
+  }
+  [[nodiscard]] bool pins(const StorageRecord& record) const;
+
+  std::uint32_t depth = 0;             ///< open frames; transparent ones are not counted
+  const char* op = nullptr;            ///< name of the outermost open op, interned
+  std::vector<StorageRecord*> pinned;
+  std::vector<StorageRecord*> outputs;
+  StepRecogniser recogniser;
+  std::uint64_t steps_seen = 0;        ///< recogniser.steps_completed() when last looked at
+  Bytes live_at_start{};               ///< device bytes live when the outermost frame began
+  Bytes peak_live{};                   ///< most that was live since
+};
+
+/// The calling thread's frames. Destroyed, pins included, when the thread ends.
+ThreadFrames& this_thread_frames();
+
+/// Threads that have run an op.
+std::uint32_t framed_threads();
+
+}  // namespace spillway::runtime

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drives the residency machine with real memory, real copies and real completions.
+//
+// The machine decides (residency/residency_machine.hpp), the mover carries out: it starts copies on
+// the transfer pool, drops and restores pages, frees extents, tells the framework to refuse or
+// allow access, and feeds completions back. All functions but the destructor need the engine's
+// lock; completions take it themselves and then notify the engine's condition.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/residency/residency_machine.hpp"
+#include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/storage_record.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/transfer/spool.hpp"
+#include "spillway/runtime/transfer/transfer_pool.hpp"
+
+namespace spillway::runtime {
+
+/// Counters of what moved. Bytes are of storages, not of pages.
+struct MoveStatistics {
+  Bytes evicted{};        ///< left the device tier with a copy made
+  Bytes clean_evicted{};  ///< left without one: an identical copy existed
+  Bytes fetched{};        ///< came back
+  std::uint64_t evictions = 0;
+  std::uint64_t fetches = 0;
+  std::uint64_t failed_copies = 0;
+  std::uint64_t undeclared_writes = 0;  ///< verify: written by an op that did not say so
+  std::uint64_t checksums_compared = 0;
+};
+
+struct MoverOptions {
+  Bytes host_budget{};      ///< zero: no host tier, evictions go to disk
+  bool verify = false;      ///< checksum on the way out and back
+};
+
+/// Whether an op reads a storage or may also write it.
+enum class Access : std::uint8_t { kRead, kWrite };
+
+class Mover {
+ public:
+  Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& memory,
+        Framework& framework);
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+  void configure(const MoverOptions& options, std::shared_ptr<Spool> spool);
+
+  /// A record for a block just allocated.
+  StorageRecord& create(Block& block, Bytes bytes);
+  /// The storage died. `released` receives the owner for Framework::release, if there was one.
+  void die(StorageRecord& record, std::vector<void*>& released);
+
+  enum class Outcome : std::uint8_t { kReady, kPending, kNeedsRoom, kFailed };
+  struct Request {
+    Outcome outcome;
+    Bytes short_by{};  ///< kNeedsRoom
+  };
+  /// An op is about to access `record`: kReady, or kPending until the condition is notified, or
+  /// room must be made first, or its bytes cannot be had (`failure` says why).
+  Request request(StorageRecord& record, Access access, Overbooking overbooking);
+
+  /// Starts evicting. Returns the bytes that left at once or are on their way; 0 if the storage is
+  /// in use, or no slower tier has room.
+  Bytes evict(StorageRecord& record);
+
+  /// Exported memory is never evicted, and nothing knows when it is written.
+  void exempt(StorageRecord& record);
+  void readmit(StorageRecord& record);
+
+  [[nodiscard]] Bytes leaving() const { return leaving_; }  ///< evictions in flight
+  [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
+  [[nodiscard]] const std::vector<StorageRecord*>& live() const { return live_; }
+  [[nodiscard]] const MoveStatistics& statistics() const { return statistics_; }
+  [[nodiscard]] Bytes used(Tier tier) const { return machine_.used(tier); }
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+  /// The disk tier, or null where nothing is ever evicted.
+  [[nodiscard]] Spool* spool() const { return spool_.get(); }
+  [[nodiscard]] TransferPool& transfers() { return *transfers_; }
+
+  struct Moved {
+    std::string name;
+    Bytes bytes;
+  };
+  /// Kinds of storage (creating op and size) that moved most, largest first.
+  [[nodiscard]] std::vector<Moved> top_movers(std::size_t count) const;
+
+  /// After fork in the child: no transfer threads, nothing in flight.
+  void abandon_in_child();
+  /// In the child: reads an evicted storage's bytes without residency accounting.
+  bool read_in_child(StorageRecord& record);
+
+ private:
+  using Event = residency::Event;
+  using Action = residency::Action;
+
+  void send(StorageRecord& record, residency::EventKind kind, Tier tier = Tier::kDevice);
+  void carry_out(StorageRecord& record, const Action& action);
+  void start_copy(StorageRecord& record, Tier from, Tier to);
+  void start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction);
+  void complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result);
+  void finish(StorageRecord& record, Tier from, Tier to, bool succeeded);
+  void free_memory(StorageRecord& record, Tier tier);
+  void retire(StorageRecord& record);
+  bool verify_clean(StorageRecord& record);
+  bool reserve_target(StorageRecord& record, Tier& target);
+  bool demote_for(Bytes bytes);
+  std::string revoked_text(const StorageRecord& record) const;
+  void count_move(const StorageRecord& record);
+
+  std::mutex& mutex_;
+  std::condition_variable& settled_;
+  DeviceMemory& memory_;
+  Framework& framework_;
+  MoverOptions options_;
+  residency::ResidencyMachine machine_;
+  std::shared_ptr<Spool> spool_;
+  std::unique_ptr<TransferPool> transfers_;
+  std::deque<StorageRecord> records_;  // addresses are stable
+  std::vector<StorageRecord*> unused_;
+  std::vector<StorageRecord*> live_;
+  std::vector<void*>* released_ = nullptr;  // where `die` collects owners
+  Bytes leaving_{};
+  Bytes host_used_{};
+  std::size_t in_flight_ = 0;
+  std::string failure_;
+  MoveStatistics statistics_;
+  struct Kind {
+    const char* made_by;
+    Bytes size;
+    Bytes moved;
+  };
+  std::vector<Kind> kinds_;
+};
+
+}  // namespace spillway::runtime

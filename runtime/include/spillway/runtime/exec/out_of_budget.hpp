@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+
+namespace spillway::runtime {
+
+/// An op needs more than the budget allows even with everything evicted that can be.
+class OutOfBudget : public std::runtime_error {
+ public:
+  struct Facts {
+    std::string op;         ///< outermost op that asked, or empty
+    Bytes need;             ///< bytes of this request
+    Bytes have;             ///< bytes of the budget not taken by what cannot leave
+    Bytes budget;
+    Bytes smallest_budget;  ///< least that would have let this request pass
+    std::string why;        ///< what kept eviction from making room (disk full, I/O error); may be empty
+    std::vector<std::string> pinned;  ///< largest storages that cannot leave, up to five
+  };
+  explicit OutOfBudget(Facts facts);
+  [[nodiscard]] const Facts& facts() const { return facts_; }
+
+ private:
+  Facts facts_;
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/settings.hpp"
+
+namespace spillway::runtime {
+
+/// What a process did so far. The words and units are those of docs/statistics.md.
+struct Statistics {
+  Mode mode = Mode::kOff;
+  Bytes budget{};
+  Bytes device{};             ///< resident pool pages now, free and rounding included
+  Bytes peak_device{};        ///< high-water mark of the above
+  Bytes peak_live{};          ///< high-water mark without cached free blocks
+  Bytes floor{};              ///< largest working set of one outermost frame seen
+  Bytes host{};
+  Bytes disk{};
+  Bytes disk_written{};
+  Bytes disk_read{};
+  Bytes overshoot{};
+  Bytes rounding{};           ///< resident but not asked for, in blocks in use
+  std::int64_t stall_ns = 0;
+  std::int64_t elapsed_ns = 0;
+  std::uint64_t ops = 0;
+  std::uint64_t steps = 0;
+  std::int64_t last_step_ns = 0;
+  Bytes last_step_moved{};
+  std::uint64_t storages = 0;  ///< live storages large enough to move
+  MoveStatistics moves;
+  std::vector<Mover::Moved> top_movers;
+};
+
+/// One JSON object, keys as in docs/statistics.md.
+std::string to_json(const Statistics& statistics);
+
+/// A few lines for people, at most 80 columns.
+std::string to_summary(const Statistics& statistics);
+
+}  // namespace spillway::runtime

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the training step in a stream of ops, and from it the next use of every storage.
+//
+//     stream   .. a b c d e f | a b c d e f | a b c x y z d e f | a b c d e f ..
+//                 \_ loop ___/                      \_ detour
+//     touch t  ---0 1-2-------                on the path touch t is answered by plan[t]
+//
+// A *record* is a stretch of ops that was seen, with a plan: for each touch in it, the distance in
+// ops to the next touch of the same storage. A *loop* is a record that follows itself, and is made
+// when a stretch of d ops was seen twice in a row; a *detour* is what the program did between two
+// loops that were already known. The stream is *on the path* while each op is the one that the
+// record has next, with as many touches. Plans refer to touches by number, never by storage: the
+// activations of the next step are other storages, but they are touched in the same order.
+//
+// Units: ops and touches are counted from 0 since construction. Owns all that it keeps: 56 KiB at
+// first, about 2 MiB for a step of 5,000 ops, and never more than 56 MiB of history and 112 MiB of
+// records. Single-threaded: one recogniser per thread that runs ops, without locks. No clock.
+// Throws only std::bad_alloc.
+//
+// Sources: next use as the eviction order, Belady, "A study of replacement algorithms for a
+// virtual-storage computer", IBM Systems Journal 5(2), 1966; window fingerprints, Karp and Rabin,
+// "Efficient randomized pattern-matching algorithms", IBM J. Res. Dev. 31(2), 1987, section 3.
+// What it does with programs that are not one plain loop: docs/recogniser.md.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/runtime/exec/op_history.hpp"
+#include "spillway/runtime/exec/step_record.hpp"
+
+namespace spillway::runtime {
+
+/// Answer to "when is this storage used next?" when nothing is known. Op 0 is nobody's next op.
+inline constexpr std::uint64_t kUnknownUse = 0;
+/// The recorded step never touches the storage again. Sorts behind every real next use.
+inline constexpr std::uint64_t kNeverUsed = UINT64_MAX;
+
+/// The ops of one complete period as they ran last. See StepRecogniser::last_step.
+struct RecordedStep {
+  std::uint64_t first_op = 0;
+  std::vector<std::uint64_t> signatures;    ///< one per op
+  std::vector<std::uint32_t> touch_counts;  ///< one per op
+  std::vector<std::uint64_t> storages;      ///< touched storages, op after op
+};
+
+/// Counters since construction.
+struct RecogniserStatistics {
+  std::uint64_t ops_off_path = 0;
+  std::uint64_t departures = 0;          ///< times the stream left a record
+  std::uint64_t branches = 0;            ///< departures that led straight to another record
+  std::uint64_t resynchronisations = 0;  ///< returns to a record from off the path
+  std::uint64_t loops_found = 0;
+  std::uint64_t detours_recorded = 0;
+  std::uint64_t mismatches = 0;  ///< touches that a plan had promised to another storage
+  std::uint64_t refreshes = 0;   ///< plans computed anew from the latest two periods
+};
+
+class StepRecogniser {
+ public:
+  /// Ops that are remembered. A period must be seen twice, so the longest one that can be found is
+  /// just below half of it: about a hundred steps of a 5,000-op model.
+  /// The memory is taken only while the stream holds something that no record explains.
+  static constexpr std::uint64_t kMaxHistoryOps = OpHistory::kMostOps;
+  static constexpr std::uint64_t kMaxHistoryTouches = OpHistory::kMostTouches;
+  /// Ops that must agree before a position is believed. Shorter windows occur by chance in models
+  /// made of few kinds of op; longer ones delay every return to the path.
+  static constexpr std::uint64_t kWindow = OpHistory::kWindow;
+  /// Ops a loop without a boundary must hold before its "never used again" is believed: an inner
+  /// loop (48 equal layers of 50 ops in a backward pass, a thousand time steps of 4 ops) looks just
+  /// like training until it ends, and its saved activations only look dead.
+  static constexpr std::uint64_t kProofOps = 4096;
+  /// The same for next uses in its next pass: if the loop ends instead, only one pass was wrong.
+  static constexpr std::uint64_t kRepeatProofOps = 512;
+
+  StepRecogniser();
+
+  /// An op begins. `signature` is a hash of whatever tells ops apart (name, input shapes);
+  /// `boundary_hint` marks the op that ends a step, where the caller knows it.
+  void begin_op(std::uint64_t signature, bool boundary_hint = false);
+
+  /// The current op touches the storage. Returns the index of the next op that will touch it
+  /// (greater than op_index()), kNeverUsed or kUnknownUse. `storage_id` must not be reused.
+  std::uint64_t touch(std::uint64_t storage_id);
+
+  /// Index of the current op; 0 before the first one.
+  std::uint64_t op_index() const { return history_.ops() == 0 ? 0 : history_.ops() - 1; }
+  bool on_path() const { return path_ != nullptr; }
+  /// Length in ops of the loop the stream was in last; 0: none was found yet.
+  std::uint64_t period() const { return period_; }
+  /// Ops since the period (or the detour) began; 0 off the path. A period begins behind the last
+  /// boundary in it, or, where there are none, where it was found.
+  std::uint64_t position() const;
+  /// Complete passes over a loop. A loop may hold several optimizer steps, see period().
+  std::uint64_t steps_completed() const { return steps_; }
+  const RecogniserStatistics& statistics() const { return statistics_; }
+
+  /// The latest complete period of the loop the stream is in; empty when it is in none, or has not
+  /// yet stayed in it for a whole period. Copies, so not for the hot path.
+  RecordedStep last_step() const;
+
+ private:
+  using Record = StepRecord;
+  /// A distance at which the stream may repeat: token[i] == token[i - distance] held over
+  /// [run_begin, run_end).
+  struct Candidate {
+    std::uint64_t distance;
+    std::uint64_t run_begin;
+    std::uint64_t run_end;
+  };
+  /// Where the stream left the path.
+  struct Departure {
+    std::uint64_t record = 0;  ///< 0: it was never on one
+    std::uint32_t position = 0;
+    std::uint64_t signature = 0;
+    std::uint64_t op = 0;
+  };
+  /// Ops [begin, end) that become a detour as soon as the next uses behind them were seen.
+  struct PendingDetour {
+    Departure from;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;  ///< 0: none pending
+    std::uint64_t due = 0;
+    std::uint64_t successor = 0;
+    std::uint32_t successor_position = 0;
+  };
+  struct Spot {
+    Record* record = nullptr;
+    std::uint32_t position = 0;
+  };
+
+  void extend_history();
+
+  // Following a record.
+  bool advance(std::uint64_t op, std::uint64_t signature);
+  bool wrap(std::uint64_t op);
+  void enter(Spot spot, std::uint64_t op);
+  void stop();
+  void depart(std::uint64_t op, std::uint64_t signature);
+  bool follow_branch(std::uint64_t op, std::uint64_t signature);
+  void finish_pass(std::uint64_t op);
+  bool trusted(const Record& record) const;
+  void believe(std::uint64_t op);
+
+  // Finding one.
+  void search(std::uint64_t op, std::uint64_t signature, bool was_on_path);
+  Spot find_spot(std::uint64_t op, std::uint64_t signature) const;
+  void regain(Spot spot, std::uint64_t op);
+  std::uint64_t place_key(std::uint64_t op) const;
+  void propose(std::uint64_t op);
+  void attend(std::uint64_t op);
+  void schedule(std::uint64_t op);
+  void check_candidates(std::uint64_t op);
+  bool extend_run(Candidate& candidate, std::uint64_t op) const;
+  bool worth_recording(const Candidate& candidate, std::uint64_t op) const;
+
+  // Recording.
+  void record_loop(std::uint64_t op, std::uint64_t length);
+  void record_detour(std::uint64_t op);
+  void add_branch(const Departure& from, std::uint64_t target, std::uint32_t target_position);
+  void mark_inner_loops(Record& fresh);
+  void drop_copies_of(std::uint64_t op, std::uint64_t length);
+
+  // The path: what the next op and touch are compared with.
+  Record* path_ = nullptr;
+  Record::Touch* plan_ = nullptr;
+  std::uint32_t position_ = 0;
+  std::uint32_t cursor_ = 0;      ///< flat index of the next touch
+  std::uint32_t cursor_end_ = 0;  ///< of this op; equals cursor_ off the path
+  std::uint32_t op_touches_ = 0;  ///< touches that the record has for the current op
+  std::uint32_t visit_ = 0;
+  std::uint64_t never_ = kUnknownUse;  ///< what "never" is answered with on this record
+  std::uint64_t horizon_ = 0;          ///< ops from here on are not spoken of, see believe()
+  std::uint64_t entered_at_ = 0;
+  std::uint64_t pass_mismatches_ = 0;  ///< statistics_.mismatches when the pass began
+
+  OpHistory history_;
+  std::uint64_t op_first_touch_ = 0;        ///< of the current op
+  std::vector<std::uint64_t> last_window_;  ///< by window hash: op that followed it last, plus 1
+
+  std::uint64_t attention_at_ = UINT64_MAX;
+  std::uint64_t boundary_after_ = 0;  ///< op after the last hinted one; 0: none seen
+  std::uint64_t period_ = 0;
+  std::uint64_t steps_ = 0;
+  std::uint64_t scanned_ = 0;  ///< ops compared backwards for candidates
+  bool wants_more_history_ = false;
+  Departure departure_;
+  PendingDetour pending_;
+  std::vector<Candidate> candidates_;
+  StepRecordSet records_;
+  RecogniserStatistics statistics_;
+};
+
+inline void StepRecogniser::begin_op(std::uint64_t signature, bool boundary_hint) {
+  const std::uint64_t op = history_.ops();
+  if (history_.ops_full()) [[unlikely]] {
+    extend_history();
+  }
+  history_.add_op(signature);
+  const bool was_on_path = path_ != nullptr;
+  if (!was_on_path || !advance(op, signature)) [[unlikely]] {
+    search(op, signature, was_on_path);
+  }
+  op_first_touch_ = history_.touches();
+  if (boundary_hint) {
+    boundary_after_ = op + 1;
+  }
+  if (op >= attention_at_) [[unlikely]] {
+    attend(op);
+  }
+}
+
+inline bool StepRecogniser::advance(std::uint64_t op, std::uint64_t signature) {
+  const bool counted = history_.touches() - op_first_touch_ == op_touches_;
+  if (++position_ == path_->ops.size() && !wrap(op)) [[unlikely]] {
+    return false;
+  }
+  const Record::Op& expected = path_->ops[position_];
+  cursor_ = expected.first_touch;
+  op_touches_ = expected.touch_count;
+  cursor_end_ = cursor_ + op_touches_;
+  return counted && expected.signature == signature;
+}
+
+/// See Note [Promises] in step_record.hpp.
+inline std::uint64_t StepRecogniser::touch(std::uint64_t storage_id) {
+  if (history_.touches_full()) [[unlikely]] {
+    history_.extend_touches();
+  }
+  history_.add_touch(storage_id);
+  if (cursor_ == cursor_end_) {
+    return kUnknownUse;
+  }
+  const Record::Touch& touched = plan_[cursor_++];
+  if (touched.visit == visit_ && touched.expected != storage_id) [[unlikely]] {
+    ++statistics_.mismatches;
+  }
+  if (touched.next != Record::kNoTouch) {
+    plan_[touched.next].expected = storage_id;
+    plan_[touched.next].visit = visit_;
+  }
+  if (touched.distance == Record::kNeverDistance) {
+    return never_;
+  }
+  const std::uint64_t next = history_.ops() - 1 + touched.distance;
+  return next < horizon_ ? next : kUnknownUse;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "spillway/base/ids.hpp"
+#include "spillway/residency/residency_machine.hpp"
+#include "spillway/runtime/memory/block.hpp"
+#include "spillway/runtime/transfer/extent_allocator.hpp"
+
+namespace spillway::runtime {
+
+/// What the engine knows of one storage. Lives as long as the process (records are recycled, never
+/// unmapped), so a pointer to one is always safe to follow.
+///
+/// Note [Pin, then look]. A running op must not lose its input, and the check must not take a lock.
+/// The op adds a pin and then loads `state`; who evicts stores `kEvicting` and then loads `pins`.
+/// Both sides are sequentially consistent, so at least one sees the other: either the op finds
+/// the storage leaving and takes the lock, or the eviction finds the pin and is withdrawn. A count
+/// in the record is the hazard slot of that storage: one atomic add, no scan of all threads' slots.
+struct StorageRecord {
+  // Any thread, without the engine's lock.
+  std::atomic<std::uint32_t> pins{0};
+  std::atomic<residency::ResidencyState> state{residency::ResidencyState::kResident};
+  std::atomic<bool> has_copy{false};    ///< a slower copy exists or is being made
+  std::atomic<void*> owner{nullptr};    ///< the adapter's handle; null until an op has shown it
+  std::atomic<std::uint64_t> last_use{0};  ///< engine's op clock
+  std::atomic<std::uint64_t> next_use{0};  ///< engine's op clock; 0: unknown
+  std::atomic<bool> always_dirty{false};   ///< written through pointers no op shows
+  std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
+
+  // Guarded by the engine's lock.
+  StorageId id{};
+  Block* block = nullptr;
+  Bytes bytes{};
+  Extent disk{};
+  std::byte* host = nullptr;
+  Bytes leaving{};             ///< counted in Mover::leaving
+  std::uint64_t checksum = 0;  ///< of the slower copies; verify mode
+  bool kept = false;           ///< the user asked that it never moves
+  bool failed = false;         ///< its last fetch failed; see Mover::failure
+  std::size_t position = 0;    ///< index in the list of live records
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device tier on a machine whose device is its own RAM: an arena for storages, slabs for small
+// objects, one budget over both.
+//
+// `allocate` never evicts: it takes what the budget and the cache of freed blocks allow and
+// otherwise says how many bytes are short. The caller makes room and asks again. Freed memory is
+// handed over through a lock-free list, since frees come from any thread, with any lock held.
+// Not thread-safe except where a function says so.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/memory/arena.hpp"
+#include "spillway/runtime/memory/memory_budget.hpp"
+#include "spillway/runtime/memory/slabs.hpp"
+
+namespace spillway::runtime {
+
+/// Memory, or how much room is missing for it.
+struct Allocation {
+  std::byte* pointer = nullptr;
+  Block* block = nullptr;  ///< set if the memory is a block of its own
+  Bytes short_by{};        ///< bytes to free first; zero with a null pointer: the kernel refused
+};
+
+/// How small allocations are served.
+enum class SmallObjects : std::uint8_t {
+  kSlabs,  ///< up to Slabs::kLargestObject from slabs: never moved
+  kBlocks  ///< every allocation is a block that can be evicted and poisoned (fuzz)
+};
+
+class DeviceMemory {
+ public:
+  DeviceMemory(Bytes limit, const ArenaOptions& options);
+
+  Allocation allocate(Bytes bytes, Overbooking overbooking);
+
+  /// Queues memory of this tier for freeing. Any thread, no lock, never blocks, never throws.
+  void free_later(std::byte* pointer) noexcept;
+
+  /// Frees what was queued, except that blocks with a record are appended to `records` for the
+  /// caller, who owes a `free_block` for each.
+  void take_freed(std::vector<Block*>& records);
+  void free_block(Block& block) { arena_.free(block); }
+
+  /// Pages for an evicted block; short_by as above, pointer set on success.
+  Allocation restore(Block& block, Overbooking overbooking);
+  void drop_pages(Block& block) { arena_.drop_pages(block); }
+
+  void set_limit(Bytes limit) { budget_.set_limit(limit); }
+  void set_small_objects(SmallObjects small) { small_ = small; }
+  void set_poison(Poison poison) { arena_.set_poison(poison); }
+  /// How far freed blocks may stay cached above the most that was ever live, as a share of it.
+  void set_cache_slack(double share) { cache_slack_ = share; }
+  /// Gives all cached pages back to the kernel.
+  void release_cache() { arena_.release_cached(budget_.limit()); }
+
+  [[nodiscard]] const MemoryBudget& budget() const { return budget_; }
+  [[nodiscard]] Bytes live() const { return budget_.used() - arena_.cached(); }
+  [[nodiscard]] Bytes peak_live() const { return peak_live_; }
+  void reset_peak();
+  [[nodiscard]] Bytes cached() const { return arena_.cached(); }
+  [[nodiscard]] const Arena& arena() const { return arena_; }
+  /// The block `address` lies in, or null. Any thread.
+  [[nodiscard]] Block* find(const void* address) const { return arena_.find(address); }
+
+ private:
+  Allocation allocate_block(Bytes bytes, Overbooking overbooking);
+  bool reserve(Bytes bytes, Overbooking overbooking, MemoryReservation& reservation);
+  void trim_cache(Bytes wanted);
+
+  MemoryBudget budget_;
+  Arena arena_;
+  Slabs slabs_;
+  SmallObjects small_ = SmallObjects::kSlabs;
+  double cache_slack_ = 0.125;
+  Bytes peak_live_{};
+  std::atomic<Block*> freed_blocks_{nullptr};
+  std::atomic<std::byte*> freed_objects_{nullptr};
+};
+
+}  // namespace spillway::runtime

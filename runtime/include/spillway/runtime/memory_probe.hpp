@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/settings.hpp"
+
+namespace spillway::runtime {
+
+/// What this machine and its cgroup leave for tensors, read from /proc and the cgroup files.
+MachineMemory measure_memory(std::uint32_t local_processes);
+
+/// Free space of the file system of `directory` (empty: the default spool directory) as `total`.
+/// Throws UserError if the directory does not exist or cannot be written.
+MachineMemory measure_disk(const std::string& directory, std::uint32_t local_processes);
+
+/// Resident bytes of this process.
+Bytes resident_bytes();
+
+/// Logs `text` as a warning, once per text and process.
+void warn_once(const std::string& text);
+
+}  // namespace spillway::runtime

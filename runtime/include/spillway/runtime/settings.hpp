@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person can ask for, from the environment, the command line or a call. One table describes
+// every setting (name, variable, flag, meaning), so that none of the three can drift from the docs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+
+namespace spillway::runtime {
+
+/// What the engine does with what it sees. See docs/modes.md.
+enum class Mode : std::uint8_t { kOff, kRecord, kEnforce, kFuzz, kVerify };
+
+std::string_view to_string(Mode mode);
+/// Throws UserError naming the nearest mode.
+Mode parse_mode(std::string_view text);
+
+/// A limit as people write it: bytes, a share of what the machine has, or `auto`.
+struct BudgetSpec {
+  enum class Kind : std::uint8_t { kBytes, kPercent, kAuto };
+  Kind kind = Kind::kBytes;
+  Bytes bytes{};       ///< kBytes
+  double percent = 0;  ///< kPercent, in (0, 100]
+
+  bool operator==(const BudgetSpec&) const = default;
+};
+
+/// `12GiB`, `80%`, `auto`. Throws UserError (zero, negative, unparsable), naming `what`.
+BudgetSpec parse_budget(std::string_view text, std::string_view what);
+std::string to_string(const BudgetSpec& spec);
+
+/// What `%` and `auto` are shares of, measured by the caller.
+struct MachineMemory {
+  Bytes total{};      ///< RAM, or the cgroup limit where that is lower
+  Bytes unmanaged{};  ///< resident bytes that are not ours (interpreter, libraries, numpy, shm)
+  std::uint32_t local_processes = 1;  ///< LOCAL_WORLD_SIZE: % and auto are divided by it
+};
+
+/// Bytes the spec means on this machine, for one process. `auto` is the total less the unmanaged
+/// less a reserve (5 % of the total, at least 512 MiB). Throws UserError if it exceeds
+/// `memory.total` or leaves less than 1 MiB; the text says need / have / short.
+Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::string_view what);
+
+/// Everything a person can set. Defaults are those of a program started without any setting.
+struct Settings {
+  std::optional<BudgetSpec> budget;       ///< SPILLWAY_BUDGET      RAM (or device) bytes
+  std::optional<BudgetSpec> host_budget;  ///< SPILLWAY_HOST_BUDGET host tier below a device
+  std::optional<BudgetSpec> disk_budget;  ///< SPILLWAY_DISK_BUDGET spool file bytes
+  std::optional<Bytes> emulate_device;    ///< SPILLWAY_EMULATE_DEVICE
+  std::optional<Mode> mode;               ///< SPILLWAY_MODE; enforce when a budget is set
+  std::string spool_dir;                  ///< SPILLWAY_SPOOL_DIR; empty: a default is chosen
+  Bytes min_size{64 << 10};               ///< SPILLWAY_MIN_SIZE: smaller storages never move
+  double start_at = 1.0;    ///< SPILLWAY_START_AT: eviction begins at this share of the budget
+  bool overbook = false;    ///< SPILLWAY_OVER=allow
+  bool strict = true;       ///< SPILLWAY_STRICT=0 goes on without a limit on our own failures
+  bool summary = false;     ///< SPILLWAY_SUMMARY=1: summary on stderr at exit
+  std::string stats_path;   ///< SPILLWAY_STATS: statistics as JSON at exit
+  std::string trace_path;   ///< SPILLWAY_TRACE: where record mode writes
+  std::string status_path;  ///< SPILLWAY_STATUS_PAGE: shared page, set by `run`
+  std::string keep_ops;     ///< SPILLWAY_KEEP_OPS: ops whose tensors never move
+  std::string faults;       ///< SPILLWAY_FAULTS: see base/fault.hpp; tests only
+
+  /// The mode in force: `mode`, else enforce where a budget or a device is stated, else off.
+  [[nodiscard]] Mode effective_mode() const;
+};
+
+using NameValue = std::pair<std::string, std::string>;
+
+/// Settings from `SPILLWAY_*` variables (others are ignored). Throws UserError on an unknown
+/// SPILLWAY_ variable (naming the nearest) and on any value that does not parse. SPILLWAY_BUDGET
+/// may name its device (`cpu:8GiB`); an accelerator there is refused as not supported yet. Costs
+/// microseconds: it looks at neither the machine nor any file.
+Settings settings_from_environment(std::span<const NameValue> environment);
+
+/// The process's environment, for the function above.
+std::vector<NameValue> current_environment();
+
+/// One row per setting, for help texts and the docs test.
+struct SettingDescription {
+  std::string_view variable;
+  std::string_view flag;     ///< of `spillway run`; empty where there is none
+  std::string_view value;    ///< e.g. "BYTES|%|auto"
+  std::string_view meaning;  ///< one sentence
+};
+std::span<const SettingDescription> setting_descriptions();
+
+}  // namespace spillway::runtime

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/exec/engine.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "engine_lock.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/base/fault.hpp"
+#include "spillway/runtime/memory_probe.hpp"
+
+namespace spillway::runtime {
+
+using residency::ResidencyState;
+
+namespace {
+
+constexpr Bytes kNoLimit{std::uint64_t{1} << 62};
+constexpr std::uint64_t kAlignment = 64;
+// The status page is refreshed this often at least (frames), and whenever something moved.
+constexpr std::uint64_t kPublishEvery = 512;
+
+thread_local std::string t_last_failure;
+
+std::uint32_t local_world_size() {
+  const char* text = std::getenv("LOCAL_WORLD_SIZE");
+  const long value = text == nullptr ? 1 : std::strtol(text, nullptr, 10);
+  return value > 0 && value < 4096 ? static_cast<std::uint32_t>(value) : 1;
+}
+
+}  // namespace
+
+TimeNs now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Engine::Engine(Framework& framework)
+    : framework_(framework),
+      memory_(kNoLimit, ArenaOptions{}),
+      mover_(mutex_, settled_, memory_, framework),
+      started_(now_ns()) {}
+
+const std::string& Engine::last_failure() { return t_last_failure; }
+
+std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) const {
+  const MachineMemory disk = measure_disk(settings.spool_dir, local_world_size());
+  const Bytes budget = settings.disk_budget
+                           ? resolve_budget(*settings.disk_budget, disk, "disk budget")
+                           : Bytes{0};
+  return std::make_shared<Spool>(
+      SpoolOptions{.directory = settings.spool_dir, .budget = budget, .warn = warn_once});
+}
+
+void Engine::start(const Settings& settings) {
+  const Mode mode = settings.effective_mode();
+  const MachineMemory machine = measure_memory(local_world_size());
+  Bytes budget = kNoLimit;
+  if (settings.emulate_device) {
+    budget = *settings.emulate_device;
+  } else if (settings.budget) {
+    budget = resolve_budget(*settings.budget, machine, "budget");
+  }
+  const bool moves = mode != Mode::kOff && mode != Mode::kRecord;
+  Bytes host_budget{};
+  if (settings.emulate_device) {
+    host_budget = settings.host_budget ? resolve_budget(*settings.host_budget, machine, "host budget")
+                                       : machine.total;
+  }
+  std::shared_ptr<Spool> spool = moves ? open_spool(settings) : nullptr;
+  arm_faults(settings.faults);
+
+  Lock lock(*this);
+  settings_ = settings;
+  budget_ = budget;
+  // In fuzz mode every allocation moves, however small: that is what it is for.
+  min_size_ = mode == Mode::kFuzz ? Bytes{1} : settings.min_size;
+  memory_.set_limit(budget);
+  memory_.set_small_objects(mode == Mode::kFuzz ? SmallObjects::kBlocks : SmallObjects::kSlabs);
+  memory_.set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
+  // Record mode measures the program's own peak: nothing is cached above it.
+  memory_.set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
+  mover_.configure(MoverOptions{.host_budget = host_budget, .verify = mode == Mode::kVerify},
+                   std::move(spool));
+  if (mode == Mode::kRecord && !settings.trace_path.empty() && recorder_ == nullptr) {
+    recorder_ = std::make_unique<TraceRecorder>();
+  }
+  mode_.store(mode);
+  watching_.store(mode != Mode::kOff);
+  if (!settings.status_path.empty() && slot_ == nullptr) {
+    status_ = StatusMapping::open(settings.status_path);
+    slot_ = status_.claim_slot();
+  }
+  publish();
+}
+
+void Engine::stop() {
+  mode_.store(Mode::kOff);
+  Lock lock(*this);
+  memory_.set_limit(kNoLimit);
+  memory_.set_small_objects(SmallObjects::kSlabs);
+  memory_.set_poison(Poison::kNo);
+  budget_ = kNoLimit;
+  drain_freed();
+  const std::vector<StorageRecord*> records = mover_.live();
+  for (StorageRecord* record : records) {
+    if (record->block != nullptr && record->state.load() != ResidencyState::kResident) {
+      settle(*record, Access::kRead, lock);
+    }
+  }
+  watching_.store(false);
+  publish();
+}
+
+std::byte* Engine::allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (in_child_) return allocate_in_child(bytes);
+  Lock lock(*this);
+  Overbooking overbooking = Overbooking::kRefuse;
+  for (;;) {
+    drain_freed();
+    const Allocation result = memory_.allocate({bytes}, overbooking);
+    if (result.pointer != nullptr) {
+      if (result.block != nullptr) {
+        StorageRecord& record = mover_.create(*result.block, {bytes});
+        record.made_by.store(this_thread_frames().op, std::memory_order_relaxed);
+        record.last_use.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+        if (recorder_ != nullptr) recorder_->allocated(record.id, record.bytes);
+      }
+      const Bytes live = memory_.live();
+      live_now_.store(live.count, std::memory_order_relaxed);
+      if (live.count > step_peak_.load(std::memory_order_relaxed)) {
+        step_peak_.store(live.count, std::memory_order_relaxed);
+      }
+      ThreadFrames& frames = this_thread_frames();
+      frames.peak_live = std::max(frames.peak_live, live);
+      return result.pointer;
+    }
+    if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
+    if (blind() || !make_room(result.short_by, lock)) {
+      if (!settings_.overbook && !blind()) {
+        throw OutOfBudget(shortage({bytes}, result.short_by));
+      }
+      overbooking = Overbooking::kAllow;
+    }
+  }
+  throw OutOfBudget(shortage({bytes}, {bytes}));
+}
+
+void Engine::free(std::byte* pointer) noexcept {
+  if (pointer == nullptr) return;
+  if (in_child_) {
+    // The parent's memory is not ours to reuse; what was allocated here came from malloc.
+    if (memory_.find(pointer) == nullptr) std::free(pointer);
+    return;
+  }
+  memory_.free_later(pointer);
+}
+
+void Engine::drain_freed() {
+  memory_.take_freed(freed_);
+  for (Block* block : freed_) {
+    if (recorder_ != nullptr) recorder_->freed(block->record->id);
+    mover_.die(*block->record, dead_owners_);
+  }
+  freed_.clear();
+}
+
+void Engine::bind(StorageRecord& record, void* owner) {
+  Lock lock(*this);
+  if (void* old = record.owner.exchange(owner)) dead_owners_.push_back(old);
+}
+
+bool Engine::begin_frame(const Op& op) {
+  ThreadFrames& frames = this_thread_frames();
+  if (frames.depth++ != 0) return false;
+  frames.op = op.name;
+  ThreadFrames::unpin_all(frames.outputs);
+  const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
+  frames.recogniser.begin_op(op.signature, op.boundary);
+  note_boundary(frames, op.boundary);
+  if (mode() == Mode::kRecord) {
+    if (recorder_ != nullptr) recorder_->begin_op(op.name, now_ns());
+    frames.live_at_start = live_now();
+    frames.peak_live = frames.live_at_start;
+  }
+  open_frames_.fetch_add(1, std::memory_order_relaxed);
+  if (clock % kPublishEvery == 0 && slot_ != nullptr) {
+    const Lock lock(*this);
+    publish();
+  }
+  return true;
+}
+
+void Engine::stamp(StorageRecord& record, ThreadFrames& frames) {
+  const std::uint64_t clock = clock_.load(std::memory_order_relaxed);
+  record.last_use.store(clock, std::memory_order_relaxed);
+  if (frames.depth != 1) return;  // nested touches are the outermost op's own affair
+  const std::uint64_t next = frames.recogniser.touch(to_value(record.id));
+  std::uint64_t next_clock = 0;
+  if (next == kNeverUsed) {
+    next_clock = std::numeric_limits<std::uint64_t>::max();
+  } else if (next != kUnknownUse) {
+    next_clock = clock + (next - frames.recogniser.op_index());
+  }
+  record.next_use.store(next_clock, std::memory_order_relaxed);
+}
+
+bool Engine::use(StorageRecord& record, Access access) {
+  if (in_child_) return use_in_child(record, access);
+  ThreadFrames& frames = this_thread_frames();
+  frames.pin(record);
+  stamp(record, frames);
+  if (recorder_ != nullptr) {
+    recorder_->use(record.id, record.bytes, access == Access::kWrite, record.made_by.load());
+  }
+  const ResidencyState state = record.state.load();
+  if (state == ResidencyState::kResident &&
+      (access == Access::kRead || !record.has_copy.load(std::memory_order_relaxed))) {
+    return true;
+  }
+  return state == ResidencyState::kExempt || use_slow(record, access);
+}
+
+bool Engine::use_slow(StorageRecord& record, Access access) {
+  Lock lock(*this);
+  return settle(record, access, lock);
+}
+
+bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
+  Overbooking overbooking = Overbooking::kRefuse;
+  for (;;) {
+    const Mover::Request request = mover_.request(record, access, overbooking);
+    switch (request.outcome) {
+      case Mover::Outcome::kReady:
+        return true;
+      case Mover::Outcome::kFailed:
+        t_last_failure = "Spillway: " + mover_.failure();
+        return false;
+      case Mover::Outcome::kPending: {
+        const TimeNs begin = now_ns();
+        settled_.wait(lock.native());
+        stall_ns_ += now_ns() - begin;
+        break;
+      }
+      case Mover::Outcome::kNeedsRoom:
+        if (make_room(request.short_by, lock)) break;
+        if (!settings_.overbook && !blind()) {
+          t_last_failure = OutOfBudget(shortage(record.bytes, request.short_by)).what();
+          return false;
+        }
+        overbooking = Overbooking::kAllow;
+        break;
+    }
+  }
+}
+
+void Engine::inputs_ready() {
+  if (mode() != Mode::kFuzz || in_child_ || this_thread_frames().depth != 1) return;
+  Lock lock(*this);
+  drain_freed();
+  evict_everything(lock);
+}
+
+void Engine::produced(StorageRecord& record) {
+  if (in_child_) return;
+  ThreadFrames& frames = this_thread_frames();
+  if (frames.depth > 1) {
+    frames.pin(record);
+  } else {
+    frames.hold_output(record);
+  }
+  stamp(record, frames);
+  if (recorder_ != nullptr) recorder_->use(record.id, record.bytes, true, record.made_by.load());
+}
+
+void Engine::end_frame() {
+  ThreadFrames& frames = this_thread_frames();
+  if (frames.depth == 0 || --frames.depth != 0) return;
+  if (mode() == Mode::kRecord) {
+    // Working set: distinct inputs, plus the most that was allocated inside.
+    std::ranges::sort(frames.pinned);
+    Bytes inputs{};
+    const StorageRecord* last = nullptr;
+    for (const StorageRecord* record : frames.pinned) {
+      if (record != last && record->block != nullptr) inputs += record->bytes;
+      last = record;
+    }
+    const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
+    if (recorder_ != nullptr) recorder_->end_op(now_ns(), grown);
+    const Lock lock(*this);
+    floor_ = std::max(floor_, inputs + grown);
+  }
+  ThreadFrames::unpin_all(frames.pinned);
+  frames.op = nullptr;
+  open_frames_.fetch_sub(1, std::memory_order_relaxed);
+  if (waiting_.load(std::memory_order_relaxed) != 0) settled_.notify_all();
+}
+
+bool Engine::touch(StorageRecord& record, Access access) {
+  if (in_child_) return use_in_child(record, access);
+  ThreadFrames& frames = this_thread_frames();
+  frames.hold_output(record);  // until the thread's next op: the reader follows at once
+  record.last_use.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  if (record.state.load() == ResidencyState::kResident &&
+      (access == Access::kRead || !record.has_copy.load())) {
+    return true;
+  }
+  return use_slow(record, access);
+}
+
+bool Engine::keep(StorageRecord& record) {
+  if (in_child_) return use_in_child(record, Access::kRead);
+  record.pins.fetch_add(1);
+  const bool ready = use_slow(record, Access::kRead);
+  if (ready) {
+    const Lock lock(*this);
+    record.kept = true;
+  }
+  record.pins.fetch_sub(1);
+  return ready;
+}
+
+void Engine::release(StorageRecord& record) {
+  const Lock lock(*this);
+  record.kept = false;
+}
+
+bool Engine::exempt(StorageRecord& record) {
+  if (record.state.load() == ResidencyState::kExempt) return true;
+  if (!keep(record)) return false;
+  const Lock lock(*this);
+  mover_.exempt(record);
+  return true;
+}
+
+// A step ends with an optimizer's step where the program has optimizers that say so, else with each
+// repetition that the recogniser found.
+void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
+  const std::uint64_t repetitions = frames.recogniser.steps_completed();
+  const bool repeated = std::exchange(frames.steps_seen, repetitions) != repetitions;
+  if (optimizer_step) boundaries_seen_.store(true, std::memory_order_relaxed);
+  if (!optimizer_step && (!repeated || boundaries_seen_.load(std::memory_order_relaxed))) return;
+  if (recorder_ != nullptr) recorder_->boundary();
+  note_step();
+}
+
+void Engine::note_step() {
+  const Lock lock(*this);
+  const TimeNs now = now_ns();
+  if (step_started_ != 0) last_step_ns_ = now - step_started_;
+  step_started_ = now;
+  const MoveStatistics& moves = mover_.statistics();
+  const Bytes moved = moves.evicted + moves.fetched;
+  last_step_moved_ = moved - moved_at_step_;
+  moved_at_step_ = moved;
+  steps_.fetch_add(1, std::memory_order_relaxed);
+  last_step_peak_.store(step_peak_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  step_peak_.store(live_now_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  publish();
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of the engine in a forked child (DataLoader workers above all).
+//
+// The child gets copies of the parent's pages, but neither its transfer threads nor the right to
+// write the spool file. So it manages nothing: new memory comes from malloc, frees of the parent's
+// blocks are ignored, and a storage that was evicted is read from the inherited descriptor when it
+// is used. The parent does not reuse those extents while a child may still read them: each fork
+// opens a pipe whose writing end only children hold, and it reports end-of-file when they are gone.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "engine_lock.hpp"
+
+namespace spillway::runtime {
+
+using residency::ResidencyState;
+
+void Engine::before_fork() {
+  mutex_.lock();
+  if (in_child_) return;
+  std::unique_lock lock(mutex_, std::adopt_lock);
+  // Direct I/O in flight over a fork may land in the wrong process's pages.
+  while (mover_.in_flight() != 0) settled_.wait(lock);
+  lock.release();
+  mover_.transfers().before_fork();
+  std::array<int, 2> ends{-1, -1};
+  if (mover_.spool() != nullptr && ::pipe2(ends.data(), O_CLOEXEC) == 0) {
+    mover_.spool()->begin_fork_generation(ends[0]);
+    fork_pipe_write_ = ends[1];
+  }
+}
+
+void Engine::after_fork_in_parent() {
+  if (fork_pipe_write_ >= 0) ::close(fork_pipe_write_);
+  fork_pipe_write_ = -1;
+  mutex_.unlock();
+}
+
+void Engine::after_fork_in_child() {
+  // The writing end stays open for the child's life: its closing is the signal.
+  fork_pipe_write_ = -1;
+  in_child_ = true;
+  slot_ = nullptr;
+  mover_.abandon_in_child();
+  mutex_.unlock();
+}
+
+std::byte* Engine::allocate_in_child(std::size_t bytes) {
+  void* pointer = nullptr;
+  if (::posix_memalign(&pointer, 64, bytes) != 0) throw std::bad_alloc();
+  return static_cast<std::byte*>(pointer);
+}
+
+bool Engine::use_in_child(StorageRecord& record, Access) {
+  const std::lock_guard lock(mutex_);
+  const ResidencyState state = record.state.load();
+  if (state != ResidencyState::kOnDisk && state != ResidencyState::kOnHost) return true;
+  if (!mover_.read_in_child(record)) return false;
+  record.state.store(ResidencyState::kResident);
+  if (void* owner = record.owner.load()) framework_.grant(owner, record);
+  return true;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "spillway/runtime/exec/engine.hpp"
+
+namespace spillway::runtime {
+
+/// The engine's lock. On the way out it unlocks first and then lets the framework destroy the
+/// handles of storages that died meanwhile: destroying them may take the framework's own locks.
+class Engine::Lock {
+ public:
+  explicit Lock(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
+  ~Lock() {
+    if (engine_.dead_owners_.empty()) return;
+    const std::vector<void*> owners = std::exchange(engine_.dead_owners_, {});
+    lock_.unlock();
+    for (void* owner : owners) engine_.framework_.release(owner);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  std::unique_lock<std::mutex>& native() { return lock_; }
+
+ private:
+  Engine& engine_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+/// Monotonic nanoseconds.
+TimeNs now_ns();
+
+}  // namespace spillway::runtime

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the engine makes room: which storages leave, and what it waits for.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine_lock.hpp"
+#include "spillway/residency/victims.hpp"
+
+namespace spillway::runtime {
+
+using residency::Candidate;
+using residency::ResidencyState;
+
+namespace {
+
+// How long to wait for another thread's frame to end before looking again. Frames do not notify
+// under the lock, so a wake-up can be missed: this bounds what that costs.
+constexpr auto kFramePatience = std::chrono::milliseconds(5);
+constexpr std::size_t kNamedInErrors = 5;
+
+bool can_leave(const StorageRecord& record, Bytes min_size) {
+  return record.state.load(std::memory_order_relaxed) == ResidencyState::kResident &&
+         record.pins.load(std::memory_order_relaxed) == 0 &&
+         record.owner.load(std::memory_order_relaxed) != nullptr && !record.kept &&
+         record.bytes >= min_size;
+}
+
+}  // namespace
+
+Bytes Engine::start_evictions(Bytes needed) {
+  std::vector<Candidate> candidates;
+  std::vector<StorageRecord*> records;
+  for (StorageRecord* record : mover_.live()) {
+    if (!can_leave(*record, min_size_)) continue;
+    candidates.push_back(Candidate{.id = record->id,
+                                   .bytes = record->bytes,
+                                   .last_use = record->last_use.load(std::memory_order_relaxed),
+                                   .next_use = record->next_use.load(std::memory_order_relaxed),
+                                   .clean = record->has_copy.load(std::memory_order_relaxed)});
+    records.push_back(record);
+  }
+  const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+  Bytes leaving{};
+  for (const StorageId id : residency::choose_victims(candidates, needed, now)) {
+    const auto chosen = std::ranges::find(records, id, &StorageRecord::id);
+    leaving += mover_.evict(**chosen);
+  }
+  if (leaving.count != 0) return leaving;
+  // None of the best could leave (disk full, exported): anything that can will do.
+  for (StorageRecord* record : records) {
+    leaving += mover_.evict(*record);
+    if (leaving >= needed) break;
+  }
+  return leaving;
+}
+
+bool Engine::make_room(Bytes needed, Lock& lock) {
+  const Mode mode = mode_.load();
+  if (mode == Mode::kOff || mode == Mode::kRecord) return false;
+  const Bytes used_before = memory_.budget().used();
+  const Bytes missing = saturating_sub(needed, mover_.leaving());
+  if (missing.count != 0) start_evictions(missing);
+  if (memory_.budget().used() < used_before) return true;  // clean copies left at once
+  return wait_for_progress(lock);
+}
+
+bool Engine::wait_for_progress(Lock& lock) {
+  const TimeNs begin = now_ns();
+  bool progress = true;
+  if (mover_.in_flight() != 0) {
+    settled_.wait(lock.native());
+  } else {
+    // Nothing is on its way. Another thread's frame may pin what could leave when it ends; if every
+    // thread with an open frame waits like this one, none will.
+    const std::uint32_t open = open_frames_.load();
+    const std::uint32_t waiting = waiting_.fetch_add(1) + 1;
+    const bool mine = this_thread_frames().depth != 0;
+    if (open > waiting - (mine ? 0 : 1)) {
+      settled_.wait_for(lock.native(), kFramePatience);
+    } else {
+      progress = false;
+    }
+    waiting_.fetch_sub(1);
+  }
+  stall_ns_ += now_ns() - begin;
+  return progress;
+}
+
+void Engine::evict_everything(Lock& lock) {
+  const std::vector<StorageRecord*> records = mover_.live();
+  for (StorageRecord* record : records) {
+    if (record->block != nullptr && can_leave(*record, min_size_)) mover_.evict(*record);
+  }
+  while (mover_.in_flight() != 0) settled_.wait(lock.native());
+}
+
+OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
+  const char* op = this_thread_frames().op;
+  OutOfBudget::Facts facts{.op = op == nullptr ? "" : op,
+                           .need = need,
+                           .have = saturating_sub(need, short_by),
+                           .budget = budget_,
+                           .smallest_budget = memory_.live() + need,
+                           .why = mover_.failure(),
+                           .pinned = {}};
+  std::vector<const StorageRecord*> resident;
+  for (const StorageRecord* record : mover_.live()) {
+    if (record->block->resident != 0) resident.push_back(record);
+  }
+  const std::size_t count = std::min(kNamedInErrors, resident.size());
+  std::ranges::partial_sort(resident, resident.begin() + static_cast<std::ptrdiff_t>(count),
+                            std::ranges::greater{}, &StorageRecord::bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    const StorageRecord& record = *resident[i];
+    const char* made_by = record.made_by.load();
+    void* owner = record.owner.load();
+    facts.pinned.push_back(fmt::format(
+        "{:>10}  {}, made by {}", to_string(record.bytes),
+        owner == nullptr ? "scratch of a running op"
+                         : (record.kept ? "kept" : "used by a running op"),
+        made_by == nullptr ? "unknown" : made_by));
+  }
+  return facts;
+}
+
+OutOfBudget::OutOfBudget(Facts facts)
+    : std::runtime_error([&] {
+        std::string text = fmt::format(
+            "Spillway: out of memory under the budget{}: need {}, have {}, short {} (budget {}). The "
+            "smallest budget that would have let this pass is {}.",
+            facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need), to_string(facts.have),
+            to_string(saturating_sub(facts.need, facts.have)), to_string(facts.budget),
+            to_string(facts.smallest_budget));
+        if (!facts.why.empty()) text += " Eviction was held up: " + facts.why + ".";
+        if (!facts.pinned.empty()) text += " Largest storages that could not leave:";
+        for (const std::string& line : facts.pinned) text += "\n  " + line;
+        text += "\nRaise SPILLWAY_BUDGET, or set SPILLWAY_OVER=allow to let single ops exceed it.";
+        return text;
+      }()),
+      facts_(std::move(facts)) {}
+
+}  // namespace spillway::runtime

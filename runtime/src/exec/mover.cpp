@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/exec/mover.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+
+using residency::ActionKind;
+using residency::EventKind;
+using residency::ResidencyState;
+
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+std::uint64_t checksum_of(const std::byte* memory, Bytes bytes) {
+  return XXH3_64bits(memory, bytes.count);
+}
+
+}  // namespace
+
+Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& memory,
+             Framework& framework)
+    : mutex_(mutex),
+      settled_(settled),
+      memory_(memory),
+      framework_(framework),
+      transfers_(std::make_unique<TransferPool>()) {}
+
+void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool) {
+  options_ = options;
+  if (spool != nullptr) spool_ = std::move(spool);
+}
+
+StorageRecord& Mover::create(Block& block, Bytes bytes) {
+  StorageRecord* record = nullptr;
+  if (unused_.empty()) {
+    record = &records_.emplace_back();
+  } else {
+    record = unused_.back();
+    unused_.pop_back();
+  }
+  record->id = machine_.create(bytes);
+  record->block = &block;
+  record->bytes = bytes;
+  record->position = live_.size();
+  record->state.store(ResidencyState::kResident);
+  live_.push_back(record);
+  block.record = record;
+  return *record;
+}
+
+void Mover::die(StorageRecord& record, std::vector<void*>& released) {
+  if (void* owner = record.owner.exchange(nullptr)) released.push_back(owner);
+  send(record, EventKind::kDie);
+}
+
+// The record is reset field by field: pins may outlive the storage (a frame that is still open
+// counts them down), everything else starts anew.
+void Mover::retire(StorageRecord& record) {
+  memory_.free_block(*record.block);
+  record.block->record = nullptr;
+  live_.back()->position = record.position;
+  std::swap(live_[record.position], live_.back());
+  live_.pop_back();
+  record.has_copy.store(false);
+  record.last_use.store(0);
+  record.next_use.store(0);
+  record.always_dirty.store(false);
+  record.made_by.store(nullptr);
+  record.block = nullptr;
+  record.disk = {};
+  record.checksum = 0;
+  record.kept = false;
+  record.failed = false;
+  unused_.push_back(&record);
+}
+
+void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
+  std::vector<Action> actions;
+  const StorageId id = record.id;
+  machine_.on(Event{.kind = kind, .id = id, .tier = tier}, 0, actions);
+  if (machine_.contains(id)) {
+    record.has_copy.store(machine_.has_copy(id, Tier::kHost) || machine_.has_copy(id, Tier::kDisk));
+    record.state.store(machine_.state(id));
+  }
+  for (const Action& action : actions) carry_out(record, action);
+  if (record.id == id && record.block != nullptr && !machine_.contains(id)) retire(record);
+}
+
+void Mover::carry_out(StorageRecord& record, const Action& action) {
+  void* owner = record.owner.load();
+  switch (action.kind) {
+    case ActionKind::kStartCopy:
+      start_copy(record, action.from, action.to);
+      break;
+    case ActionKind::kFreeMemory:
+      free_memory(record, action.from);
+      break;
+    case ActionKind::kRevoke:
+      if (owner != nullptr) framework_.revoke(owner, record, revoked_text(record));
+      break;
+    case ActionKind::kGrant:
+      if (owner != nullptr) framework_.grant(owner, record);
+      break;
+    case ActionKind::kWake:
+      settled_.notify_all();
+      break;
+    case ActionKind::kReportFailure:
+      ++statistics_.failed_copies;
+      record.failed = true;
+      settled_.notify_all();
+      break;
+    case ActionKind::kRecompute:
+      SPILLWAY_CHECK(false, "nothing drops storages yet");
+  }
+}
+
+std::string Mover::revoked_text(const StorageRecord& record) const {
+  const char* made_by = record.made_by.load();
+  return fmt::format(
+      "Spillway: a storage that is not in memory was accessed by code that no hook shows: storage "
+      "{} of {}, made by {}, now on a slower tier. Hold it for the access with "
+      "spillway.resident(tensor), or name the op in SPILLWAY_KEEP_OPS.",
+      to_value(record.id), to_string(record.bytes), made_by == nullptr ? "unknown" : made_by);
+}
+
+void Mover::free_memory(StorageRecord& record, Tier tier) {
+  switch (tier) {
+    case Tier::kDevice:
+      // A dying storage's pages stay in the cache of freed blocks: see `retire`.
+      if (machine_.contains(record.id)) memory_.drop_pages(*record.block);
+      break;
+    case Tier::kHost:
+      host_used_ -= round_up(record.bytes, kPage);
+      std::free(record.host);
+      record.host = nullptr;
+      break;
+    case Tier::kDisk:
+      if (record.disk.bytes != 0) spool_->free(record.disk);
+      record.disk = {};
+      break;
+  }
+}
+
+void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
+  ++in_flight_;
+  if (from == Tier::kDevice) {
+    record.leaving = {record.block->resident};
+    leaving_ += record.leaving;
+    if (options_.verify) record.checksum = checksum_of(record.block->address, record.bytes);
+  }
+  if (to == Tier::kDisk) {
+    start_disk_copy(record, from == Tier::kHost ? record.host : record.block->address,
+                    Direction::kOut);
+  } else if (from == Tier::kDisk) {
+    start_disk_copy(record, record.block->address, Direction::kIn);
+  } else {
+    std::byte* device = record.block->address;
+    const bool out = from == Tier::kDevice;
+    std::memcpy(out ? record.host : device, out ? device : record.host, record.bytes.count);
+    finish(record, from, to, true);
+  }
+}
+
+void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction) {
+  const Tier from = direction == Direction::kIn ? Tier::kDisk
+                    : memory == record.host     ? Tier::kHost
+                                                : Tier::kDevice;
+  const Tier to = direction == Direction::kIn ? Tier::kDevice : Tier::kDisk;
+  transfers_->submit(Transfer{.direction = direction,
+                              .memory = memory,
+                              .extent = record.disk,
+                              .descriptor = spool_->descriptor(),
+                              .length = round_up(record.bytes, kPage).count},
+                     [this, &record, from, to](TransferResult result) {
+                       complete(record, from, to, result);
+                     });
+}
+
+void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result) {
+  const bool intact = result.error != 0 || to != Tier::kDevice || !options_.verify ||
+                      checksum_of(record.block->address, record.bytes) == record.checksum;
+  const std::lock_guard lock(mutex_);
+  if (result.error != 0 || !intact) {
+    failure_ = fmt::format("storage {} of {}: {} the spool file failed: {}", to_value(record.id),
+                           to_string(record.bytes), to == Tier::kDevice ? "reading" : "writing",
+                           intact ? std::strerror(result.error) : "checksum differs");
+  }
+  if (to == Tier::kDevice && options_.verify) ++statistics_.checksums_compared;
+  finish(record, from, to, result.error == 0 && intact);
+  settled_.notify_all();
+}
+
+void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
+  --in_flight_;
+  leaving_ -= std::exchange(record.leaving, {});
+  if (succeeded && from == Tier::kDevice) {
+    statistics_.evicted += record.bytes;
+    ++statistics_.evictions;
+    count_move(record);
+  }
+  if (succeeded && to == Tier::kDevice) {
+    statistics_.fetched += record.bytes;
+    ++statistics_.fetches;
+    count_move(record);
+  }
+  send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
+}
+
+bool Mover::verify_clean(StorageRecord& record) {
+  if (!options_.verify) return true;
+  ++statistics_.checksums_compared;
+  if (checksum_of(record.block->address, record.bytes) == record.checksum) return true;
+  ++statistics_.undeclared_writes;
+  failure_ = fmt::format("storage {} of {}, made by {}, was written by an op that does not declare it",
+                         to_value(record.id), to_string(record.bytes),
+                         record.made_by.load() == nullptr ? "unknown" : record.made_by.load());
+  return false;
+}
+
+Bytes Mover::evict(StorageRecord& record) {
+  void* owner = record.owner.load();
+  if (owner == nullptr || record.kept || machine_.state(record.id) != ResidencyState::kResident ||
+      !framework_.may_evict(owner, record)) {
+    return {};
+  }
+  record.state.store(ResidencyState::kEvicting);  // See Note [Pin, then look]
+  if (record.pins.load() != 0) {
+    record.state.store(ResidencyState::kResident);
+    return {};
+  }
+  const Bytes pages{record.block->resident};
+  if (record.has_copy.load() && (record.always_dirty.load() || !verify_clean(record))) {
+    send(record, EventKind::kWrite);
+    record.state.store(ResidencyState::kEvicting);
+  }
+  if (record.has_copy.load()) {
+    statistics_.clean_evicted += record.bytes;
+    send(record, EventKind::kEvict, Tier::kDisk);
+    return pages;
+  }
+  Tier target = Tier::kDisk;
+  if (!reserve_target(record, target)) {
+    record.state.store(ResidencyState::kResident);
+    return {};
+  }
+  send(record, EventKind::kEvict, target);
+  return pages;
+}
+
+bool Mover::reserve_target(StorageRecord& record, Tier& target) {
+  const Bytes bytes = round_up(record.bytes, kPage);
+  if (options_.host_budget.count != 0 && bytes <= options_.host_budget) {
+    if (host_used_ + bytes > options_.host_budget) {
+      // No room before demotions end; where none could be started, the disk takes it directly.
+      if (demote_for(host_used_ + bytes - options_.host_budget)) return false;
+    } else {
+      record.host = static_cast<std::byte*>(std::aligned_alloc(kPage, bytes.count));
+      if (record.host != nullptr) {
+        host_used_ += bytes;
+        target = Tier::kHost;
+        return true;
+      }
+    }
+  }
+  if (spool_ == nullptr) return false;
+  const auto extent = spool_->allocate(bytes);
+  if (!extent) {
+    failure_ = spool_->full_reason();
+    return false;
+  }
+  record.disk = *extent;
+  target = Tier::kDisk;
+  return true;
+}
+
+bool Mover::demote_for(Bytes bytes) {
+  Bytes going{};
+  for (StorageRecord* record : live_) {
+    if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->bytes;
+  }
+  std::vector<StorageRecord*> on_host;
+  std::ranges::copy_if(live_, std::back_inserter(on_host), [&](const StorageRecord* record) {
+    return machine_.state(record->id) == ResidencyState::kOnHost;
+  });
+  std::ranges::sort(on_host, std::ranges::greater{},
+                    [](const StorageRecord* record) { return record->next_use.load(); });
+  for (StorageRecord* record : on_host) {
+    if (going >= bytes) break;
+    const auto extent = spool_->allocate(round_up(record->bytes, kPage));
+    if (!extent) break;
+    record->disk = *extent;
+    going += record->bytes;
+    send(*record, EventKind::kEvict, Tier::kDisk);
+  }
+  return going.count != 0;
+}
+
+Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking overbooking) {
+  const EventKind kind = access == Access::kWrite ? EventKind::kWrite : EventKind::kUse;
+  if (std::exchange(record.failed, false)) return {.outcome = Outcome::kFailed, .short_by = {}};
+  switch (machine_.state(record.id)) {
+    case ResidencyState::kResident:
+      if (access == Access::kWrite && record.has_copy.load()) send(record, kind);
+      record.state.store(ResidencyState::kResident);
+      return {.outcome = Outcome::kReady, .short_by = {}};
+    case ResidencyState::kEvicting:
+      leaving_ -= std::exchange(record.leaving, {});
+      send(record, kind);
+      return {.outcome = Outcome::kReady, .short_by = {}};
+    case ResidencyState::kExempt:
+      return {.outcome = Outcome::kReady, .short_by = {}};
+    case ResidencyState::kFetching:
+      send(record, kind);
+      return {.outcome = Outcome::kPending, .short_by = {}};
+    case ResidencyState::kOnHost:
+    case ResidencyState::kOnDisk:
+    case ResidencyState::kDemoting:
+    case ResidencyState::kDropped:
+      break;
+  }
+  const Allocation pages = memory_.restore(*record.block, overbooking);
+  if (pages.pointer == nullptr) {
+    return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by};
+  }
+  send(record, kind);
+  const bool ready = machine_.state(record.id) == ResidencyState::kResident;
+  return {.outcome = ready ? Outcome::kReady : Outcome::kPending, .short_by = {}};
+}
+
+void Mover::exempt(StorageRecord& record) { send(record, EventKind::kExempt); }
+
+void Mover::readmit(StorageRecord& record) { send(record, EventKind::kReadmit); }
+
+void Mover::count_move(const StorageRecord& record) {
+  const char* made_by = record.made_by.load();
+  const auto known = std::ranges::find_if(kinds_, [&](const Kind& kind) {
+    return kind.made_by == made_by && kind.size == record.bytes;
+  });
+  if (known != kinds_.end()) {
+    known->moved += record.bytes;
+  } else {
+    kinds_.push_back({made_by, record.bytes, record.bytes});
+  }
+}
+
+std::vector<Mover::Moved> Mover::top_movers(std::size_t count) const {
+  std::vector<Kind> kinds = kinds_;
+  count = std::min(count, kinds.size());
+  std::ranges::partial_sort(kinds, kinds.begin() + static_cast<std::ptrdiff_t>(count),
+                            std::ranges::greater{}, &Kind::moved);
+  std::vector<Moved> result;
+  for (std::size_t i = 0; i < count; ++i) {
+    result.push_back({fmt::format("{} {}", kinds[i].made_by == nullptr ? "unknown" : kinds[i].made_by,
+                                  to_string(kinds[i].size)),
+                      kinds[i].moved});
+  }
+  return result;
+}
+
+void Mover::abandon_in_child() {
+  // The pool's threads do not exist here; its destructor would wait for them.
+  static_cast<void>(transfers_.release());
+  in_flight_ = 0;
+}
+
+bool Mover::read_in_child(StorageRecord& record) {
+  const Allocation pages = memory_.restore(*record.block, Overbooking::kAllow);
+  if (pages.pointer == nullptr) return false;
+  if (record.host != nullptr) {
+    std::memcpy(record.block->address, record.host, record.bytes.count);
+    return true;
+  }
+  // Only the thread that forked exists here: a pool of its own, which starts no worker.
+  TransferPool pool(1);
+  const TransferResult result =
+      pool.run_here(Transfer{.direction = Direction::kIn,
+                             .memory = record.block->address,
+                             .extent = record.disk,
+                             .descriptor = spool_->descriptor(),
+                             .length = round_up(record.bytes, kPage).count});
+  return result.error == 0;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/exec/statistics.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "engine_lock.hpp"
+
+namespace spillway::runtime {
+
+Statistics Engine::statistics() {
+  const Lock lock(*this);
+  if (!in_child_) drain_freed();
+  Statistics result;
+  result.mode = mode();
+  result.budget = budget_;
+  result.device = memory_.budget().used();
+  result.peak_device = memory_.budget().peak();
+  result.peak_live = memory_.peak_live();
+  result.floor = floor_;
+  result.host = mover_.used(Tier::kHost);
+  result.overshoot = memory_.budget().overshoot();
+  result.stall_ns = stall_ns_;
+  result.elapsed_ns = now_ns() - started_;
+  result.ops = clock_.load() - 1;
+  result.steps = steps_.load();
+  result.last_step_ns = last_step_ns_;
+  result.last_step_moved = last_step_moved_;
+  result.storages = mover_.live().size();
+  for (const StorageRecord* record : mover_.live()) {
+    result.rounding += saturating_sub({record->block->resident}, {record->block->bytes});
+  }
+  result.moves = mover_.statistics();
+  result.top_movers = mover_.top_movers(kTopMovers);
+  if (!in_child_) {
+    result.disk_written = mover_.transfers().bytes_written();
+    result.disk_read = mover_.transfers().bytes_read();
+  }
+  if (mover_.spool() != nullptr) result.disk = mover_.spool()->used_bytes();
+  return result;
+}
+
+void Engine::reset_peak() {
+  const Lock lock(*this);
+  drain_freed();
+  memory_.release_cache();
+  memory_.reset_peak();
+  floor_ = {};
+}
+
+void Engine::publish() {
+  if (slot_ == nullptr) return;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  StatusSlot& slot = *slot_;
+  slot.mode.store(static_cast<std::uint32_t>(mode()), kRelaxed);
+  const bool limited = settings_.budget.has_value() || settings_.emulate_device.has_value();
+  slot.budget_bytes.store(limited ? budget_.count : 0, kRelaxed);
+  slot.device_bytes.store(memory_.budget().used().count, kRelaxed);
+  slot.peak_device_bytes.store(memory_.budget().peak().count, kRelaxed);
+  slot.host_bytes.store(mover_.used(Tier::kHost).count, kRelaxed);
+  slot.disk_bytes.store(mover_.spool() == nullptr ? 0 : mover_.spool()->used_bytes().count, kRelaxed);
+  const MoveStatistics& moves = mover_.statistics();
+  slot.evicted_bytes.store(moves.evicted.count, kRelaxed);
+  slot.clean_evicted_bytes.store(moves.clean_evicted.count, kRelaxed);
+  slot.fetched_bytes.store(moves.fetched.count, kRelaxed);
+  slot.disk_written_bytes.store(mover_.transfers().bytes_written().count, kRelaxed);
+  slot.disk_read_bytes.store(mover_.transfers().bytes_read().count, kRelaxed);
+  slot.stall_ns.store(static_cast<std::uint64_t>(stall_ns_), kRelaxed);
+  slot.elapsed_ns.store(static_cast<std::uint64_t>(now_ns() - started_), kRelaxed);
+  slot.steps.store(steps_.load(kRelaxed), kRelaxed);
+  slot.last_step_ns.store(static_cast<std::uint64_t>(last_step_ns_), kRelaxed);
+  slot.last_step_moved_bytes.store(last_step_moved_.count, kRelaxed);
+  slot.ops.store(clock_.load(kRelaxed) - 1, kRelaxed);
+  slot.overshoot_bytes.store(memory_.budget().overshoot().count, kRelaxed);
+  const auto movers = mover_.top_movers(kTopMovers);
+  for (std::size_t i = 0; i < movers.size(); ++i) {
+    std::strncpy(slot.movers[i].name.data(), movers[i].name.c_str(), kMoverNameBytes - 1);
+    slot.movers[i].moved_bytes.store(movers[i].bytes.count, kRelaxed);
+  }
+}
+
+std::string to_json(const Statistics& s) {
+  nlohmann::ordered_json json{
+      {"mode", std::string(to_string(s.mode))},
+      {"budget_bytes", s.budget.count},
+      {"device_bytes", s.device.count},
+      {"peak_device_bytes", s.peak_device.count},
+      {"peak_live_bytes", s.peak_live.count},
+      {"floor_bytes", s.floor.count},
+      {"host_bytes", s.host.count},
+      {"disk_bytes", s.disk.count},
+      {"evicted_bytes", s.moves.evicted.count},
+      {"clean_evicted_bytes", s.moves.clean_evicted.count},
+      {"fetched_bytes", s.moves.fetched.count},
+      {"evictions", s.moves.evictions},
+      {"fetches", s.moves.fetches},
+      {"failed_copies", s.moves.failed_copies},
+      {"undeclared_writes", s.moves.undeclared_writes},
+      {"checksums_compared", s.moves.checksums_compared},
+      {"disk_written_bytes", s.disk_written.count},
+      {"disk_read_bytes", s.disk_read.count},
+      {"overshoot_bytes", s.overshoot.count},
+      {"rounding_bytes", s.rounding.count},
+      {"stall_ns", s.stall_ns},
+      {"elapsed_ns", s.elapsed_ns},
+      {"ops", s.ops},
+      {"steps", s.steps},
+      {"last_step_ns", s.last_step_ns},
+      {"last_step_moved_bytes", s.last_step_moved.count},
+      {"storages", s.storages},
+  };
+  auto movers = nlohmann::ordered_json::array();
+  for (const Mover::Moved& moved : s.top_movers) {
+    movers.push_back({{"name", moved.name}, {"moved_bytes", moved.bytes.count}});
+  }
+  json["top_movers"] = movers;
+  return json.dump(1);
+}
+
+std::string to_summary(const Statistics& s) {
+  const double stalled = static_cast<double>(s.stall_ns) * 1e-9;
+  const double share = s.elapsed_ns > 0 ? 100.0 * static_cast<double>(s.stall_ns) /
+                                              static_cast<double>(s.elapsed_ns)
+                                        : 0.0;
+  std::string text = fmt::format(
+      "spillway: peak {} of budget {}; evicted {} ({} clean), fetched {}\n"
+      "spillway: disk written {}, read {}; stalled {:.1f} s ({:.0f} %); {} steps\n",
+      to_string(s.peak_device), to_string(s.budget), to_string(s.moves.evicted + s.moves.clean_evicted),
+      to_string(s.moves.clean_evicted), to_string(s.moves.fetched), to_string(s.disk_written),
+      to_string(s.disk_read), stalled, share, s.steps);
+  if (s.overshoot.count != 0) {
+    text += fmt::format("spillway: the budget was exceeded by up to {}\n", to_string(s.overshoot));
+  }
+  return text;
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/memory/device_memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace spillway::runtime {
+
+namespace {
+
+// Below this much the cache of freed blocks is not worth trimming: a program of that size never
+// comes near a budget, and every trim is a page fault later.
+constexpr Bytes kAlwaysCached = kMiB * 64;
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(Bytes limit, const ArenaOptions& options)
+    : budget_(limit), arena_(budget_, options) {}
+
+void DeviceMemory::reset_peak() {
+  budget_.reset_peak();
+  peak_live_ = live();
+}
+
+bool DeviceMemory::reserve(Bytes bytes, Overbooking overbooking, MemoryReservation& reservation) {
+  if (bytes > budget_.available()) arena_.release_cached(bytes - budget_.available());
+  auto promise = budget_.try_reserve(bytes, overbooking);
+  if (!promise) return false;
+  reservation = std::move(*promise);
+  return true;
+}
+
+// Freed blocks of other classes must not pile up: a program whose shapes change would hold the sum
+// of all its peaks.
+void DeviceMemory::trim_cache(Bytes wanted) {
+  const auto slack = static_cast<std::uint64_t>(cache_slack_ * static_cast<double>(peak_live_.count));
+  const Bytes soft_limit = std::max(peak_live_ + Bytes{slack}, kAlwaysCached);
+  const Bytes excess = saturating_sub(budget_.used() + wanted, soft_limit);
+  if (excess.count != 0) arena_.release_cached(excess);
+}
+
+Allocation DeviceMemory::allocate_block(Bytes bytes, Overbooking overbooking) {
+  const Bytes fresh = arena_.fresh_bytes(bytes);
+  if (fresh.count != 0) trim_cache(fresh);
+  // Trimming may have emptied the cached block that `fresh` counted on.
+  const Bytes needed = arena_.fresh_bytes(bytes);
+  MemoryReservation reservation;
+  if (!reserve(needed, overbooking, reservation)) {
+    return {.pointer = nullptr, .block = nullptr, .short_by = needed - budget_.available()};
+  }
+  const Bytes still = arena_.fresh_bytes(bytes);  // reserving releases cached blocks too
+  if (still > needed) {
+    reservation = {};
+    if (!reserve(still, overbooking, reservation)) {
+      return {.pointer = nullptr, .block = nullptr, .short_by = still - budget_.available()};
+    }
+  }
+  Block* block = arena_.allocate(bytes, reservation);
+  if (block == nullptr) return {};
+  peak_live_ = std::max(peak_live_, live());
+  return {.pointer = block->address, .block = block, .short_by = {}};
+}
+
+Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
+  if (small_ == SmallObjects::kBlocks || bytes.count > Slabs::kLargestObject) {
+    return allocate_block(bytes, overbooking);
+  }
+  void* object = slabs_.allocate(bytes.count);
+  if (object == nullptr) {
+    const Allocation span = allocate_block({Slabs::kSpanBytes}, overbooking);
+    if (span.pointer == nullptr) return span;
+    slabs_.add_span(*span.block, bytes.count);
+    object = slabs_.allocate(bytes.count);
+  }
+  return {.pointer = static_cast<std::byte*>(object), .block = nullptr, .short_by = {}};
+}
+
+Allocation DeviceMemory::restore(Block& block, Overbooking overbooking) {
+  const Bytes needed = Arena::restore_bytes(block);
+  MemoryReservation reservation;
+  if (!reserve(needed, overbooking, reservation)) {
+    return {.pointer = nullptr, .block = nullptr, .short_by = needed - budget_.available()};
+  }
+  if (!arena_.restore_pages(block, reservation)) return {};
+  peak_live_ = std::max(peak_live_, live());
+  return {.pointer = block.address, .block = &block, .short_by = {}};
+}
+
+void DeviceMemory::free_later(std::byte* pointer) noexcept {
+  Block* block = arena_.find(pointer);
+  if (block->span == nullptr) {
+    block->next_freed = freed_blocks_.load(std::memory_order_relaxed);
+    while (!freed_blocks_.compare_exchange_weak(block->next_freed, block,
+                                                std::memory_order_release)) {
+    }
+    return;
+  }
+  std::byte* next = freed_objects_.load(std::memory_order_relaxed);
+  do {
+    std::memcpy(pointer, &next, sizeof next);
+  } while (!freed_objects_.compare_exchange_weak(next, pointer, std::memory_order_release));
+}
+
+void DeviceMemory::take_freed(std::vector<Block*>& records) {
+  if (freed_objects_.load(std::memory_order_relaxed) != nullptr) {
+    std::byte* object = freed_objects_.exchange(nullptr, std::memory_order_acquire);
+    while (object != nullptr) {
+      std::byte* next = nullptr;
+      std::memcpy(&next, object, sizeof next);
+      Block* block = arena_.find(object);
+      if (slabs_.free(*block, object)) arena_.free(*block);
+      object = next;
+    }
+  }
+  if (freed_blocks_.load(std::memory_order_relaxed) == nullptr) return;
+  Block* block = freed_blocks_.exchange(nullptr, std::memory_order_acquire);
+  while (block != nullptr) {
+    Block* next = block->next_freed;
+    if (block->record != nullptr) {
+      records.push_back(block);
+    } else {
+      arena_.free(*block);
+    }
+    block = next;
+  }
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/memory/page_map.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "spillway/base/error.hpp"
+#include "spillway/runtime/memory/block.hpp"
+
+namespace spillway::runtime {
+
+namespace {
+
+void* map_reserved(std::uint64_t bytes, int protection) {
+  return ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+}  // namespace
+
+PageMap::PageMap(Bytes reservation, Bytes minimum) {
+  void* range = MAP_FAILED;
+  void* entries = MAP_FAILED;
+  std::uint64_t bytes = reservation.count;
+  for (; bytes >= minimum.count; bytes /= 4) {
+    range = map_reserved(bytes, PROT_NONE);
+    if (range == MAP_FAILED) continue;
+    entries = map_reserved(bytes / kGranule * sizeof(std::atomic<Block*>), PROT_READ | PROT_WRITE);
+    if (entries != MAP_FAILED) break;
+    ::munmap(range, bytes);
+    range = MAP_FAILED;
+  }
+  if (range == MAP_FAILED) {
+    throw UserError(fmt::format(
+        "cannot reserve address space for tensors: need at least {}; raise the limit (ulimit -v)",
+        to_string(minimum)));
+  }
+  // Children may inherit hundreds of gibibytes of reservation: keep it out of core dumps.
+  ::madvise(range, bytes, MADV_DONTDUMP);
+  base_ = reinterpret_cast<std::uintptr_t>(range);
+  size_ = bytes;
+  entries_ = static_cast<std::atomic<Block*>*>(entries);
+}
+
+std::byte* PageMap::carve(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t start = ((base_ + next_ + alignment - 1) & ~(alignment - 1)) - base_;
+  const std::uint64_t end = round_up({start + bytes}, kGranule).count;
+  if (start > size_ || end > size_) return nullptr;
+  next_ = end;
+  return reinterpret_cast<std::byte*>(base_ + start);
+}
+
+void PageMap::assign(Block& block) {
+  const auto first = (reinterpret_cast<std::uintptr_t>(block.address) - base_) / kGranule;
+  const auto count = round_up({block.capacity}, kGranule).count / kGranule;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    entries_[first + i].store(&block, std::memory_order_release);
+  }
+}
+
+}  // namespace spillway::runtime

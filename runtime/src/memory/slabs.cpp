@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/memory/slabs.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+
+namespace {
+
+constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint32_t kStepsPerDoubling = 4;
+
+}  // namespace
+
+SlabSpan::SlabSpan(Block& block, std::uint32_t object_class, std::uint64_t object_bytes)
+    : block_(&block),
+      object_class_(object_class),
+      object_bytes_(object_bytes),
+      unused_(block.address),
+      end_(block.address + block.bytes / object_bytes * object_bytes) {}
+
+void* SlabSpan::take() {
+  ++live_;
+  if (free_ != nullptr) {
+    void* object = free_;
+    free_ = *static_cast<void**>(object);
+    return object;
+  }
+  std::byte* object = unused_;
+  unused_ += object_bytes_;
+  return object;
+}
+
+void SlabSpan::give(void* object) {
+  *static_cast<void**>(object) = free_;
+  free_ = object;
+  --live_;
+}
+
+Slabs::Slabs() : with_room_(class_of(kLargestObject) + 1) {}
+
+// Multiples of 64 up to 256, then four classes per doubling: at most a fifth is rounding.
+std::uint32_t Slabs::class_of(std::uint64_t bytes) {
+  const std::uint64_t units = (std::max<std::uint64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
+  if (units <= kStepsPerDoubling) return static_cast<std::uint32_t>(units - 1);
+  const int bits = 63 - std::countl_zero(units - 1);  // 2^bits < units <= 2^(bits+1)
+  const std::uint64_t base = std::uint64_t{1} << bits;
+  const std::uint64_t step = base / kStepsPerDoubling;
+  const auto within = static_cast<std::uint32_t>((units - base + step - 1) / step);
+  return static_cast<std::uint32_t>(bits - 2) * kStepsPerDoubling + within + 3;
+}
+
+std::uint64_t Slabs::class_bytes(std::uint32_t object_class) {
+  if (object_class < kStepsPerDoubling) return (object_class + 1) * kAlignment;
+  const std::uint32_t index = object_class - kStepsPerDoubling;
+  const std::uint64_t base = kAlignment * kStepsPerDoubling << (index / kStepsPerDoubling);
+  return base + base / kStepsPerDoubling * (index % kStepsPerDoubling + 1);
+}
+
+void* Slabs::allocate(std::uint64_t bytes) {
+  auto& spans = with_room_[class_of(bytes)];
+  if (spans.empty()) return nullptr;
+  SlabSpan& span = *spans.back();
+  void* object = span.take();
+  live_ += {span.object_bytes()};
+  if (span.full()) {
+    span.listed = false;
+    spans.pop_back();
+  }
+  return object;
+}
+
+void Slabs::add_span(Block& block, std::uint64_t bytes) {
+  const std::uint32_t object_class = class_of(bytes);
+  const std::uint64_t object_bytes = class_bytes(object_class);
+  SPILLWAY_CHECK(object_bytes >= bytes, std::to_string(bytes));
+  SlabSpan* span = nullptr;
+  if (unused_spans_.empty()) {
+    span = &spans_.emplace_back(block, object_class, object_bytes);
+  } else {
+    span = unused_spans_.back();
+    unused_spans_.pop_back();
+    *span = SlabSpan(block, object_class, object_bytes);
+  }
+  span->listed = true;
+  block.span = span;
+  with_room_[object_class].push_back(span);
+}
+
+bool Slabs::free(Block& block, void* object) {
+  SlabSpan& span = *block.span;
+  span.give(object);
+  live_ -= {span.object_bytes()};
+  auto& spans = with_room_[span.object_class()];
+  if (!span.empty() || (spans.size() == 1 && spans.back() == &span)) {
+    if (!span.listed) {
+      span.listed = true;
+      spans.push_back(&span);
+    }
+    return false;  // the last span with room stays: freeing it would thrash on the next object
+  }
+  if (span.listed) spans.erase(std::find(spans.begin(), spans.end(), &span));
+  span.listed = false;
+  block.span = nullptr;
+  unused_spans_.push_back(&span);
+  return true;
+}
+
+}  // namespace spillway::runtime

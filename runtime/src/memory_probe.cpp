@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/memory_probe.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "spillway/base/error.hpp"
+#include "spillway/runtime/transfer/spool.hpp"
+
+namespace spillway::runtime {
+
+namespace {
+
+// A file with one number, or no limit: "max", absent, or the huge default of cgroup v1.
+std::uint64_t limit_in(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t value = 0;
+  return file >> value && value != 0 ? value : std::numeric_limits<std::uint64_t>::max();
+}
+
+// The limit of this process's cgroup and of all its ancestors.
+std::uint64_t cgroup_limit() {
+  std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && controllers.find("memory") == std::string::npos) continue;
+    const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const char* file = unified ? "/memory.max" : "/memory.limit_in_bytes";
+    std::string group = line.substr(second + 1);
+    for (;;) {
+      limit = std::min(limit, limit_in(root + group + file));
+      const auto slash = group.find_last_of('/');
+      if (slash == std::string::npos || group.empty() || group == "/") break;
+      group.resize(slash);
+    }
+  }
+  return limit;
+}
+
+}  // namespace
+
+Bytes resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  if (!(file >> total >> resident)) return {};
+  return {resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))};
+}
+
+MachineMemory measure_memory(std::uint32_t local_processes) {
+  struct sysinfo info {};
+  ::sysinfo(&info);
+  const std::uint64_t ram = info.totalram * info.mem_unit;
+  return {.total = {std::min(ram, cgroup_limit())},
+          .unmanaged = resident_bytes(),
+          .local_processes = local_processes};
+}
+
+MachineMemory measure_disk(const std::string& directory, std::uint32_t local_processes) {
+  const std::string where = directory.empty() ? default_spool_directory(warn_once) : directory;
+  struct statvfs info {};
+  if (::statvfs(where.c_str(), &info) != 0 || ::access(where.c_str(), W_OK | X_OK) != 0) {
+    throw UserError(fmt::format(
+        "the spool directory {} cannot be used: {}. Set SPILLWAY_SPOOL_DIR (--spool-dir) to a "
+        "directory on a real disk that you can write to",
+        where, std::strerror(errno)));
+  }
+  return {.total = {static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize},
+          .unmanaged = {},
+          .local_processes = local_processes};
+}
+
+void warn_once(const std::string& text) {
+  static std::mutex mutex;
+  static auto* said = new std::set<std::string>();
+  {
+    const std::lock_guard lock(mutex);
+    if (!said->insert(text).second) return;
+  }
+  static auto* logger = [] {
+    auto* made = new spdlog::logger("spillway", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%n: %l: %v");
+    return made;
+  }();
+  logger->warn(text);
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/settings.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "spillway/base/error.hpp"
+#include "spillway/base/nearest.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr std::string_view kPrefix = "SPILLWAY_";
+constexpr std::array<std::string_view, 5> kModes{"off", "record", "enforce", "fuzz", "verify"};
+
+// Left by `auto` to what grows outside the budget while training: the interpreter, libraries,
+// numpy, the page cache of the data set.
+constexpr Bytes kLeastReserve = kMiB * 512;
+constexpr std::uint64_t kReserveShare = 20;  // one twentieth: 5 %
+constexpr Bytes kLeastBudget = kMiB;
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string_view> words) {
+  const auto nearest = nearest_word(word, words);
+  return nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "";
+}
+
+[[noreturn]] void throw_no_choice(std::string_view what, std::string_view text,
+                                  std::span<const std::string_view> words) {
+  throw UserError(fmt::format("{}: \"{}\" is not one of {}.{}", what, text, fmt::join(words, ", "),
+                              suggestion(text, words)));
+}
+
+/// The number that the whole of `text` is; nothing else.
+std::optional<double> number_in(std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  return error == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
+}
+
+bool parse_switch(std::string_view text, std::string_view what) {
+  std::string word(trimmed(text));
+  std::transform(word.begin(), word.end(), word.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  if (word == "1" || word == "on" || word == "true" || word == "yes") return true;
+  if (word == "0" || word == "off" || word == "false" || word == "no") return false;
+  throw UserError(fmt::format("{}: \"{}\" is neither 1 nor 0.", what, text));
+}
+
+double parse_share(std::string_view text, std::string_view what) {
+  const auto share = number_in(trimmed(text));
+  // Written so that not-a-number is refused too.
+  if (!share || !(*share >= 0 && *share <= 1)) {
+    throw UserError(
+        fmt::format("{}: \"{}\" is not a share from 0 to 1; give one such as 0.9.", what, text));
+  }
+  return *share;
+}
+
+bool parse_over(std::string_view text, std::string_view what) {
+  static constexpr std::array<std::string_view, 2> kWords{"allow", "refuse"};
+  const std::string_view word = trimmed(text);
+  if (word != kWords[0] && word != kWords[1]) throw_no_choice(what, text, kWords);
+  return word == kWords[0];
+}
+
+Bytes parse_device_bytes(std::string_view text, std::string_view what) {
+  const Bytes bytes = parse_bytes(text, what);
+  if (bytes < kLeastBudget) {
+    throw UserError(
+        fmt::format("{}: \"{}\" is less than {}; give more.", what, text, to_string(kLeastBudget)));
+  }
+  return bytes;
+}
+
+/// A budget as in parse_budget, or one per device: `cuda:12GiB,cpu:8GiB`.
+BudgetSpec parse_device_budgets(std::string_view text, std::string_view what) {
+  if (text.find_first_of(":,") == std::string_view::npos) return parse_budget(text, what);
+  std::optional<BudgetSpec> cpu;
+  bool has_accelerator = false;
+  for (std::size_t first = 0; first <= text.size();) {
+    const std::size_t end = std::min(text.find(',', first), text.size());
+    const std::string_view part = text.substr(first, end - first);
+    first = end + 1;
+    const auto colon = part.find(':');
+    const std::string_view device = trimmed(part.substr(0, colon));
+    if (colon == std::string_view::npos || (device != "cpu" && device != "cuda")) {
+      throw UserError(fmt::format(
+          "{}: \"{}\" is not a device with its budget; give one budget such as 8GiB, or cpu:8GiB.",
+          what, part));
+    }
+    const BudgetSpec spec = parse_budget(part.substr(colon + 1), what);
+    if (device == "cpu" && cpu) {
+      throw UserError(fmt::format("{}: \"{}\" names cpu twice.", what, text));
+    }
+    if (device == "cpu") cpu = spec;
+    has_accelerator = has_accelerator || device != "cpu";
+  }
+  if (has_accelerator) {
+    throw UserError(fmt::format(
+        "{}: \"{}\" asks for a budget on an accelerator; accelerators are not supported yet. "
+        "Leave the cuda part out to train on the CPU{}.",
+        what, text, cpu ? "" : ", or give a budget for it such as cpu:8GiB"));
+  }
+  return *cpu;  // every part named a device, and there is at least one
+}
+
+using Apply = void (*)(Settings&, std::string_view text, std::string_view variable);
+
+struct Row {
+  SettingDescription description;
+  Apply apply;
+};
+
+constexpr auto kRows = std::to_array<Row>({
+    {{"SPILLWAY_BUDGET", "--budget", "BYTES|%|auto", "Memory that tensors may hold."},
+     [](Settings& s, std::string_view t, std::string_view v) {
+       s.budget = parse_device_budgets(t, v);
+     }},
+    {{"SPILLWAY_HOST_BUDGET", "--host-budget", "BYTES|%|auto",
+      "Host memory that may hold what left an emulated device."},
+     [](Settings& s, std::string_view t, std::string_view v) {
+       s.host_budget = parse_budget(t, v);
+     }},
+    {{"SPILLWAY_DISK_BUDGET", "--disk-budget", "BYTES|%|auto", "Disk that the spool may use."},
+     [](Settings& s, std::string_view t, std::string_view v) {
+       s.disk_budget = parse_budget(t, v);
+     }},
+    {{"SPILLWAY_EMULATE_DEVICE", "--emulate-device", "BYTES",
+      "Treat this much memory as a device, with the rest of the memory below it."},
+     [](Settings& s, std::string_view t, std::string_view v) {
+       s.emulate_device = parse_device_bytes(t, v);
+     }},
+    {{"SPILLWAY_MODE", "--mode", "off|record|enforce|fuzz|verify",
+      "What is done with the tensors seen; enforce where a budget is set."},
+     [](Settings& s, std::string_view t, std::string_view) { s.mode = parse_mode(t); }},
+    {{"SPILLWAY_SPOOL_DIR", "--spool-dir", "DIR",
+      "Directory of the spool file, on a real and fast disk."},
+     [](Settings& s, std::string_view t, std::string_view) { s.spool_dir = t; }},
+    {{"SPILLWAY_MIN_SIZE", "--min-size", "BYTES", "Storages smaller than this never move."},
+     [](Settings& s, std::string_view t, std::string_view v) { s.min_size = parse_bytes(t, v); }},
+    {{"SPILLWAY_START_AT", "--start-at", "0..1",
+      "Share of the budget in use at which eviction begins."},
+     [](Settings& s, std::string_view t, std::string_view v) { s.start_at = parse_share(t, v); }},
+    {{"SPILLWAY_OVER", "--over", "refuse|allow",
+      "Whether an op that does not fit alone stops the program or exceeds the budget."},
+     [](Settings& s, std::string_view t, std::string_view v) { s.overbook = parse_over(t, v); }},
+    {{"SPILLWAY_STRICT", "", "1|0",
+      "Whether a failure inside Spillway ends the program, or leaves it without a limit."},
+     [](Settings& s, std::string_view t, std::string_view v) { s.strict = parse_switch(t, v); }},
+    {{"SPILLWAY_SUMMARY", "--summary", "on|off", "Summary on standard error at the end."},
+     [](Settings& s, std::string_view t, std::string_view v) { s.summary = parse_switch(t, v); }},
+    {{"SPILLWAY_STATS", "--stats", "FILE", "Write the statistics as JSON at the end."},
+     [](Settings& s, std::string_view t, std::string_view) { s.stats_path = t; }},
+    {{"SPILLWAY_TRACE", "", "FILE",
+      "Where record mode writes the trace; a name that ends in .zst compresses it."},
+     [](Settings& s, std::string_view t, std::string_view) { s.trace_path = t; }},
+    {{"SPILLWAY_KEEP_OPS", "", "OP,OP,...", "Ops whose tensors stay in memory once used by them."},
+     [](Settings& s, std::string_view t, std::string_view) { s.keep_ops = t; }},
+    {{"SPILLWAY_STATUS_PAGE", "", "PATH",
+      "Shared page for live counters; set by spillway run, not by hand."},
+     [](Settings& s, std::string_view t, std::string_view) { s.status_path = t; }},
+    {{"SPILLWAY_FAULTS", "", "POINT=FAULT@N,...",
+      "Failures to act out, for tests of Spillway itself."},
+     [](Settings& s, std::string_view t, std::string_view) { s.faults = t; }},
+});
+
+constexpr auto kDescriptions = [] {
+  std::array<SettingDescription, kRows.size()> descriptions{};
+  for (std::size_t i = 0; i < kRows.size(); ++i) descriptions[i] = kRows[i].description;
+  return descriptions;
+}();
+
+// The prefix is left out of the comparison: nine equal letters would make any two names near.
+[[noreturn]] void throw_unknown_variable(std::string_view name) {
+  std::vector<std::string_view> words;
+  for (const SettingDescription& row : kDescriptions) {
+    words.push_back(row.variable.substr(kPrefix.size()));
+  }
+  const auto nearest = nearest_word(name.substr(kPrefix.size()), words);
+  throw UserError(nearest
+                      ? fmt::format("{0} is not a setting. Did you mean {1}{2}? Else unset {0}.",
+                                    name, kPrefix, *nearest)
+                      : fmt::format("{0} is not a setting; there are {1}{2}. Unset {0}.", name,
+                                    kPrefix, fmt::join(words, fmt::format(", {}", kPrefix))));
+}
+
+}  // namespace
+
+std::string_view to_string(Mode mode) { return kModes.at(static_cast<std::size_t>(mode)); }
+
+Mode parse_mode(std::string_view text) {
+  const auto found = std::find(kModes.begin(), kModes.end(), trimmed(text));
+  if (found == kModes.end()) throw_no_choice("mode", text, kModes);
+  return static_cast<Mode>(found - kModes.begin());
+}
+
+BudgetSpec parse_budget(std::string_view text, std::string_view what) {
+  const std::string_view word = trimmed(text);
+  if (word == "auto") return {.kind = BudgetSpec::Kind::kAuto};
+  if (!word.empty() && word.back() == '%') {
+    const auto percent = number_in(trimmed(word.substr(0, word.size() - 1)));
+    if (!percent || !(*percent > 0 && *percent <= 100)) {
+      throw UserError(
+          fmt::format("{}: \"{}\" is not a share of the whole; give one above 0 % and "
+                      "up to 100 %, such as 80%.",
+                      what, text));
+    }
+    return {.kind = BudgetSpec::Kind::kPercent, .percent = *percent};
+  }
+  if (word.empty() || word.front() < '.' || word.front() > '9') {
+    throw UserError(
+        fmt::format("{}: \"{}\" is not a budget; give bytes such as 12GiB, a share such "
+                    "as 80%, or auto.",
+                    what, text));
+  }
+  const Bytes bytes = parse_bytes(word, what);
+  if (bytes == Bytes{0}) {
+    throw UserError(
+        fmt::format("{}: \"{}\" leaves nothing; give bytes such as 12GiB, a share such "
+                    "as 80%, or auto.",
+                    what, text));
+  }
+  return {.kind = BudgetSpec::Kind::kBytes, .bytes = bytes};
+}
+
+std::string to_string(const BudgetSpec& spec) {
+  switch (spec.kind) {
+    case BudgetSpec::Kind::kPercent:
+      return fmt::format("{}%", spec.percent);
+    case BudgetSpec::Kind::kAuto:
+      return "auto";
+    case BudgetSpec::Kind::kBytes:
+      break;
+  }
+  return to_string(spec.bytes);
+}
+
+Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::string_view what) {
+  const std::uint64_t processes = std::max(memory.local_processes, 1U);
+  Bytes budget = spec.bytes;
+  if (spec.kind == BudgetSpec::Kind::kPercent) {
+    const double share = static_cast<double>(memory.total.count) * spec.percent / 100;
+    budget = {static_cast<std::uint64_t>(share) / processes};
+  } else if (spec.kind == BudgetSpec::Kind::kAuto) {
+    const Bytes reserve = std::max(kLeastReserve, Bytes{memory.total.count / kReserveShare});
+    budget = {saturating_sub(memory.total, memory.unmanaged + reserve).count / processes};
+  }
+  if (budget > memory.total) {
+    throw UserError(fmt::format("{}: need {}, have {}, short {}. Give at most {}, or auto.", what,
+                                to_string(budget), to_string(memory.total),
+                                to_string(budget - memory.total), to_string(memory.total)));
+  }
+  if (budget < kLeastBudget) {
+    throw UserError(fmt::format(
+        "{}: {} is too little: need {}, have {}, short {} ({} in all, {} in use by others, divided "
+        "by {} processes). Give more, run fewer processes, or free memory.",
+        what, to_string(spec), to_string(kLeastBudget), to_string(budget),
+        to_string(kLeastBudget - budget), to_string(memory.total), to_string(memory.unmanaged),
+        processes));
+  }
+  return budget;
+}
+
+Mode Settings::effective_mode() const {
+  if (mode) return *mode;
+  return budget || emulate_device ? Mode::kEnforce : Mode::kOff;
+}
+
+Settings settings_from_environment(std::span<const NameValue> environment) {
+  Settings settings;
+  for (const NameValue& entry : environment) {
+    const std::string& name = entry.first;
+    if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    const auto row = std::find_if(kRows.begin(), kRows.end(), [&name](const Row& candidate) {
+      return candidate.description.variable == name;
+    });
+    if (row == kRows.end()) throw_unknown_variable(name);
+    row->apply(settings, entry.second, name);
+  }
+  return settings;
+}
+
+std::vector<NameValue> current_environment() {
+  std::vector<NameValue> environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return environment;
+}
+
+std::span<const SettingDescription> setting_descriptions() { return kDescriptions; }
+
+}  // namespace spillway::runtime
