@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain C interface that the Python package calls through ctypes, which releases the GIL around
+// each call: the GIL always comes before the engine's lock.
+//
+// Pointers to StorageImpl and TensorImpl are those of `_cdata`; the caller keeps the object alive.
+// Functions that can fail return null, or a text the caller frees with spillway_free: "user: ..."
+// for what the person can mend, "internal: ..." for our own failures, "memory: ..." for a storage
+// that cannot be brought back.
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "session.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/spillway_torch.hpp"
+
+#define SPILLWAY_API extern "C" __attribute__((visibility("default")))
+
+namespace spillway::torch {
+
+namespace {
+
+char* copy(const std::string& text) { return ::strdup(text.c_str()); }
+
+template <class Function>
+char* report(Function&& function) noexcept {
+  try {
+    function();
+    return nullptr;
+  } catch (const UserError& error) {
+    return copy(std::string("user: ") + error.what());
+  } catch (const runtime::OutOfBudget& error) {
+    return copy(std::string("memory: ") + error.what());
+  } catch (const std::exception& error) {
+    return copy(std::string("internal: ") + error.what());
+  }
+}
+
+runtime::StorageRecord* record_of(c10::StorageImpl& storage) {
+  return Session::get().engine().find(storage._mutable_data_ptr_no_checks().get());
+}
+
+StorageOwner& owner_of(runtime::StorageRecord& record, c10::StorageImpl& storage) {
+  auto* owner = static_cast<StorageOwner*>(record.owner.load());
+  if (owner == nullptr || owner->impl != &storage) {
+    Session::get().engine().bind(record, new StorageOwner(storage));
+    owner = static_cast<StorageOwner*>(record.owner.load());
+  }
+  return *owner;
+}
+
+char* failed() { return copy("memory: " + runtime::Engine::last_failure()); }
+
+}  // namespace
+
+void enable(const runtime::Settings& settings) { Session::get().start(settings); }
+
+void disable() { Session::get().stop(); }
+
+runtime::Statistics statistics() { return Session::get().engine().statistics(); }
+
+}  // namespace spillway::torch
+
+using spillway::torch::Session;
+
+/// 0 if this library was built for torch `major`.`minor`, else the minor it was built for.
+SPILLWAY_API int spillway_check_torch(int major, int minor) {
+  return major == TORCH_VERSION_MAJOR && minor == TORCH_VERSION_MINOR ? 0 : TORCH_VERSION_MINOR;
+}
+
+SPILLWAY_API void spillway_free(char* text) { std::free(text); }
+
+/// Starts with the settings of a JSON object whose keys are variable names ("SPILLWAY_BUDGET").
+SPILLWAY_API char* spillway_start(const char* json) {
+  return spillway::torch::report([&] {
+    std::vector<spillway::runtime::NameValue> variables;
+    const nlohmann::json settings = nlohmann::json::parse(json);
+    for (const auto& [name, value] : settings.items()) {
+      variables.emplace_back(name, value.get<std::string>());
+    }
+    Session::get().start(spillway::runtime::settings_from_environment(variables));
+  });
+}
+
+SPILLWAY_API char* spillway_stop() {
+  return spillway::torch::report([] { Session::get().stop(); });
+}
+
+SPILLWAY_API char* spillway_statistics() {
+  return spillway::torch::copy(spillway::runtime::to_json(Session::get().engine().statistics()));
+}
+
+SPILLWAY_API void spillway_reset_peak() { Session::get().engine().reset_peak(); }
+
+SPILLWAY_API void spillway_keep_gradients(int keep) { Session::get().keep_gradients = keep != 0; }
+
+SPILLWAY_API void spillway_adopt(int adopt) { Session::get().adopt = adopt != 0; }
+
+/// Brings a storage back until the calling thread's next op. `written`: its address leaves torch,
+/// so it counts as written at any time from now on.
+SPILLWAY_API char* spillway_touch(void* storage_impl, int written) {
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  auto* record = spillway::torch::record_of(storage);
+  if (record == nullptr) return nullptr;
+  spillway::torch::owner_of(*record, storage);
+  using spillway::runtime::Access;
+  auto& engine = Session::get().engine();
+  if (written != 0) record->always_dirty.store(true);
+  return engine.touch(*record, written != 0 ? Access::kWrite : Access::kRead)
+             ? nullptr
+             : spillway::torch::failed();
+}
+
+/// The storage never moves until released.
+SPILLWAY_API char* spillway_keep(void* storage_impl) {
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  auto* record = spillway::torch::record_of(storage);
+  if (record == nullptr) return nullptr;
+  spillway::torch::owner_of(*record, storage);
+  return Session::get().engine().keep(*record) ? nullptr : spillway::torch::failed();
+}
+
+SPILLWAY_API void spillway_release(void* storage_impl) {
+  auto* record = spillway::torch::record_of(*static_cast<c10::StorageImpl*>(storage_impl));
+  if (record != nullptr) Session::get().engine().release(*record);
+}
+
+/// A frame of the calling thread around code whose stores no op shows (compiled graphs).
+SPILLWAY_API void spillway_begin_frame(const char* name) {
+  auto& engine = Session::get().engine();
+  if (engine.watching()) engine.begin_frame({.name = name, .signature = 0, .boundary = false});
+}
+
+SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  auto* record = spillway::torch::record_of(storage);
+  if (record == nullptr) return nullptr;
+  spillway::torch::owner_of(*record, storage);
+  using spillway::runtime::Access;
+  return Session::get().engine().use(*record, written != 0 ? Access::kWrite : Access::kRead)
+             ? nullptr
+             : spillway::torch::failed();
+}
+
+SPILLWAY_API void spillway_end_frame() {
+  auto& engine = Session::get().engine();
+  if (engine.watching()) engine.end_frame();
+}

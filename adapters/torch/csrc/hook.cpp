@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The RecordFunction callbacks: what every dispatcher entry of every thread goes through.
+//
+// Rules, each of which was found by breaking a program:
+// 1. Inputs are restored at every depth, not only at the outermost op.
+// 2. Everything touched inside an outermost op stays pinned until that op ends (runtime/exec/frames).
+// 3. Ops that only loop over dispatched ops (`_foreach_*`) are transparent: they neither restore
+//    nor pin, so that an optimizer step needs one parameter's state at a time, not all.
+// 4. Nothing may be thrown here: torch swallows it. A storage that cannot be brought back stays
+//    refused, and the kernel raises our text when it reads.
+#include <cstring>
+#include <exception>
+
+#include "access_flag.hpp"
+#include "op_facts.hpp"
+#include "session.hpp"
+
+namespace spillway::torch {
+
+namespace {
+
+using runtime::Access;
+using runtime::Engine;
+using runtime::StorageRecord;
+
+enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent };
+
+struct ThreadHook {
+  std::vector<Kind> open;  // one entry per callback pair that has begun and not ended
+  bool boundary = false;   // an optimizer step began since the last op
+};
+thread_local ThreadHook t_hook;
+
+// The handle is made when an op first shows the storage, and made anew if its memory moved to
+// another StorageImpl since.
+void bind(Engine& engine, StorageRecord& record, c10::StorageImpl& storage) {
+  auto* owner = static_cast<StorageOwner*>(record.owner.load(std::memory_order_acquire));
+  if (owner != nullptr && owner->impl == &storage) return;
+  if (storage._mutable_data_ptr_no_checks().get_deleter() != cpu_deleter()) return;
+  engine.bind(record, new StorageOwner(storage));
+}
+
+// Storages older than the allocator (enable() in a notebook) move into it; whoever held a raw
+// pointer into the old memory loses it, so only storages of torch's own allocator do.
+void adopt(c10::StorageImpl& storage) {
+  static const c10::DeleterFnPtr stock = c10::GetDefaultCPUAllocator()->raw_deleter();
+  Session& session = Session::get();
+  c10::DataPtr& old = storage._mutable_data_ptr_no_checks();
+  if (old.get() == nullptr || old.get_deleter() != stock || !storage.resizable() ||
+      Bytes{storage.nbytes()} < session.engine().min_size()) {
+    return;
+  }
+  c10::DataPtr fresh = c10::GetCPUAllocator()->allocate(storage.nbytes());
+  std::memcpy(fresh.get(), old.get(), storage.nbytes());
+  storage.set_data_ptr_noswap(std::move(fresh));
+}
+
+struct Visit {
+  Engine& engine;
+  const OpFacts& facts;
+  Access access = Access::kRead;
+  bool is_output = false;
+
+  void storage(c10::StorageImpl& storage) {
+    if (Session::get().adopt.load(std::memory_order_relaxed)) adopt(storage);
+    StorageRecord* record = engine.find(storage._mutable_data_ptr_no_checks().get());
+    if (record == nullptr) return;
+    bind(engine, *record, storage);
+    if (is_output) {
+      engine.produced(*record);
+      if (record->made_by.load(std::memory_order_relaxed) == nullptr) {
+        record->made_by.store(facts.name, std::memory_order_relaxed);
+      }
+    } else if (facts.collective || facts.keep) {
+      engine.exempt(*record);
+    } else if (!engine.use(*record, access)) {
+      refuse_access(storage, Engine::last_failure());
+      set_pending_failure(Engine::last_failure());
+    }
+  }
+
+  void tensor(const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    if (impl->has_storage()) {
+      storage(*impl->unsafe_storage().unsafeGetStorageImpl());
+    }
+    parts(*impl);
+  }
+
+  // Layouts that hold their data in further tensors.
+  void parts(c10::TensorImpl& impl) {
+    if (impl.is_sparse()) {
+      auto& sparse = static_cast<at::SparseTensorImpl&>(impl);
+      tensor(sparse.indices());
+      tensor(sparse.values());
+    } else if (impl.is_sparse_compressed()) {
+      auto& sparse = static_cast<at::SparseCsrTensorImpl&>(impl);
+      tensor(sparse.compressed_indices());
+      tensor(sparse.plain_indices());
+      tensor(sparse.values());
+    } else if (impl.key_set().has(c10::DispatchKey::NestedTensor)) {
+      auto& nested = static_cast<at::native::NestedTensorImpl&>(impl);
+      tensor(nested.get_nested_sizes());
+      tensor(nested.get_nested_strides());
+      tensor(nested.get_storage_offsets());
+    }
+  }
+
+  void value(const c10::IValue& value) {
+    if (value.isTensor()) {
+      tensor(value.toTensor());
+    } else if (value.isStorage()) {
+      storage(*value.toStorage().unsafeGetStorageImpl());
+    } else if (value.isTensorList() || value.isOptionalTensorList() || value.isList()) {
+      if (value.isIntList() || value.isDoubleList() || value.isBoolList()) return;
+      for (const c10::IValue& element : value.toListRef()) this->value(element);
+    } else if (value.isTuple()) {
+      for (const c10::IValue& element : value.toTupleRef().elements()) this->value(element);
+    }
+  }
+};
+
+// The op began at the top of a thread's own code, not inside an op that the hook did not see: ops
+// that call others do so below autograd, with autograd's keys excluded.
+bool began_at_top() {
+  return !c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::AutogradCPU);
+}
+
+// Autograd nodes and user scopes: no dispatcher op, no frame.
+void on_scope(const at::RecordFunction& function) {
+  const char* name = function.name();
+  if (std::strncmp(name, "Optimizer.step#", 15) == 0) t_hook.boundary = true;
+  Session& session = Session::get();
+  if (!session.keep_gradients.load(std::memory_order_relaxed) ||
+      std::strcmp(name, "torch::autograd::AccumulateGrad") != 0) {
+    return;
+  }
+  // The reducer compares storages through accessors that refuse what is not in memory.
+  static const OpFacts gradients{.name = "torch::autograd::AccumulateGrad",
+                                 .signature = 0,
+                                 .written = 0,
+                                 .transparent = false,
+                                 .collective = true,
+                                 .keep = false};
+  Visit visit{session.engine(), gradients};
+  for (const c10::IValue& input : function.inputs()) visit.value(input);
+}
+
+Kind open_frame(Engine& engine, const at::RecordFunction& function) {
+  const OpFacts* known = facts_of(function);
+  if (known == nullptr) {
+    on_scope(function);
+    return Kind::kIgnored;
+  }
+  const OpFacts& facts = *known;
+  if (facts.transparent) return Kind::kTransparent;
+  const auto inputs = function.inputs();
+  std::uint64_t shapes = facts.signature;
+  for (const c10::IValue& input : inputs) {
+    if (!input.isTensor() || !input.toTensor().defined()) continue;
+    const auto count = input.toTensor().unsafeGetTensorImpl()->sym_numel().maybe_as_int();
+    shapes = (shapes ^ static_cast<std::uint64_t>(count.value_or(0))) * 0x9e3779b97f4a7c15ULL;
+  }
+  engine.begin_frame({.name = facts.name,
+                      .signature = shapes,
+                      .boundary = std::exchange(t_hook.boundary, false)});
+  if (engine.blind() && began_at_top()) Session::get().trust_again();
+  Visit visit{engine, facts};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
+    visit.value(inputs[i]);
+  }
+  engine.inputs_ready();
+  return Kind::kFrame;
+}
+
+void close_frame(Engine& engine, const at::RecordFunction& function) {
+  if (const OpFacts* facts = facts_of(function)) {
+    Visit visit{engine, *facts};
+    visit.is_output = true;
+    for (const c10::IValue& output : function.outputs()) visit.value(output);
+  }
+  engine.end_frame();
+  clear_pending_failure();
+  Session::get().consider_rest();
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
+  Kind kind = Kind::kIgnored;
+  try {
+    Engine& engine = Session::get().engine();
+    if (engine.watching()) kind = open_frame(engine, function);
+  } catch (const std::exception& error) {
+    set_pending_failure(error.what());
+  }
+  t_hook.open.push_back(kind);
+  return nullptr;
+}
+
+void on_end(const at::RecordFunction& function, at::ObserverContext*) {
+  if (t_hook.open.empty()) return;
+  const Kind kind = t_hook.open.back();
+  t_hook.open.pop_back();
+  if (kind != Kind::kFrame) return;
+  try {
+    close_frame(Session::get().engine(), function);
+  } catch (const std::exception& error) {
+    set_pending_failure(error.what());
+  }
+}
+
+}  // namespace
+
+at::RecordFunctionCallback hook_callback() {
+  return at::RecordFunctionCallback(on_start, on_end)
+      .needsInputs(true)
+      .needsOutputs(true)
+      .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+               at::RecordScope::USER_SCOPE});
+}
+
+}  // namespace spillway::torch

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_facts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace spillway::torch {
+
+namespace {
+
+struct UndeclaredWrite {
+  std::string_view op;  // without overload
+  std::uint64_t arguments;
+};
+
+// Operators that write arguments their schema does not mark. Found by comparing checksums of all
+// inputs before and after each op (mode verify counts such writes as `undeclared_writes`).
+constexpr std::uint64_t kRunningStatistics = 0b11000;  // running_mean, running_var
+constexpr std::array kUndeclaredWrites{
+    UndeclaredWrite{"aten::native_batch_norm", kRunningStatistics},
+    UndeclaredWrite{"aten::batch_norm", kRunningStatistics},
+    UndeclaredWrite{"aten::_batch_norm_impl_index", kRunningStatistics},
+    UndeclaredWrite{"aten::cudnn_batch_norm", kRunningStatistics},
+    UndeclaredWrite{"aten::miopen_batch_norm", kRunningStatistics},
+    UndeclaredWrite{"aten::instance_norm", kRunningStatistics},
+    UndeclaredWrite{"aten::batch_norm_update_stats", 0b00110},
+    UndeclaredWrite{"aten::batch_norm_gather_stats", kRunningStatistics},
+    UndeclaredWrite{"aten::batch_norm_gather_stats_with_counts", kRunningStatistics},
+};
+
+std::mutex g_mutex;
+std::set<std::string, std::less<>>& kept_ops() {
+  static auto* ops = new std::set<std::string, std::less<>>();
+  return *ops;
+}
+
+std::uint64_t written_arguments(const c10::FunctionSchema& schema) {
+  std::uint64_t written = 0;
+  const auto& arguments = schema.arguments();
+  for (std::size_t i = 0; i < arguments.size() && i < 64; ++i) {
+    const auto* alias = arguments[i].alias_info();
+    if (alias != nullptr && alias->isWrite()) written |= std::uint64_t{1} << i;
+  }
+  const std::string_view name = schema.name();
+  for (const UndeclaredWrite& entry : kUndeclaredWrites) {
+    if (name == entry.op) written |= entry.arguments;
+  }
+  // Only torch's own schemas are held to their annotations by torch's tests.
+  if (!name.starts_with("aten::") && !name.starts_with("prims::")) written = ~std::uint64_t{0};
+  return written;
+}
+
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return hash;
+}
+
+OpFacts* make_facts(const c10::FunctionSchema& schema) {
+  const std::string& base = schema.name();
+  auto* name = new std::string(base);
+  if (!schema.overload_name().empty()) *name += "." + schema.overload_name();
+  const std::string_view view = base;
+  return new OpFacts{.name = name->c_str(),
+                     .signature = hash_of(*name),
+                     .written = written_arguments(schema),
+                     .transparent = view.starts_with("aten::_foreach_"),
+                     .collective = view.starts_with("c10d::") ||
+                                   view.starts_with("_c10d_functional::"),
+                     .keep = kept_ops().contains(base) || kept_ops().contains(*name)};
+}
+
+const OpFacts* look_up(const char* name, const at::RecordFunction& function) {
+  static auto* facts = new std::unordered_map<const char*, OpFacts*>();
+  const auto schema = function.operator_schema();
+  if (!schema) return nullptr;  // its name may be a temporary: not remembered
+  const std::lock_guard lock(g_mutex);
+  OpFacts*& entry = (*facts)[name];
+  if (entry == nullptr) entry = make_facts(*schema);
+  return entry;
+}
+
+}  // namespace
+
+const OpFacts* facts_of(const at::RecordFunction& function) {
+  // A direct-mapped cache per thread in front of the locked map: most programs use some hundred
+  // operators.
+  struct Entry {
+    const char* name;
+    const OpFacts* facts;
+  };
+  constexpr std::size_t kEntries = 1024;
+  thread_local std::array<Entry, kEntries> cache{};
+  const char* name = function.name();
+  Entry& entry = cache[(reinterpret_cast<std::uintptr_t>(name) >> 4) % kEntries];
+  if (entry.name == name) return entry.facts;
+  const OpFacts* facts = look_up(name, function);
+  if (facts != nullptr) entry = {name, facts};
+  return facts;
+}
+
+void set_kept_ops(const std::string& names) {
+  const std::lock_guard lock(g_mutex);
+  kept_ops().clear();
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    if (end > begin) kept_ops().insert(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+}  // namespace spillway::torch

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.hpp"
+
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "op_facts.hpp"
+#include "stale_pointer.hpp"
+#include "spillway/trace/trace_io.hpp"
+
+namespace spillway::torch {
+
+namespace {
+
+// Watching costs up to a quarter of the step of a tiny launch-bound network, so a program that fits
+// is not watched: after this many steps whose peak stayed below the first share of the budget the
+// hook is disabled, and it is enabled again when the allocator sees the second share in use.
+constexpr std::uint64_t kStepsBeforeRest = 3;
+constexpr double kRestBelow = 0.80;
+constexpr double kWakeAbove = 0.90;
+
+Bytes share_of(Bytes bytes, double share) {
+  return {static_cast<std::uint64_t>(static_cast<double>(bytes.count) * share)};
+}
+
+void write_recorded_step(const runtime::Engine& engine, const std::string& path) {
+  std::optional<Trace> trace = engine.trace();
+  if (!trace) return;
+  trace->framework = "torch " TORCH_VERSION;
+  try {
+    write_trace(*trace, path);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway: the trace was not written: %s\n", error.what());
+  }
+}
+
+void at_exit() {
+  Session& session = Session::get();
+  const runtime::Settings& settings = session.settings();
+  const runtime::Statistics statistics = session.engine().statistics();
+  if (!settings.stats_path.empty()) {
+    std::ofstream(settings.stats_path) << runtime::to_json(statistics) << '\n';
+  }
+  if (!settings.trace_path.empty()) write_recorded_step(session.engine(), settings.trace_path);
+  if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
+}
+
+}  // namespace
+
+Session& Session::get() {
+  static auto* session = new Session();
+  return *session;
+}
+
+Session::Session() : framework_(cpu_deleter()), engine_(framework_) {}
+
+void Session::install() {
+  install_cpu_allocator();
+  install_stale_pointer_message();
+  hook_ = at::addGlobalCallback(hook_callback());
+  ::pthread_atfork([] { get().engine_.before_fork(); },
+                   [] { get().engine_.after_fork_in_parent(); },
+                   [] { get().engine_.after_fork_in_child(); });
+  std::atexit(at_exit);
+}
+
+void Session::start(const runtime::Settings& settings) {
+  const std::lock_guard lock(mutex_);
+  set_kept_ops(settings.keep_ops);
+  engine_.start(settings);
+  settings_ = settings;
+  if (!hook_) install();
+  steps_at_start_ = engine_.steps();
+  steps_looked_at_ = steps_at_start_;
+  recent_peak_ = {};
+  if (resting_.exchange(false)) at::reenableCallback(*hook_);
+}
+
+void Session::stop() {
+  const std::lock_guard lock(mutex_);
+  if (!hook_) return;
+  engine_.stop();
+}
+
+void Session::consider_rest() {
+  const std::uint64_t steps = engine_.steps();
+  if (steps == steps_looked_at_) return;
+  steps_looked_at_ = steps;
+  recent_peak_ = std::max(recent_peak_, engine_.last_step_peak());
+  if (steps < steps_at_start_ + kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return;
+  // A thread in the middle of an unseen op could lose an input when watching resumes: rest only
+  // while a single thread runs ops.
+  if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.budget(), kRestBelow)) return;
+  engine_.set_blind(true);
+  resting_.store(true);
+  at::disableCallback(*hook_);
+}
+
+void Session::consider_waking() {
+  if (!resting_.load(std::memory_order_relaxed)) return;
+  if (engine_.live_now() < share_of(engine_.budget(), kWakeAbove) &&
+      runtime::framed_threads() == 1) {
+    return;
+  }
+  if (!resting_.exchange(false)) return;
+  steps_at_start_ = engine_.steps();
+  recent_peak_ = engine_.live_now();
+  at::reenableCallback(*hook_);
+}
+
+void Session::trust_again() {
+  if (!resting_.load(std::memory_order_relaxed)) engine_.set_blind(false);
+}
+
+}  // namespace spillway::torch

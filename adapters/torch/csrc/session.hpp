@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process has of Spillway: the engine, the allocator in torch, the hook.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "spillway/runtime/exec/engine.hpp"
+#include "spillway/runtime/settings.hpp"
+#include "storage_owner.hpp"
+#include "torch_headers.hpp"
+
+namespace spillway::torch {
+
+/// One per process, made at the first use and never destroyed: storages outlive main.
+class Session {
+ public:
+  static Session& get();
+
+  /// Installs allocator and hook (once) and applies `settings`. Throws UserError.
+  void start(const runtime::Settings& settings);
+  /// Everything comes back, nothing moves any more. Storages keep their memory.
+  void stop();
+
+  [[nodiscard]] runtime::Engine& engine() { return engine_; }
+  [[nodiscard]] const runtime::Settings& settings() const { return settings_; }
+
+  /// Called by the hook when an outermost frame ended: rests the hook when the program fits.
+  void consider_rest();
+  /// Called by the allocator: wakes the hook when the program may no longer fit.
+  void consider_waking();
+  /// Called by the hook when an op begins that is not inside one that began unseen.
+  void trust_again();
+
+  /// DistributedDataParallel is in use: gradients never move.
+  std::atomic<bool> keep_gradients{false};
+  /// Storages older than the allocator are copied into it when an op first touches them.
+  std::atomic<bool> adopt{false};
+
+ private:
+  Session();
+  void install();
+
+  TorchFramework framework_;
+  runtime::Engine engine_;
+  runtime::Settings settings_;
+  std::mutex mutex_;  // start and stop
+  std::optional<at::CallbackHandle> hook_;
+  std::atomic<bool> resting_{false};
+  std::uint64_t steps_at_start_ = 0;
+  std::uint64_t steps_looked_at_ = 0;
+  Bytes recent_peak_{};
+};
+
+/// The function that frees memory of our allocator; marks a DataPtr as ours.
+c10::DeleterFnPtr cpu_deleter();
+/// torch's CPU allocator from now on. Priority above the default.
+void install_cpu_allocator();
+/// The callbacks of hook.cpp.
+at::RecordFunctionCallback hook_callback();
+
+/// An out-of-memory error found where no exception may leave; raised by the next allocation of the
+/// running op.
+void set_pending_failure(const std::string& text);
+void clear_pending_failure();
+
+}  // namespace spillway::torch

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The handle that ties a StorageImpl to the engine's record of its memory.
+//
+// Only weak references are held. A strong reference to a tensor would stop autograd from stealing
+// gradients; taking one to a storage that has a Python object may take the GIL, which must not
+// happen under the engine's lock. A weak reference keeps the StorageImpl's memory valid even while
+// it dies, which is all that reading and writing its access flag needs.
+#pragma once
+
+#include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/storage_record.hpp"
+#include "torch_headers.hpp"
+
+namespace spillway::torch {
+
+struct StorageOwner {
+  explicit StorageOwner(c10::StorageImpl& storage);
+
+  c10::StorageImpl* impl;  ///< valid memory while this handle lives
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+};
+
+/// What the engine asks of torch.
+class TorchFramework final : public runtime::Framework {
+ public:
+  explicit TorchFramework(c10::DeleterFnPtr deleter) : deleter_(deleter) {}
+
+  bool may_evict(void* owner, const runtime::StorageRecord& record) noexcept override;
+  void revoke(void* owner, const runtime::StorageRecord& record,
+              const std::string& reason) noexcept override;
+  void grant(void* owner, const runtime::StorageRecord& record) noexcept override;
+  void release(void* owner) noexcept override;
+  std::string describe(void* owner) noexcept override;
+
+ private:
+  c10::DeleterFnPtr deleter_;
+};
+
+}  // namespace spillway::torch

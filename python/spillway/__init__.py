@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train networks that do not fit in memory, without changing the training program.
+
+    SPILLWAY_BUDGET=12GiB python train.py
+
+or, from inside a program or notebook::
+
+    import spillway
+    spillway.enable(budget="12GiB")
+
+Importing this package imports no framework and starts nothing.
+"""
+
+from spillway._native import UserError
+from spillway._session import (
+    Statistics,
+    budget,
+    disable,
+    enable,
+    keep,
+    release,
+    reset_peak,
+    resident,
+    stats,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Statistics",
+    "UserError",
+    "budget",
+    "disable",
+    "enable",
+    "keep",
+    "release",
+    "reset_peak",
+    "resident",
+    "stats",
+]

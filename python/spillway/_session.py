@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions a program may call. All may be called from any thread."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from spillway import _native
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """Counters of this process. docs/statistics.md explains each; sizes are in bytes."""
+
+    mode: str  #: off, record, enforce, fuzz or verify
+    budget_bytes: int  #: limit of the device tier
+    device_bytes: int  #: resident pool pages now, free and rounding included
+    peak_device_bytes: int  #: most they ever were
+    peak_live_bytes: int  #: the same without cached free blocks
+    floor_bytes: int  #: largest working set of one op (mode record; else 0)
+    host_bytes: int
+    disk_bytes: int  #: spool file in use now
+    evicted_bytes: int  #: left the device tier, a copy was made
+    clean_evicted_bytes: int  #: left without a copy, since an identical one existed
+    fetched_bytes: int  #: came back
+    evictions: int
+    fetches: int
+    failed_copies: int
+    undeclared_writes: int  #: mode verify: writes by ops that do not declare them
+    checksums_compared: int  #: mode verify
+    disk_written_bytes: int
+    disk_read_bytes: int
+    overshoot_bytes: int  #: most the budget was ever exceeded by
+    rounding_bytes: int  #: resident in used blocks, but not asked for
+    stall_ns: int  #: time that ops and allocations waited for room or data
+    elapsed_ns: int
+    ops: int  #: outermost operator calls seen
+    steps: int  #: repetitions of the training step that were recognised
+    last_step_ns: int
+    last_step_moved_bytes: int
+    storages: int  #: live ones large enough to move
+    top_movers: tuple[tuple[str, int], ...]  #: what moved most: description, bytes
+
+    @classmethod
+    def from_json(cls, text: str) -> "Statistics":
+        fields = json.loads(text)
+        fields["top_movers"] = tuple(
+            (mover["name"], mover["moved_bytes"]) for mover in fields["top_movers"]
+        )
+        return cls(**fields)
+
+
+_active: dict[str, str] | None = None
+
+
+def enable(
+    budget: str | int | None = None,
+    *,
+    mode: str | None = None,
+    min_size: str | int | None = None,
+    start_at: float | None = None,
+    **options: Any,
+) -> None:
+    """Keeps the CPU tensors of this process within ``budget`` from now on.
+
+    Tensors that exist already are taken in when an operator next touches them. Enabling again
+    replaces the settings.
+
+    Args:
+        budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``.
+        mode: ``enforce`` (default), ``record``, ``fuzz``, ``verify`` or ``off``.
+        min_size: storages smaller than this never move.
+        start_at: share of the budget, 0 to 1, at which eviction begins.
+        **options: any other setting of docs/settings.md in lower case without ``SPILLWAY_``, e.g.
+            ``spool_dir="/mnt/nvme"``.
+
+    Raises:
+        UserError: a setting is wrong or cannot be honoured; nothing has changed then.
+    """
+    from spillway import _activation
+
+    global _active
+    named = {"budget": budget, "mode": mode, "min_size": min_size, "start_at": start_at, **options}
+    settings = {f"SPILLWAY_{name.upper()}": str(value) for name, value in named.items() if value is not None}
+    _activation.start(settings)
+    _native.load().spillway_adopt(1)
+    _active = settings
+
+
+def disable() -> None:
+    """Brings everything back into memory and holds no budget any more."""
+    global _active
+    library = _native.loaded()
+    if library is not None:
+        _native.check(library.spillway_stop())
+    _active = None
+
+
+@contextlib.contextmanager
+def budget(limit: str | int, **options: Any) -> Iterator[None]:
+    """``with spillway.budget("1GiB"):`` holds the limit inside; the former settings return after it.
+
+    Blocks may be nested: the innermost limit holds.
+    """
+    previous = _active
+    enable(limit, **options)
+    try:
+        yield
+    finally:
+        if previous is None:
+            disable()
+        else:
+            from spillway import _activation
+
+            _activation.start(previous)
+            globals()["_active"] = previous
+
+
+def stats() -> Statistics:
+    """The counters of this process.
+
+    Raises:
+        RuntimeError: Spillway was never started here.
+    """
+    library = _native.loaded()
+    if library is None:
+        raise RuntimeError("Spillway is not active: set SPILLWAY_BUDGET or call spillway.enable()")
+    return Statistics.from_json(_native.take(library.spillway_statistics()) or "{}")
+
+
+def reset_peak() -> None:
+    """Starts the peaks of ``stats()`` anew from what is in use now."""
+    library = _native.loaded()
+    if library is not None:
+        library.spillway_reset_peak()
+
+
+def keep(*objects: "torch.Tensor | torch.nn.Module") -> None:
+    """Never evicts these tensors, or the parameters and buffers of these modules."""
+    for storage in _storages(objects):
+        _native.check(_native.load().spillway_keep(storage._cdata))
+
+
+def release(*objects: "torch.Tensor | torch.nn.Module") -> None:
+    """Undoes ``keep``."""
+    for storage in _storages(objects):
+        _native.load().spillway_release(storage._cdata)
+
+
+@contextlib.contextmanager
+def resident(*objects: "torch.Tensor | torch.nn.Module") -> Iterator[None]:
+    """Keeps these in memory inside the block: for code that holds raw pointers while it allocates."""
+    keep(*objects)
+    try:
+        yield
+    finally:
+        release(*objects)
+
+
+def _storages(objects: tuple[Any, ...]) -> "Iterator[torch.UntypedStorage]":
+    import torch
+
+    from spillway import _shims
+
+    for item in objects:
+        if isinstance(item, torch.nn.Module):
+            tensors = [*item.parameters(), *item.buffers()]
+        elif isinstance(item, torch.Tensor):
+            tensors = [item]
+        else:
+            raise UserTypeError(item)
+        for tensor in tensors:
+            storage = _shims.storage_of(tensor)
+            if storage is not None:
+                yield storage
+
+
+class UserTypeError(TypeError):
+    """Neither a tensor nor a module."""
+
+    def __init__(self, item: object) -> None:
+        super().__init__(f"expected tensors or modules, got {type(item).__name__}")
