@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <utility>
+
+#include "help_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/base/nearest.hpp"
+
+namespace spillway::tools {
+namespace {
+
+struct FlagValue {
+  std::string variable;
+  CLI::Option* option = nullptr;
+  std::string text;
+};
+
+// Everything CLI11 writes into. Addresses are handed to CLI11, hence the deque.
+struct Parsed {
+  std::deque<FlagValue> flags;
+  std::string status = "auto";
+  std::string summary = "auto";
+  std::string output;
+  DoctorRequest doctor;
+  std::string doctor_dir;
+  std::string trace_path;
+};
+
+std::string quoted_suggestion(std::string_view word, std::span<const std::string_view> words) {
+  const auto nearest = nearest_word(word, words);
+  return nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "";
+}
+
+[[noreturn]] void throw_unknown_command(const std::string& word, const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::vector<std::string_view> words(names.begin(), names.end());
+  throw UserError(fmt::format("Unknown command \"{}\".{} Commands: {}.", word,
+                              quoted_suggestion(word, words), fmt::join(names, ", ")));
+}
+
+[[noreturn]] void throw_unknown_flag(const std::string& word, const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  const std::vector<std::string_view> words(names.begin(), names.end());
+  const std::string flag = word.substr(0, word.find('='));
+  const std::string path = command_path(command);
+  throw UserError(fmt::format("Unknown flag \"{}\" of {}.{} See {} --help.", flag, path,
+                              quoted_suggestion(flag, words), path));
+}
+
+Show parse_show(const std::string& text, std::string_view flag, bool has_auto) {
+  if (text == "on") return Show::kOn;
+  if (text == "off") return Show::kOff;
+  if (text == "auto") return Show::kAuto;
+  static constexpr std::array<std::string_view, 3> kWords{"on", "off", "auto"};
+  const std::span<const std::string_view> words = std::span(kWords).first(has_auto ? 3 : 2);
+  throw UserError(fmt::format("{} \"{}\" is not one of {}.{}", flag, text, fmt::join(words, ", "),
+                              quoted_suggestion(text, words)));
+}
+
+std::string flag_name(std::string_view flag) {
+  return flag.substr(0, 2) == "--" ? std::string(flag) : "--" + std::string(flag);
+}
+
+void add_run_flags(CLI::App& command, Parsed& parsed, bool records) {
+  for (const runtime::SettingDescription& row : runtime::setting_descriptions()) {
+    if (row.flag.empty() || row.variable == "SPILLWAY_SUMMARY") continue;
+    // `record` is a mode, and names its own output.
+    if (records && (row.variable == "SPILLWAY_MODE" || row.variable == "SPILLWAY_TRACE")) continue;
+    FlagValue& flag = parsed.flags.emplace_back();
+    flag.variable = row.variable;
+    flag.option = command.add_option(flag_name(row.flag), flag.text, std::string(row.meaning));
+    flag.option->type_name(std::string(row.value));
+  }
+  command.add_option("--status", parsed.status, "Live status on the bottom row of the terminal.")
+      ->type_name("auto|on|off");
+  command.add_option("--summary", parsed.summary, "Summary on standard error at the end.")
+      ->type_name("on|off");
+  command.prefix_command();
+}
+
+void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
+  app.require_subcommand(0, 1);
+  app.allow_extras();
+  add_run_flags(*app.add_subcommand("run", "Run a program under a memory budget."), run, false);
+  CLI::App* recorder = app.add_subcommand("record", "Run a program and record one training step.");
+  recorder->add_option("-o,--output", record.output, "Where the trace goes; .zst compresses it.")
+      ->type_name("FILE");
+  add_run_flags(*recorder, record, true);
+  CLI::App* doctor = app.add_subcommand("doctor", "Check what this machine offers to training.");
+  doctor->add_option("--spool-dir", run.doctor_dir, "The directory to measure.")->type_name("DIR");
+  doctor->add_flag("--json", run.doctor.json, "Print JSON.");
+  CLI::App* trace = app.add_subcommand("trace", "Look into a recorded trace.");
+  trace->require_subcommand(0, 1);
+  trace->add_subcommand("show", "List the ops and what each reads and writes.")
+      ->add_option("FILE", run.trace_path, "A trace written by spillway record.");
+  trace->add_subcommand("stats", "Sum up ops, storages and bytes.")
+      ->add_option("FILE", run.trace_path, "A trace written by spillway record.");
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->allow_extras();
+    for (CLI::App* view : command->get_subcommands({})) view->allow_extras();
+  }
+}
+
+// A program that changes its directory must not move where the files go.
+std::string absolute_path(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+bool is_path(std::string_view variable) {
+  return variable == "SPILLWAY_SPOOL_DIR" || variable == "SPILLWAY_STATS" ||
+         variable == "SPILLWAY_TRACE";
+}
+
+RunRequest run_request(const CLI::App& command, const Parsed& parsed,
+                       std::vector<std::string> program) {
+  std::vector<std::string> extras = command.remaining();
+  if (!extras.empty() && extras.front().substr(0, 1) == "-") {
+    throw_unknown_flag(extras.front(), command);
+  }
+  extras.insert(extras.end(), std::make_move_iterator(program.begin()),
+                std::make_move_iterator(program.end()));
+  RunRequest request;
+  request.command = std::move(extras);
+  for (const FlagValue& flag : parsed.flags) {
+    if (flag.option->count() == 0) continue;
+    request.variables.emplace_back(flag.variable,
+                                   is_path(flag.variable) ? absolute_path(flag.text) : flag.text);
+  }
+  request.status = parse_show(parsed.status, "--status", true);
+  if (parsed.summary != "auto") request.summary = parse_show(parsed.summary, "--summary", false);
+  if (command.get_name() == "record") {
+    if (parsed.output.empty()) {
+      throw UserError("No trace to write: give -o FILE.");
+    }
+    request.trace_path = absolute_path(parsed.output);
+  }
+  if (request.command.empty()) {
+    throw UserError(fmt::format(
+        "No program to run. For instance: {} {}-- python train.py", command_path(command),
+        command.get_name() == "record" ? "-o step.json " : "--budget 12GiB "));
+  }
+  return request;
+}
+
+void refuse_extras(const CLI::App& command) {
+  const std::vector<std::string> extras = command.remaining();
+  if (extras.empty()) return;
+  if (extras.front().substr(0, 1) == "-") throw_unknown_flag(extras.front(), command);
+  throw UserError(fmt::format("{} does not take \"{}\".", command_path(command), extras.front()));
+}
+
+TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
+  const auto views = trace.get_subcommands();
+  if (views.empty()) {
+    const auto extras = trace.remaining();
+    if (!extras.empty()) throw_unknown_command(extras.front(), trace);
+    throw UserError("No view of the trace: give show or stats.");
+  }
+  refuse_extras(*views.front());
+  if (parsed.trace_path.empty()) {
+    throw UserError(fmt::format("No trace file: {} FILE", command_path(*views.front())));
+  }
+  const bool stats = views.front()->get_name() == "stats";
+  return {stats ? TraceRequest::View::kStats : TraceRequest::View::kShow, parsed.trace_path};
+}
+
+Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
+                   std::vector<std::string> program) {
+  const auto chosen = app.get_subcommands();
+  if (chosen.empty()) {
+    const auto extras = app.remaining();
+    if (extras.empty()) return PrintRequest{help_text(app)};
+    if (extras.front().substr(0, 1) == "-") throw_unknown_flag(extras.front(), app);
+    throw_unknown_command(extras.front(), app);
+  }
+  const CLI::App& command = *chosen.front();
+  if (command.get_name() == "run") return run_request(command, run, std::move(program));
+  if (command.get_name() == "record") return run_request(command, record, std::move(program));
+  if (command.get_name() == "trace") return trace_request(command, run);
+  refuse_extras(command);
+  DoctorRequest doctor = run.doctor;
+  if (!run.doctor_dir.empty()) doctor.spool_dir = absolute_path(run.doctor_dir);
+  return doctor;
+}
+
+const CLI::App& innermost(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : innermost(*chosen.front());
+}
+
+}  // namespace
+
+Request parse_command_line(std::span<const std::string> arguments) {
+  CLI::App app("Train networks that do not fit in memory, without changing the program.",
+               "spillway");
+  Parsed run;
+  Parsed record;
+  app.set_version_flag("--version", std::string("spillway ") + SPILLWAY_VERSION,
+                       "Print the version.");
+  app.set_help_flag("-h,--help", "Print this text.");
+  add_commands(app, run, record);
+
+  // CLI11 looks for flags beyond `--` in some states, so the program's words never reach it.
+  const auto mark = std::find(arguments.begin(), arguments.end(), "--");
+  std::vector<std::string> program;
+  if (mark != arguments.end()) program.assign(mark + 1, arguments.end());
+  std::vector<std::string> reversed(arguments.begin(), mark);
+  std::reverse(reversed.begin(), reversed.end());
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForVersion&) {
+    return PrintRequest{app.version() + "\n"};
+  } catch (const CLI::CallForHelp&) {
+    return PrintRequest{help_text(innermost(app))};
+  } catch (const CLI::ParseError& error) {
+    const std::string path = command_path(innermost(app));
+    throw UserError(fmt::format("{}: {}. See {} --help.", path, error.what(), path));
+  }
+  return request_of(app, run, record, std::move(program));
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of the `spillway` command, parsed into values. Nothing is started or read here.
+//
+// Flags of `run` and `record` come from the table of settings (runtime/settings.hpp), so that help
+// texts, variables and documents name the same things. Whatever follows `--`, or the first word
+// that is no flag, is the program to run and is never looked at.
+//
+// Errors: UserError naming the nearest right word. Thread-safe; owns everything it returns.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "spillway/runtime/settings.hpp"
+
+namespace spillway::tools {
+
+enum class Show { kAuto, kOn, kOff };
+
+/// `run`, and `record` with `trace_path` set.
+struct RunRequest {
+  std::vector<runtime::NameValue> variables;  ///< SPILLWAY_* given as flags
+  Show status = Show::kAuto;
+  Show summary = Show::kAuto;
+  std::optional<std::string> trace_path;
+  std::vector<std::string> command;
+};
+
+struct DoctorRequest {
+  std::optional<std::string> spool_dir;
+  bool json = false;
+};
+
+struct TraceRequest {
+  enum class View { kShow, kStats };
+  View view = View::kShow;
+  std::string path;
+};
+
+/// Text for standard output, then exit 0: help and version.
+struct PrintRequest {
+  std::string text;
+};
+
+using Request = std::variant<PrintRequest, RunRequest, DoctorRequest, TraceRequest>;
+
+/// `arguments` without the name of the command itself.
+Request parse_command_line(std::span<const std::string> arguments);
+
+}  // namespace spillway::tools

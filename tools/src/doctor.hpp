@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// `spillway doctor`: looks at the machine, gives each finding a verdict, and says how to mend what
+// is not well. Starts one short Python and writes a nameless file of at most 256 MiB for a second;
+// changes nothing else. Throws nothing: what cannot be looked at is a finding too.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command_line.hpp"
+
+namespace spillway::tools {
+
+enum class Verdict { kOk, kWarning, kFailed };
+
+struct Finding {
+  std::string topic;
+  Verdict verdict = Verdict::kOk;
+  std::string what;
+  std::string remedy;  ///< empty where there is nothing to mend
+};
+
+/// At most 80 columns.
+std::string format_findings(const std::vector<Finding>& findings);
+std::string findings_as_json(const std::vector<Finding>& findings);
+
+/// Prints to standard output. 0, or 1 if a finding makes training under a budget impossible.
+int examine_machine(const DoctorRequest& request);
+
+}  // namespace spillway::tools

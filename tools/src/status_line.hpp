@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of the live status line. Pure, thread-safe; throws nothing but std::bad_alloc.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "status_totals.hpp"
+
+namespace spillway::tools {
+
+/// What fits into `columns`, in ASCII, for instance
+///
+///     spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12 1.8 s
+///
+/// Where it does not fit, the least telling parts go first: step time, bytes moved, disk, the step,
+/// the stall; the device bytes and their budget stay longest and are cut only at the very end.
+std::string format_status_line(const StatusTotals& totals, std::size_t columns);
+
+}  // namespace spillway::tools

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain copies of what the processes of one `spillway run` show on the status page, and their sums.
+//
+// A process counts as managed once it has claimed a slot; it stays on the page after its end, so
+// that the summary still knows it. A copy may mix two updates of its process, as the page itself
+// does; every single counter is whole. Bytes and nanoseconds throughout. Values only: thread-safe
+// as any value is, owns everything it holds, throws nothing of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/base/ids.hpp"
+#include "spillway/runtime/settings.hpp"
+#include "spillway/runtime/status_page.hpp"
+
+namespace spillway::tools {
+
+struct Mover {
+  std::string name;
+  Bytes moved{};
+};
+
+struct ProcessStatus {
+  std::uint32_t pid = 0;
+  runtime::Mode mode = runtime::Mode::kOff;
+  Bytes budget{};
+  Bytes device{};
+  Bytes host{};
+  Bytes disk{};
+  Bytes peak_device{};
+  Bytes evicted{};        ///< with a copy made
+  Bytes clean_evicted{};  ///< without one
+  Bytes fetched{};
+  Bytes disk_written{};
+  Bytes disk_read{};
+  Bytes last_step_moved{};
+  Bytes overshoot{};
+  TimeNs stall = 0;
+  TimeNs elapsed = 0;
+  TimeNs last_step = 0;
+  std::uint64_t steps = 0;
+  std::vector<Mover> movers;
+};
+
+/// One entry per claimed slot, in the order of the page.
+std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page);
+
+/// Sums of bytes and times; for what cannot be added, the value of the process that matters most:
+/// `mode` of the first, `steps`, `last_step` and `elapsed` of the slowest or longest.
+struct StatusTotals {
+  std::size_t processes = 0;
+  ProcessStatus sum;
+  TimeNs longest_elapsed = 0;
+  ProcessStatus fullest;  ///< the process whose peak came closest to its budget
+};
+
+StatusTotals total_of(std::span<const ProcessStatus> processes);
+
+/// Stalled share of the time of all processes, 0 to 1.
+double stall_share(const ProcessStatus& status);
+
+}  // namespace spillway::tools

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// `spillway trace`: a recorded training step as text of at most 80 columns. Reads one file, changes
+// nothing. Thread-safe. Throws UserError where the file is missing or is no trace.
+#pragma once
+
+#include <string>
+
+#include "command_line.hpp"
+#include "spillway/trace/trace.hpp"
+
+namespace spillway::tools {
+
+std::string trace_text(const TraceRequest& request);
+
+/// One row per op: its time and the bytes it reads, writes, creates and frees. `trace` is valid.
+std::string format_trace_ops(const Trace& trace);
+
+/// Totals, storages by role, and the ops that took longest. `trace` is valid.
+std::string format_trace_stats(const Trace& trace);
+
+}  // namespace spillway::tools

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "disk_speed.hpp"
+#include "doctor_checks.hpp"
+#include "python_probe.hpp"
+
+namespace spillway::tools {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Field;
+using testing::HasSubstr;
+
+auto finding_of(const std::string& topic, Verdict verdict) {
+  return Contains(AllOf(Field(&Finding::topic, topic), Field(&Finding::verdict, verdict)));
+}
+
+PythonFacts healthy_python() {
+  PythonFacts python;
+  python.found = true;
+  python.executable = "/usr/bin/python3";
+  python.version = "3.12.1";
+  python.torch = "2.15.0+cpu";
+  python.spillway = "0.1.0";
+  python.has_adapter = true;
+  return python;
+}
+
+TEST(PythonFacts, ReadsTheProbe) {
+  const PythonFacts facts = parse_python_facts(
+      R"({"executable": "/p", "version": "3.12.1", "torch": "2.15.0", "spillway": "0.1.0",
+          "has_adapter": true})");
+  EXPECT_EQ(facts.torch, "2.15.0");
+  EXPECT_EQ(facts.problem, "");
+  EXPECT_TRUE(facts.has_adapter);
+}
+
+TEST(PythonFacts, SurvivesAnyAnswer) {
+  EXPECT_NE(parse_python_facts("").problem, "");
+  EXPECT_NE(parse_python_facts("[1]").problem, "");
+  EXPECT_EQ(parse_python_facts(R"({"torch": null, "has_adapter": 3})").torch, "");
+}
+
+TEST(SupportedTorch, IsARangeOfMinors) {
+  for (const char* good : {"2.11.0", "2.15.0", "2.13.1+cpu", "2.12"}) {
+    EXPECT_TRUE(is_supported_torch(good)) << good;
+  }
+  for (const char* bad : {"", "2", "2.", "2.10.0", "2.16.0", "1.12.0", "3.12.0", "2.1.5", "x"}) {
+    EXPECT_FALSE(is_supported_torch(bad)) << bad;
+  }
+}
+
+TEST(CheckPython, IsContentWithAHealthyOne) {
+  for (const Finding& finding : check_python(healthy_python())) {
+    EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.topic;
+  }
+}
+
+TEST(CheckPython, WarnsOfWhatIsMissing) {
+  EXPECT_THAT(check_python({}), finding_of("python", Verdict::kWarning));
+  PythonFacts python = healthy_python();
+  python.torch = "2.10.0";
+  EXPECT_THAT(check_python(python), finding_of("torch", Verdict::kWarning));
+  python = healthy_python();
+  python.has_adapter = false;
+  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kWarning));
+  python.spillway.clear();
+  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kWarning));
+}
+
+TEST(CheckSpool, AMissingDirectoryFails) {
+  EXPECT_THAT(check_spool("/no/such/directory"), finding_of("spool", Verdict::kFailed));
+}
+
+TEST(DiskSpeed, MeasuresAndLeavesNothing) {
+  const DiskSpeed speed = measure_disk_speed(testing::TempDir(), kMiB * 16);
+  EXPECT_EQ(speed.problem, "");
+  EXPECT_GT(speed.write_rate, 0);
+  EXPECT_GT(speed.read_rate, 0);
+  EXPECT_LE(speed.written, kMiB * 16);
+}
+
+TEST(DiskSpeed, SaysWhyItCannot) {
+  EXPECT_NE(measure_disk_speed("/no/such/directory", kMiB * 16).problem, "");
+}
+
+TEST(Findings, FitEightyColumnsAndSayHowToMend) {
+  const std::string text = format_findings(
+      {{"disk write", Verdict::kWarning, std::string(50, 'a') + " and then some more",
+        "Name a faster one with --spool-dir, or raise the budget, or wait."}});
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_THAT(text, HasSubstr("warning"));
+  EXPECT_THAT(text, HasSubstr("--spool-dir"));
+  EXPECT_THAT(text, HasSubstr("see the warning."));
+}
+
+TEST(Findings, AreJsonToo) {
+  const auto document = nlohmann::json::parse(
+      findings_as_json({{"spool", Verdict::kFailed, "no such \"directory\" \xff", "make it"}}));
+  EXPECT_EQ(document.at("works"), false);
+  EXPECT_EQ(document.at("findings").at(0).at("verdict"), "failed");
+}
+
+}  // namespace
+}  // namespace spillway::tools

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The status line and the summary, and the sums behind both.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "status_line.hpp"
+#include "status_totals.hpp"
+#include "summary.hpp"
+
+namespace spillway::tools {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+ProcessStatus busy_process() {
+  ProcessStatus status;
+  status.pid = 7;
+  status.mode = runtime::Mode::kEnforce;
+  status.budget = kGiB;
+  status.device = kMiB * 812;
+  status.disk = Bytes{kGiB.count * 21 / 10};
+  status.peak_device = kMiB * 1021;
+  status.evicted = kGiB * 8;
+  status.clean_evicted = kGiB * 4;
+  status.fetched = kGiB * 11;
+  status.disk_written = kGiB * 8;
+  status.disk_read = kGiB * 11;
+  status.last_step_moved = Bytes{kGiB.count * 34 / 10};
+  status.stall = 1'000'000'000;
+  status.elapsed = 25'000'000'000;
+  status.last_step = 1'800'000'000;
+  status.steps = 12;
+  status.movers = {{"aten::convolution [2, 32, 96, 96, 96] float", kGiB * 3}};
+  return status;
+}
+
+StatusTotals totals_of(std::vector<ProcessStatus> processes) { return total_of(processes); }
+
+TEST(StatusLine, ShowsEverythingWhereThereIsRoom) {
+  EXPECT_EQ(format_status_line(totals_of({busy_process()}), 120),
+            "spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12 1.8 s");
+}
+
+TEST(StatusLine, DropsTheLeastTellingPartsFirst) {
+  const StatusTotals totals = totals_of({busy_process()});
+  EXPECT_EQ(format_status_line(totals, 79),
+            "spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12");
+  EXPECT_EQ(format_status_line(totals, 60),
+            "spillway 812 MiB / 1 GiB  disk 2.1 GiB  stall 4 %  step 12");
+  EXPECT_EQ(format_status_line(totals, 36), "spillway 812 MiB / 1 GiB  stall 4 %");
+  EXPECT_EQ(format_status_line(totals, 20), "812 MiB / 1 GiB");
+  EXPECT_EQ(format_status_line(totals, 7), "812 MiB");
+}
+
+TEST(StatusLine, NeverExceedsAnyWidth) {
+  ProcessStatus large = busy_process();
+  large.host = kGiB * 900;
+  large.steps = 123456789;
+  const StatusTotals totals = totals_of({large, large, large});
+  for (std::size_t columns = 1; columns < 200; ++columns) {
+    const std::string line = format_status_line(totals, columns);
+    EXPECT_LE(line.size(), columns) << line;
+    EXPECT_FALSE(line.empty()) << columns;
+  }
+}
+
+TEST(StatusLine, CountsProcessesAndSumsTheirBytes) {
+  EXPECT_THAT(format_status_line(totals_of({busy_process(), busy_process()}), 120),
+              StartsWith("spillway 2x 1.6 GiB / 2 GiB  disk 4.2 GiB"));
+}
+
+TEST(StatusLine, SaysNothingOfStepsBeforeTheFirst) {
+  ProcessStatus young = busy_process();
+  young.steps = 0;
+  const std::string line = format_status_line(totals_of({young}), 120);
+  EXPECT_THAT(line, Not(HasSubstr("step")));
+  EXPECT_THAT(line, HasSubstr("moved 19 GiB"));
+}
+
+TEST(StatusTotals, StallIsAShareOfAllTheTime) {
+  ProcessStatus idle = busy_process();
+  idle.stall = 0;
+  EXPECT_DOUBLE_EQ(stall_share(totals_of({busy_process(), idle}).sum), 0.02);
+  EXPECT_DOUBLE_EQ(stall_share(ProcessStatus{}), 0);
+}
+
+// Two threads that wait at once for as long as the program runs: not 200 %.
+TEST(StatusTotals, StallIsNeverMoreThanAll) {
+  ProcessStatus waiting = busy_process();
+  waiting.stall = waiting.elapsed * 2;
+  EXPECT_DOUBLE_EQ(stall_share(waiting), 1);
+}
+
+TEST(StatusTotals, MergesMoversByName) {
+  ProcessStatus other = busy_process();
+  other.movers.push_back({"aten::addmm [8, 8] float", kGiB * 5});
+  const auto movers = totals_of({busy_process(), other}).sum.movers;
+  ASSERT_EQ(movers.size(), 2U);
+  EXPECT_EQ(movers[0].moved, kGiB * 6);
+  EXPECT_EQ(movers[1].name, "aten::addmm [8, 8] float");
+}
+
+TEST(StatusTotals, FindsTheFullestProcess) {
+  ProcessStatus other = busy_process();
+  other.peak_device = kMiB * 900;
+  other.budget = kMiB * 901;
+  EXPECT_EQ(totals_of({busy_process(), other}).fullest.budget, kMiB * 901);
+}
+
+class StatusPageReading : public testing::Test {
+ protected:
+  StatusPageReading() : page_(std::make_unique<runtime::StatusPage>()) {}
+
+  std::unique_ptr<runtime::StatusPage> page_;
+};
+
+TEST_F(StatusPageReading, SkipsFreeSlots) {
+  page_->slots[3].pid = 42;
+  page_->slots[3].budget_bytes = 1 << 20;
+  const auto processes = read_processes(*page_);
+  ASSERT_EQ(processes.size(), 1U);
+  EXPECT_EQ(processes[0].pid, 42U);
+  EXPECT_EQ(processes[0].budget, kMiB);
+}
+
+// A name without its end, an escape sequence in it, a mode of a later version: read, but harmless.
+TEST_F(StatusPageReading, TrustsNothingInASlot) {
+  runtime::StatusSlot& slot = page_->slots[0];
+  slot.pid = 1;
+  slot.mode = 1000;
+  slot.movers[0].name.fill('x');
+  slot.movers[0].name[0] = '\033';
+  slot.movers[0].moved_bytes = 1;
+  const auto processes = read_processes(*page_);
+  EXPECT_EQ(processes[0].mode, runtime::Mode::kOff);
+  ASSERT_EQ(processes[0].movers.size(), 1U);
+  EXPECT_EQ(processes[0].movers[0].name, "?" + std::string(runtime::kMoverNameBytes - 1, 'x'));
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t widest = 0;
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST(Summary, NamesEveryFigure) {
+  EXPECT_EQ(format_summary(totals_of({busy_process()})),
+            "spillway: enforce for 25 s\n"
+            "  device    peak 1021 MiB of budget 1 GiB\n"
+            "  evicted   12 GiB, of which 4 GiB clean (no copy needed)\n"
+            "  fetched   11 GiB\n"
+            "  disk      written 8 GiB, read 11 GiB\n"
+            "  stall     1 s, 4 % of 25 s\n"
+            "  steps     12, the last took 1.8 s and moved 3.4 GiB\n"
+            "  largest movers (out and in)\n"
+            "      3 GiB  aten::convolution [2, 32, 96, 96, 96] float\n");
+}
+
+TEST(Summary, FitsEightyColumns) {
+  ProcessStatus large = busy_process();
+  large.movers.push_back({std::string(95, 'm'), kGiB});
+  large.overshoot = kMiB;
+  large.elapsed = large.stall = 3'600'000'000'000 * 1000;
+  EXPECT_LE(widest_line(format_summary(totals_of({large, large}))), 80U);
+  EXPECT_LE(widest_line(format_never_loaded(true)), 80U);
+  EXPECT_LE(widest_line(format_never_loaded(false)), 80U);
+}
+
+TEST(Summary, SaysThatNothingHadToMove) {
+  ProcessStatus small = busy_process();
+  small.evicted = small.clean_evicted = small.fetched = Bytes{0};
+  const std::string text = format_summary(totals_of({small}));
+  EXPECT_THAT(text, HasSubstr("nothing: everything fitted"));
+  EXPECT_THAT(text, Not(HasSubstr("stall")));
+}
+
+TEST(Summary, ShowsAnOvershoot) {
+  ProcessStatus over = busy_process();
+  over.overshoot = kMiB * 3;
+  EXPECT_THAT(format_summary(totals_of({over})), HasSubstr("overshoot 3 MiB above the budget"));
+  EXPECT_THAT(format_summary(totals_of({busy_process()})), Not(HasSubstr("overshoot")));
+}
+
+TEST(NeverLoaded, NamesTheReasonWhereItIsKnown) {
+  EXPECT_THAT(format_never_loaded(true), HasSubstr("TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set"));
+  EXPECT_THAT(format_never_loaded(false), HasSubstr("not installed"));
+}
+
+}  // namespace
+}  // namespace spillway::tools

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace_command.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::tools {
+namespace {
+
+using testing::HasSubstr;
+
+//   op        0       1       2
+//   weight    r       r       w      persistent, 1 MiB
+//   hidden    c w     r f            2 MiB
+//   gradient          c w     r f    1 MiB; op 1 holds 3 MiB of scratch memory: 7 MiB, the largest
+Trace small_step() {
+  Trace trace;
+  trace.framework = "torch 2.15.0";
+  const StorageId weight = trace.add({kMiB, StorageRole::kParameter, true, "weight"});
+  const StorageId hidden = trace.add({kMiB * 2, StorageRole::kActivation, false, ""});
+  const StorageId gradient = trace.add({kMiB, StorageRole::kGradient, false, ""});
+  TraceOp forward;
+  forward.name = "aten::linear";
+  forward.duration_ns = 2'000'000;
+  forward.reads = {weight};
+  forward.writes = forward.creates = {hidden};
+  trace.add(forward);
+  TraceOp backward;
+  backward.name = "aten::linear_backward_" + std::string(60, 'x');
+  backward.duration_ns = 350'000;
+  backward.alloc_peak = kMiB * 3;
+  backward.reads = {weight, hidden};
+  backward.writes = backward.creates = {gradient};
+  backward.frees = {hidden};
+  trace.add(backward);
+  TraceOp update;
+  update.name = "aten::add_\033[2J";
+  update.duration_ns = 1'000'000;
+  update.reads = update.frees = {gradient};
+  update.writes = {weight};
+  trace.add(update);
+  return trace;
+}
+
+void expect_eighty_columns(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+}
+
+TEST(TraceOps, ShowBytesOfEachAccess) {
+  ASSERT_EQ(validate(small_step()), std::nullopt);
+  const std::string text = format_trace_ops(small_step());
+  EXPECT_THAT(text,
+              HasSubstr("     0    2 ms    1 MiB    2 MiB    2 MiB        -  aten::linear\n"));
+  EXPECT_THAT(text,
+              HasSubstr("     1  350 us    3 MiB    1 MiB    1 MiB    2 MiB  aten::linear_ba"));
+  expect_eighty_columns(text);
+}
+
+TEST(TraceOps, NamesCannotReachTheTerminalUnchanged) {
+  EXPECT_EQ(format_trace_ops(small_step()).find('\033'), std::string::npos);
+}
+
+TEST(TraceStats, SumsUp) {
+  const std::string text = format_trace_stats(small_step());
+  EXPECT_THAT(text, HasSubstr("torch 2.15.0"));
+  EXPECT_THAT(text, HasSubstr("ops                   3 in 3.4 ms\n"));
+  EXPECT_THAT(text, HasSubstr("peak                  7 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("persistent            1 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("largest working set   7 MiB, of op 1, aten::linear_backward"));
+  EXPECT_THAT(text, HasSubstr("  activation                 1       2 MiB\n"));
+  expect_eighty_columns(text);
+}
+
+TEST(TraceStats, AnEmptyTraceIsFine) {
+  EXPECT_THAT(format_trace_stats(Trace{}), HasSubstr("ops                   0 in 0 ms"));
+}
+
+TEST(TraceText, AMissingFileIsAUserError) {
+  EXPECT_THROW(trace_text({TraceRequest::View::kShow, "/no/such/trace"}), UserError);
+}
+
+}  // namespace
+}  // namespace spillway::tools
