@@ -65,6 +65,7 @@ def install() -> None:
     _wrap_export("numpy")
     _wrap_export("__dlpack__")
     _wrap_file_writer()
+    _wrap_generator_state()
     _wrap_distributed()
     _wrap_compiled_graphs()
 
@@ -143,6 +144,21 @@ def _wrap_file_writer() -> None:
         return original(self, name, data, *arguments)
 
     writer.write_record = write_record
+
+
+def _wrap_generator_state() -> None:
+    """Generators read a state tensor directly, and their own methods cannot be replaced."""
+    original = torch.random.set_rng_state
+
+    @functools.wraps(original)
+    def set_rng_state(new_state):
+        storage = storage_of(new_state)
+        if storage is not None:
+            touch(storage, False)
+        original(new_state)
+
+    torch.random.set_rng_state = set_rng_state
+    torch.set_rng_state = set_rng_state
 
 
 def _wrap_distributed() -> None:

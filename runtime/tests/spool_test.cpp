@@ -412,9 +412,7 @@ TEST_F(SpoolTest, AKilledProcessLeavesNothingBehind) {
     EXPECT_EQ(answer, 'y');
     EXPECT_TRUE(directory_is_empty());
     ASSERT_EQ(::kill(child, SIGKILL), 0);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFSIGNALED(status));
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     EXPECT_TRUE(directory_is_empty());
   }
 }
@@ -422,11 +420,9 @@ TEST_F(SpoolTest, AKilledProcessLeavesNothingBehind) {
 TEST_F(SpoolTest, FileSizeLimitHoldsTheBudgetInsteadOfKillingTheProcess) {
   const int status = run_in_child([this] {
     const rlimit limit{kMiB.count * 3, kMiB.count * 3};
-    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) {
-      return 2;
-    }
     Spool spool(options());
-    const bool held = spool.allocate(kMiB * 3) && !spool.allocate({1});
+    const bool held =
+        ::setrlimit(RLIMIT_FSIZE, &limit) == 0 && spool.allocate(kMiB * 3) && !spool.allocate({1});
     return held && spool.usage().budget == kMiB * 3 && !warnings_.empty() ? 0 : 1;
   });
   EXPECT_EQ(status, 0) << "SIGXFSZ is " << SIGXFSZ;

@@ -99,7 +99,8 @@ struct Visit {
       tensor(sparse.compressed_indices());
       tensor(sparse.plain_indices());
       tensor(sparse.values());
-    } else if (impl.key_set().has(c10::DispatchKey::NestedTensor)) {
+    } else if (impl.key_set().has(c10::DispatchKey::NestedTensor) &&
+               !impl.key_set().has(c10::DispatchKey::Python)) {  // Python's jagged layout is a wrapper
       auto& nested = static_cast<at::native::NestedTensorImpl&>(impl);
       tensor(nested.get_nested_sizes());
       tensor(nested.get_nested_strides());

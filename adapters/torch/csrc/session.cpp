@@ -19,6 +19,9 @@ namespace {
 // is not watched: after this many steps whose peak stayed below the first share of the budget the
 // hook is disabled, and it is enabled again when the allocator sees the second share in use.
 constexpr std::uint64_t kStepsBeforeRest = 3;
+// A program without optimizers only shows repetitions, which may be those of a few ops while it
+// makes its model: it has to run this many ops first.
+constexpr std::uint64_t kOpsBeforeRest = 50'000;
 constexpr double kRestBelow = 0.80;
 constexpr double kWakeAbove = 0.90;
 
@@ -91,6 +94,7 @@ void Session::consider_rest() {
   steps_looked_at_ = steps;
   recent_peak_ = std::max(recent_peak_, engine_.last_step_peak());
   if (steps < steps_at_start_ + kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return;
+  if (!engine_.steps_are_marked() && engine_.ops() < kOpsBeforeRest) return;
   // A thread in the middle of an unseen op could lose an input when watching resumes: rest only
   // while a single thread runs ops.
   if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.budget(), kRestBelow)) return;
@@ -108,6 +112,7 @@ void Session::consider_waking() {
   if (!resting_.exchange(false)) return;
   steps_at_start_ = engine_.steps();
   recent_peak_ = engine_.live_now();
+  engine_.forgive_this_step();
   at::reenableCallback(*hook_);
 }
 

@@ -144,13 +144,15 @@ std::byte* Engine::allocate(std::size_t bytes) {
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
     if (blind() || !make_room(result.short_by, lock)) {
-      if (!settings_.overbook && !blind()) {
-        throw OutOfBudget(shortage({bytes}, result.short_by));
-      }
+      if (!may_overbook()) throw OutOfBudget(shortage({bytes}, result.short_by));
       overbooking = Overbooking::kAllow;
     }
   }
   throw OutOfBudget(shortage({bytes}, {bytes}));
+}
+
+bool Engine::may_overbook() const {
+  return settings_.overbook || blind() || steps() < forgiven_step_.load(std::memory_order_relaxed);
 }
 
 void Engine::free(std::byte* pointer) noexcept {
@@ -182,6 +184,7 @@ bool Engine::begin_frame(const Op& op) {
   if (frames.depth++ != 0) return false;
   frames.op = op.name;
   ThreadFrames::unpin_all(frames.outputs);
+  ThreadFrames::unpin_all(frames.touched);
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
   frames.recogniser.begin_op(op.signature, op.boundary);
   note_boundary(frames, op.boundary);
@@ -251,7 +254,7 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
       }
       case Mover::Outcome::kNeedsRoom:
         if (make_room(request.short_by, lock)) break;
-        if (!settings_.overbook && !blind()) {
+        if (!may_overbook()) {
           t_last_failure = OutOfBudget(shortage(record.bytes, request.short_by)).what();
           return false;
         }
@@ -306,7 +309,7 @@ void Engine::end_frame() {
 bool Engine::touch(StorageRecord& record, Access access) {
   if (in_child_) return use_in_child(record, access);
   ThreadFrames& frames = this_thread_frames();
-  frames.hold_output(record);  // until the thread's next op: the reader follows at once
+  frames.hold_touched(record);
   record.last_use.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   if (record.state.load() == ResidencyState::kResident &&
       (access == Access::kRead || !record.has_copy.load())) {

@@ -44,8 +44,7 @@ Bytes Engine::start_evictions(Bytes needed) {
   const std::uint64_t now = clock_.load(std::memory_order_relaxed);
   Bytes leaving{};
   for (const StorageId id : residency::choose_victims(candidates, needed, now)) {
-    const auto chosen = std::ranges::find(records, id, &StorageRecord::id);
-    leaving += mover_.evict(**chosen);
+    leaving += mover_.evict(*mover_.record_of(id));
   }
   if (leaving.count != 0) return leaving;
   // None of the best could leave (disk full, exported): anything that can will do.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/exec/frames.hpp"
 
-#include <algorithm>
 #include <atomic>
 
 namespace spillway::runtime {
@@ -17,11 +16,7 @@ ThreadFrames::ThreadFrames() { g_framed_threads.fetch_add(1); }
 ThreadFrames::~ThreadFrames() {
   unpin_all(pinned);
   unpin_all(outputs);
-}
-
-bool ThreadFrames::pins(const StorageRecord& record) const {
-  return std::ranges::find(pinned, &record) != pinned.end() ||
-         std::ranges::find(outputs, &record) != outputs.end();
+  unpin_all(touched);
 }
 
 ThreadFrames& this_thread_frames() {

@@ -54,6 +54,7 @@ StorageRecord& Mover::create(Block& block, Bytes bytes) {
   record->position = live_.size();
   record->state.store(ResidencyState::kResident);
   live_.push_back(record);
+  by_id_.emplace(record->id, record);
   block.record = record;
   return *record;
 }
@@ -71,6 +72,7 @@ void Mover::retire(StorageRecord& record) {
   live_.back()->position = record.position;
   std::swap(live_[record.position], live_.back());
   live_.pop_back();
+  by_id_.erase(record.id);
   record.has_copy.store(false);
   record.last_use.store(0);
   record.next_use.store(0);

@@ -99,9 +99,19 @@ class Engine {
   /// Most that was live during the last completed step.
   [[nodiscard]] Bytes last_step_peak() const { return {last_step_peak_.load(std::memory_order_relaxed)}; }
   [[nodiscard]] std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
-  /// Allocations may exceed the budget, counted, while ops are not seen (see adapters).
+  /// Whether steps are counted by optimizer steps, and not by repetitions of a few ops.
+  [[nodiscard]] bool steps_are_marked() const {
+    return boundaries_seen_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t ops() const { return clock_.load(std::memory_order_relaxed); }
+
+  /// While ops are not seen (see adapters) nothing is evicted, since a running op's inputs are not
+  /// known, and allocations may exceed the budget, counted.
   void set_blind(bool blind) { blind_.store(blind, std::memory_order_relaxed); }
   [[nodiscard]] bool blind() const { return blind_.load(std::memory_order_relaxed); }
+  /// Storages made while blind can't be evicted before an op shows them: until the next step ends,
+  /// what cannot be met by evicting may exceed the budget too.
+  void forgive_this_step() { forgiven_step_.store(steps() + 1, std::memory_order_relaxed); }
 
   /// Why the calling thread's last `use` or `touch` failed.
   static const std::string& last_failure();
@@ -134,6 +144,7 @@ class Engine {
   void note_boundary(ThreadFrames& frames, bool optimizer_step);
   void publish();
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
+  [[nodiscard]] bool may_overbook() const;
   std::byte* allocate_in_child(std::size_t bytes);
   bool use_in_child(StorageRecord& record, Access access);
   std::shared_ptr<Spool> open_spool(const Settings& settings) const;
@@ -149,6 +160,7 @@ class Engine {
   std::atomic<Mode> mode_{Mode::kOff};
   std::atomic<bool> watching_{false};
   std::atomic<bool> blind_{false};
+  std::atomic<std::uint64_t> forgiven_step_{0};
   std::atomic<std::uint64_t> clock_{1};  // outermost frames begun
   std::atomic<std::uint64_t> live_now_{0};
   std::atomic<std::uint64_t> step_peak_{0};

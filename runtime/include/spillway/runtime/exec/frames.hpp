@@ -35,16 +35,27 @@ struct ThreadFrames {
     record.pins.fetch_add(1);
     outputs.push_back(&record);
   }
+  /// For framework code that reads memory between ops: held until the next op, or until
+  /// kTouched more were touched (saving a checkpoint touches every storage and runs no op).
+  void hold_touched(StorageRecord& record) {
+    if (touched.size() == kTouched) {
+      touched.front()->pins.fetch_sub(1, std::memory_order_release);
+      touched.erase(touched.begin());
+    }
+    record.pins.fetch_add(1);
+    touched.push_back(&record);
+  }
   static void unpin_all(std::vector<StorageRecord*>& records) {
     for (StorageRecord* record : records) record->pins.fetch_sub(1, std::memory_order_release);
     records.clear();
   }
-  [[nodiscard]] bool pins(const StorageRecord& record) const;
 
+  static constexpr std::size_t kTouched = 4;  ///< the most storages one such access is known to need
   std::uint32_t depth = 0;             ///< open frames; transparent ones are not counted
   const char* op = nullptr;            ///< name of the outermost open op, interned
   std::vector<StorageRecord*> pinned;
   std::vector<StorageRecord*> outputs;
+  std::vector<StorageRecord*> touched;
   StepRecogniser recogniser;
   std::uint64_t steps_seen = 0;        ///< recogniser.steps_completed() when last looked at
   Bytes live_at_start{};               ///< device bytes live when the outermost frame began

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
@@ -79,6 +80,7 @@ class Mover {
   void exempt(StorageRecord& record);
   void readmit(StorageRecord& record);
 
+  [[nodiscard]] StorageRecord* record_of(StorageId id) const { return by_id_.at(id); }
   [[nodiscard]] Bytes leaving() const { return leaving_; }  ///< evictions in flight
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
   [[nodiscard]] const std::vector<StorageRecord*>& live() const { return live_; }
@@ -130,7 +132,7 @@ class Mover {
   std::deque<StorageRecord> records_;  // addresses are stable
   std::vector<StorageRecord*> unused_;
   std::vector<StorageRecord*> live_;
-  std::vector<void*>* released_ = nullptr;  // where `die` collects owners
+  std::unordered_map<StorageId, StorageRecord*> by_id_;
   Bytes leaving_{};
   Bytes host_used_{};
   std::size_t in_flight_ = 0;
