@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every task on this checkout, by name. `make` lists them. Variables: TORCH=2.11.0 for another
+# PyTorch than the default, REQUIRE_TORCH=1 to fail where there is none, JOBS for parallelism.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+JOBS ?= 2
+export JOBS TORCH REQUIRE_TORCH
+
+# Evaluated when a recipe runs, after setup.sh has written it.
+IN_ENVIRONMENT = source build/environment.sh; \
+  [[ -n $$spillway_venv ]] || { echo "$@ needs PyTorch, but $$spillway_no_torch_reason" >&2; exit 1; }; \
+  export VIRTUAL_ENV=$$spillway_venv PATH=$$spillway_venv/bin:$$PATH \
+    COMMAND_UNDER_TEST=$$spillway_venv/bin/spillway;
+
+.PHONY: help
+help: ## List the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
+	  while IFS='|' read -r name what; do printf '  %-12s %s\n' "$$name" "$$what"; done
+
+.PHONY: build
+build: ## Set everything up, build, and install into the environment of this checkout
+	@scripts/setup.sh test
+	@scripts/build.sh
+
+.PHONY: test
+test: ## Set everything up, build, and run every test
+	@scripts/setup.sh test lint families
+	@scripts/build.sh
+	@scripts/test.sh
+
+.PHONY: test-core
+test-core: ## Build and run the C++ tests alone; needs no Python package
+	@scripts/packages.sh
+	@cmake --preset release -B build/core -DSPILLWAY_TORCH=OFF
+	@cmake --build build/core -j $(JOBS)
+	@ctest --test-dir build/core --output-on-failure --no-tests=error -j $(JOBS)
+
+.PHONY: demo
+demo: ## Segment a brain with 30 % of the memory, side by side with the unmanaged run
+	@scripts/setup.sh test demo
+	@scripts/build.sh
+	@$(IN_ENVIRONMENT) exec python scripts/demo.py brain
+
+.PHONY: demo-text
+demo-text: ## Train a language model with 25 % of the memory, side by side likewise
+	@scripts/setup.sh test demo
+	@scripts/build.sh
+	@$(IN_ENVIRONMENT) exec python scripts/demo.py text
+
+.PHONY: opinfo
+opinfo: build ## Compare every operator PyTorch describes, managed and unmanaged, bit for bit
+	@$(IN_ENVIRONMENT) OPINFO=all exec python -m pytest -n $(JOBS) tests/oracle/test_opinfo.py
+
+.PHONY: soak
+soak: build ## Train for long and watch for growth
+	@$(IN_ENVIRONMENT) SOAK=1 exec python -m pytest -m soak -o timeout=0 tests
+
+.PHONY: bench
+bench: build ## Run the benchmarks
+	@$(IN_ENVIRONMENT) exec scripts/bench.sh
+
+.PHONY: lint
+lint: ## Check format, naming, layers and static analysis
+	@scripts/packages.sh clang-tidy-14
+	@scripts/setup.sh test lint
+	@source build/environment.sh; \
+	  exec "$${spillway_venv:+$$spillway_venv/bin/}python3" scripts/lint.py
+
+.PHONY: sanitize
+sanitize: ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
+	@scripts/packages.sh
+	@scripts/sanitize.sh asan-ubsan tsan
+
+.PHONY: wheel
+wheel: ## Build dist/spillway-*.whl for the PyTorch of this checkout
+	@scripts/setup.sh test build
+	@$(IN_ENVIRONMENT) exec python -m pip wheel --quiet --no-build-isolation --no-deps \
+	  --wheel-dir dist .
+
+.PHONY: clean
+clean: ## Remove what was built; the environments stay
+	@rm -rf build dist out

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the direction of includes between layers, and within them.
+
+The compiler already keeps a layer from seeing one above it, since each has its own include root.
+This adds what include roots cannot say: the order of the folders inside a layer, that the decision
+layer knows no threads or clocks, that only adapters know a framework, and that nothing that ships
+sees the test library.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Each layer and those it may include; every layer may include itself.
+SEES = {
+    "core": set(),
+    "residency": {"core"},
+    "planning": {"core", "residency"},
+    "runtime": {"core", "residency"},
+    "testing": {"core", "residency", "planning", "runtime"},
+    "tools": {"core", "residency", "planning", "runtime"},
+    "adapters": {"core", "residency", "planning", "runtime"},
+    "benchmarks": {"core", "residency", "planning", "runtime", "testing"},
+}
+
+# Inside a layer, a folder may include those before it. Files directly in the layer's include
+# folder are interfaces that every folder may see.
+FOLDER_ORDER = {
+    "core": ["base", "machine", "trace", "plan", "io"],
+    "planning": ["analysis", "cost", "sim", "planner", "tune"],
+    "runtime": ["memory", "transfer", "exec"],
+}
+
+# The layers whose time is a number they are given. core is not among them: it reads files and holds
+# what threads share.
+DECIDES = {"residency", "planning"}
+
+FRAMEWORK = re.compile(r"^(torch|ATen|c10|caffe2|tensorflow|cuda)[/_.]")
+CLOCKS_AND_THREADS = {
+    "atomic", "chrono", "condition_variable", "ctime", "future", "mutex", "thread", "pthread.h",
+    "time.h", "unistd.h",
+}  # fmt: skip
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def layer_of_headers():
+    """Maps `spillway/...` to the layer whose include root holds it."""
+    return {
+        str(header.relative_to(ROOT / layer / "include")): layer
+        for layer in SEES
+        for header in (ROOT / layer / "include").rglob("*.hpp")
+    }
+
+
+def folder_of(layer, name):
+    """The folder of a layer's header or source that takes part in the order, if any."""
+    return next((f for f in FOLDER_ORDER.get(layer, []) if f"/{f}/" in f"/{name}"), None)
+
+
+def check_include(path, layer, name, owners):
+    is_test = "tests" in path.parts
+    owner = owners.get(name)
+    if owner is None:
+        if FRAMEWORK.match(name) and layer != "adapters":
+            yield f"{name} is a framework's: only adapters know one"
+        if layer in DECIDES and name in CLOCKS_AND_THREADS and not is_test:
+            yield f"{name}: {layer} decides, without threads or clocks"
+        return
+    if owner == "testing" and (is_test or layer in ("testing", "benchmarks")):
+        return
+    if owner != layer and owner not in SEES[layer]:
+        yield f"{name} belongs to {owner}, which {layer} may not see"
+    if owner == layer and not is_test:
+        mine, theirs = folder_of(layer, path), folder_of(owner, name)
+        order = FOLDER_ORDER.get(layer, [])
+        if mine and theirs and order.index(theirs) > order.index(mine):
+            yield f"{name}: {layer}/{mine} comes before {theirs}"
+
+
+def main():
+    problems = []
+    owners = layer_of_headers()
+    for layer in SEES:
+        for path in sorted((ROOT / layer).rglob("*")):
+            if path.suffix not in (".hpp", ".cpp"):
+                continue
+            text = path.read_text(encoding="utf-8")
+            for match in INCLUDE.finditer(text):
+                line = text.count("\n", 0, match.start(2)) + 1
+                where = path.relative_to(ROOT)
+                for problem in check_include(where, layer, match[2], owners):
+                    problems.append(f"{where}:{line}: {problem}")
+    print("\n".join(problems), end="\n" if problems else "")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

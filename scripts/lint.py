@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the sources: `lint.py --quick` for what takes seconds, `lint.py` for all of it.
+
+Quick: format of C++ and Python, licence lines, text that must not be in a repository, file and
+function sizes, direction of includes. The rest: clang-tidy over every C++ source, ruff's rules.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CPP = (".cpp", ".hpp")
+MAX_LINES = 500
+MAX_COLUMNS = 100
+
+# What each file must begin with; JSON, Markdown and the licence itself have no such line.
+LICENCE = {
+    ".cpp": "// SPDX", ".hpp": "// SPDX", ".py": "# SPDX", ".sh": "# SPDX", ".cmake": "# SPDX",
+    "CMakeLists.txt": "# SPDX", "Makefile": "# SPDX",
+}  # fmt: skip
+
+# Somebody's machine or a secret has no place here. Spelled so that this file does not match itself.
+FORBIDDEN = [
+    (re.compile(r"(?<![\w.])/(?:home|Users|root)/[\w.-]+"), "a path into somebody's home"),
+    (re.compile(r"BEGIN [A-Z ]*PRIVATE" + " KEY"), "a private key"),
+    (re.compile(r"^(<<<<<<<|>>>>>>>) ", re.MULTILINE), "a conflict marker"),
+]
+
+
+def files():
+    """Every file of the checkout that git does not ignore; without git, every likely one."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode == 0 and listed.stdout:
+        return [p for name in listed.stdout.split("\0") if name and (p := ROOT / name).is_file()]
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [
+            f for f in folders
+            if f == ".ci" or not (f.startswith(".") or f in ("build", "dist", "out", "__pycache__"))
+        ]  # fmt: skip
+        found += [pathlib.Path(folder, name) for name in names]
+    return found
+
+
+def check_text(path):
+    name = path.relative_to(ROOT)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return  # a picture
+    start = LICENCE.get(path.suffix) or LICENCE.get(path.name)
+    head = text.split("\n", 2)[:2]
+    if start and text and not any(line.startswith(start) for line in head):
+        yield f"{name}:1: begin with `{start}-License-Identifier: Apache-2.0`"
+    for pattern, what in FORBIDDEN:
+        for match in pattern.finditer(text):
+            yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {what}: {match[0]}"
+    if path.suffix not in (*CPP, ".py", ".sh", ".cmake"):
+        return
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        yield f"{name}: {len(lines)} lines, at most {MAX_LINES}: split it"
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_COLUMNS and "http" not in line and "NOLINT" not in line:
+            yield f"{name}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
+        if line != line.rstrip():
+            yield f"{name}:{number}: white space at the end of the line"
+
+
+def tool(*names, version=None):
+    """The path of the tool, under one of its names, of the pinned version if one is stated."""
+    # First those beside this interpreter, as requirements/lint.txt pins them.
+    folders = [sysconfig.get_path("scripts"), os.environ.get("PATH")]
+    for found in (shutil.which(name, path=folder) for folder in folders for name in names):
+        if not found:
+            continue
+        if version is None:
+            return found
+        told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+        if f"version {version}" in told.stdout:
+            return found
+    print(f"lint: left out for want of {names[-1]} {version or ''}".rstrip())
+    return None
+
+
+def run(command):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr).strip() if done.returncode else ""
+
+
+def check_format(cpp, python):
+    if (clang_format := tool("clang-format-14", "clang-format", version="14.")) and cpp:
+        told = run([clang_format, "--dry-run", "-Werror", *cpp])
+        unformatted = sorted(set(re.findall(r"^(.+?):\d+:\d+: error: code should be", told, re.M)))
+        for path in unformatted:
+            yield f"{os.path.relpath(path, ROOT)}: not formatted: clang-format -i it"
+        if told and not unformatted:
+            yield told
+    if (ruff := tool("ruff")) and python:
+        command = [ruff, "format", "--check", "--output-format", "concise", *python]
+        yield run(command)
+
+
+def check_rules(cpp, python):
+    """clang-tidy needs to know how each source is compiled, without the compiler's own headers."""
+    if ruff := tool("ruff"):
+        yield run([ruff, "check", "--quiet", *python])
+    clang_tidy = tool("clang-tidy-14", "clang-tidy", version="14.")
+    if not clang_tidy:
+        return
+    options = []
+    if sys.prefix != sys.base_prefix:
+        options = ["-DSPILLWAY_TORCH=ON", f"-DSPILLWAY_PYTHON={sys.executable}"]
+    else:
+        options = ["-DSPILLWAY_TORCH=OFF"]
+    configure = ["cmake", "--preset", "release", "-B", "build/lint", *options]
+    if trouble := run([*configure, "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]):
+        yield trouble
+        return
+    described = (ROOT / "build/lint/compile_commands.json").read_text(encoding="utf-8")
+    sources = [p for p in cpp if p.suffix == ".cpp" and f'"{p}"' in described]
+    tidy = [clang_tidy, "-p", "build/lint", "--quiet"]
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "2"))) as pool:
+        yield from pool.map(lambda source: run([*tidy, source]), sources)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="only what takes seconds")
+    quick = parser.parse_args().quick
+
+    every = files()
+    cpp = [p for p in every if p.suffix in CPP]
+    python = [p for p in every if p.suffix == ".py"]
+    problems = [problem for path in every for problem in check_text(path)]
+    problems.append(run([sys.executable, str(ROOT / "scripts/check_layers.py")]))
+    problems += check_format(cpp, python)
+    if not quick:
+        problems += check_rules(cpp, python)
+    problems = [p for p in problems if p]
+    print("\n".join(problems) if problems else f"lint: {len(every)} files are well")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

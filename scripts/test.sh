@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs every test, after setup.sh and build.sh: the quick checks of the sources, the C++ tests, the
+# Python tests. Where there is no PyTorch the tests that need it are counted in one NOT RUN line.
+# The spillway_ names come from build/environment.sh.
+# shellcheck disable=SC2154
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=/dev/null
+source build/environment.sh
+
+# Folders of Python tests that need pytest but no PyTorch.
+framework_free=(tests/cli)
+
+python=${spillway_venv:+$spillway_venv/bin/}python3
+# A failure does not keep the rest from running: one run tells everything there is to mend.
+status=0
+"$python" scripts/lint.py --quick || status=1
+ctest --test-dir "$spillway_build" --output-on-failure --no-tests=error -j "${JOBS:-2}" || status=1
+
+export COMMAND_UNDER_TEST=$PWD/$spillway_build/tools/spillway
+if [[ -n $spillway_venv ]]; then
+  export VIRTUAL_ENV=$spillway_venv PATH=$spillway_venv/bin:$PATH
+  parallel=()
+  # A borrowed environment, where no index answers, may have pytest and not this plugin.
+  ! python -c 'import xdist' 2>/dev/null || parallel=(-n "${JOBS:-2}")
+  # Nothing is printed after it: pytest's closing lines are the last.
+  python -m pytest "${parallel[@]}" tests || status=1
+  exit "$status"
+fi
+
+export PATH=$PWD/$spillway_build/tools:$PATH
+if python3 -c 'import pytest' 2>/dev/null; then
+  for folder in "${framework_free[@]}"; do
+    [[ ! -d $folder ]] || python3 -m pytest -p no:cacheprovider "$folder" || status=1
+  done
+else
+  echo "test: left out for want of pytest: ${framework_free[*]}"
+fi
+exclusions=()
+for folder in "${framework_free[@]}"; do
+  exclusions+=(-not -path "$folder/*")
+done
+count=$(find tests -name 'test_*.py' "${exclusions[@]}" | wc -l)
+echo "NOT RUN: PyTorch tests ($count): $spillway_no_torch_reason"
+[[ ${REQUIRE_TORCH:-0} != 1 ]] || exit 1
+exit "$status"
