@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every program of the catalog: repeatable unmanaged, equal under fuzz, equal on budgets.
+
+ORACLE=quick  all programs under fuzz with their first optimizer; twelve on 50 and 30 % of the peak
+ORACLE=full   every program x optimizer under fuzz (a process each) and on 50, 30 and 15 %
+"""
+
+import os
+
+import pytest
+
+from tests.oracle import catalog, judge
+from tests.oracle.launch import required_statistics
+from tests.oracle.schedule import budget_for, deal
+
+FULL = os.environ.get("ORACLE", "quick") == "full"
+SHARES = (50, 30, 15) if FULL else (50, 30)
+BATCHES = 4  # processes that share the fuzz runs; more of them isolate less of a crash
+
+
+def _cases(programs):
+    return [
+        pytest.param(p.name, o, id=f"{p.name}-{o or 'own'}")
+        for p in programs
+        for o in (p.optimizers if FULL else p.optimizers[:1])
+    ]
+
+
+TINY = _cases(catalog.PROGRAMS)
+ON_BUDGET = _cases(p for p in catalog.PROGRAMS if FULL or p.quick)
+
+
+class Plan:
+    """Which process answers for which case, decided once so that tests and submission agree."""
+
+    def __init__(self, schedule, items):
+        self.schedule_ = schedule
+        selected = {}
+        for item in items:
+            if hasattr(item, "callspec"):
+                case = (item.callspec.params["name"], item.callspec.params["optimizer"])
+                selected.setdefault(item.originalname, {})[case] = None
+        fuzzed = selected.get("test_fuzz", {})
+        tiny = fuzzed | selected.get("test_repeatable_tiny", {})
+        full = {}
+        for kind in ("test_repeatable_full", "test_record", "test_budget"):
+            full |= selected.get(kind, {})
+        self.shared_ = {"tiny": deal(tiny, BATCHES // 2), "full": deal(full, BATCHES // 2)}
+        self.fuzz_ = deal(fuzzed, len(fuzzed) if FULL else BATCHES)
+        self.on_budget_ = selected.get("test_record", {}) | selected.get("test_budget", {})
+
+    def submit(self):
+        self.schedule_.idle_bytes()
+        for attempt in range(2):
+            for size, hands in self.shared_.items():
+                for hand in hands.values():
+                    self.schedule_.batch(hand, size, attempt=attempt)
+        for hand in self.fuzz_.values():
+            self.schedule_.batch(hand, "tiny", "fuzz")
+        for case in self.on_budget_:
+            self.schedule_.budgets(case, SHARES)
+
+    def unmanaged(self, case, size, attempt=0):
+        hand = self.shared_[size][case]
+        return self.schedule_.batch(hand, size, attempt=attempt).result()[case]
+
+    def fuzzed(self, case):
+        return self.schedule_.batch(self.fuzz_[case], "tiny", "fuzz").result()[case]
+
+    def on_budgets(self, case):
+        return self.schedule_.budgets(case, SHARES).result()
+
+
+_plans = {}
+
+
+def submit(schedule, items):
+    """Called once by the schedule fixture with the tests of this module that were selected."""
+    _plans[id(schedule)] = Plan(schedule, items)
+    _plans[id(schedule)].submit()
+
+
+@pytest.fixture
+def plan(schedule):
+    return _plans[id(schedule)]
+
+
+def _result(child, case):
+    """The digested result of one program, or a failure that names how its process ended."""
+    if case not in child.runs:
+        child.require_complete()
+    return child.runs[case]
+
+
+def _repeatable(plan, case, size):
+    first, second = (plan.unmanaged(case, size, attempt) for attempt in range(2))
+    judge.same_bits(_result(first, case), _result(second, case), second)
+
+
+def _equals_unmanaged(plan, child, case, size):
+    expected = _result(plan.unmanaged(case, size), case)
+    judge.same_bits(expected, _result(child, case), child)
+
+
+@pytest.mark.parametrize(("name", "optimizer"), TINY)
+def test_repeatable_tiny(plan, name, optimizer):
+    """Two unmanaged runs are equal; without that no comparison below would mean anything."""
+    _repeatable(plan, (name, optimizer), "tiny")
+
+
+@pytest.mark.parametrize(("name", "optimizer"), TINY)
+def test_fuzz(plan, name, optimizer):
+    """Everything that no running op uses is evicted after every op, and freed memory poisoned."""
+    child = plan.fuzzed((name, optimizer))
+    _equals_unmanaged(plan, child, (name, optimizer), "tiny")
+    if child.returncode == 0:  # else another program of the same process died; that one fails
+        assert required_statistics(child)["mode"] == "fuzz"
+        assert child.moved_bytes > 0, f"fuzz moved nothing\n  to repeat: {child.command}"
+
+
+@pytest.mark.parametrize(("name", "optimizer"), ON_BUDGET)
+def test_repeatable_full(plan, name, optimizer):
+    _repeatable(plan, (name, optimizer), "full")
+
+
+@pytest.mark.parametrize(("name", "optimizer"), ON_BUDGET)
+def test_record(plan, name, optimizer):
+    """Observing changes no bit, moves nothing, and sees a program worth testing."""
+    child = plan.on_budgets((name, optimizer))["record"]
+    _equals_unmanaged(plan, child, (name, optimizer), "full")
+    assert child.moved_bytes == 0
+    assert child.stats["peak_device_bytes"] >= 64 << 20, "too small a program to prove anything"
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize(("name", "optimizer"), ON_BUDGET)
+def test_budget(plan, name, optimizer, share):
+    """On a share of its peak the program computes the same bits, and the budget holds."""
+    runs = plan.on_budgets((name, optimizer))
+    stats = runs["record"].stats
+    budget = budget_for(share, stats["peak_device_bytes"], stats["floor_bytes"])
+    child = runs[share].require_complete()
+    _equals_unmanaged(plan, child, (name, optimizer), "full")
+    judge.was_managed(child, stats["peak_device_bytes"], budget)
+    judge.budget_held(child, budget, plan.schedule_.idle_bytes().result())

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the same function unmanaged and under fuzz in one process."""
+
+import contextlib
+from dataclasses import dataclass
+
+# Samples are small: without min_size most of them would never move.
+FUZZ = {"mode": "fuzz", "budget": "2GiB", "min_size": 1}
+
+
+@dataclass
+class Moved:
+    """Bytes that fuzz evicted, known when the block ends. None moved: nothing was tested."""
+
+    bytes: int = 0
+
+
+@contextlib.contextmanager
+def fuzzed():
+    """Within: everything no running op uses is evicted after every op. Off again afterwards."""
+    import spillway
+
+    before = spillway.stats()
+    spillway.enable(**FUZZ)
+    moved = Moved()
+    try:
+        yield moved
+        after = spillway.stats()
+        total = after.evicted_bytes + after.clean_evicted_bytes
+        earlier = before.evicted_bytes + before.clean_evicted_bytes
+        moved.bytes = total - earlier if total >= earlier else total  # counters may start anew
+    finally:
+        spillway.disable()
