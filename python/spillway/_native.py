@@ -70,6 +70,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_statistics", text, []),
         ("spillway_reset_peak", None, []),
         ("spillway_keep_gradients", None, [ctypes.c_int]),
+        ("spillway_keep_made", None, [ctypes.c_int]),
         ("spillway_adopt", None, [ctypes.c_int]),
         ("spillway_touch", text, [pointer, ctypes.c_int]),
         ("spillway_keep", text, [pointer]),

@@ -165,19 +165,31 @@ def _wrap_distributed() -> None:
     """Buckets and gradients of DistributedDataParallel stay in memory.
 
     Its reducer compares their storages through accessors that refuse what has been evicted, and the
-    collectives read them after their op has returned.
+    collectives read them after their op has returned. Buckets are made when the module is wrapped
+    and once more after the first step.
     """
-    parallel = torch.nn.parallel.DistributedDataParallel
-    original = parallel.__init__
+    if not torch.distributed.is_available():
+        return
+    _keep_what_is_made_in(torch.nn.parallel.DistributedDataParallel, "__init__")
+    _keep_what_is_made_in(torch._C._distributed_c10d.Reducer, "_rebuild_buckets")
+
+
+def _keep_what_is_made_in(owner: type, name: str) -> None:
+    original = getattr(owner, name)
 
     @functools.wraps(original)
-    def __init__(self, *arguments, **keywords):
+    def wrapper(self, *arguments, **keywords):
         library = _native.loaded()
-        if library is not None:
-            library.spillway_keep_gradients(1)
-        original(self, *arguments, **keywords)
+        if library is None:
+            return original(self, *arguments, **keywords)
+        library.spillway_keep_gradients(1)
+        library.spillway_keep_made(1)
+        try:
+            return original(self, *arguments, **keywords)
+        finally:
+            library.spillway_keep_made(0)
 
-    parallel.__init__ = __init__
+    setattr(owner, name, wrapper)
 
 
 class _CompiledGraphFinder:

@@ -9,7 +9,8 @@
 namespace spillway::torch {
 
 /// Every read or write of the storage's data through torch raises `reason` until cleared. The flag
-/// is set by the function that Dynamo uses for storages it has released; it releases nothing itself.
+/// is set by the function that Dynamo uses for storages it has released; it releases nothing
+/// itself.
 void refuse_access(c10::StorageImpl& storage, const std::string& reason);
 
 /// Undoes refuse_access.

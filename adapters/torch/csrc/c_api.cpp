@@ -37,10 +37,6 @@ char* report(Function&& function) noexcept {
   }
 }
 
-runtime::StorageRecord* record_of(c10::StorageImpl& storage) {
-  return Session::get().engine().find(storage._mutable_data_ptr_no_checks().get());
-}
-
 StorageOwner& owner_of(runtime::StorageRecord& record, c10::StorageImpl& storage) {
   auto* owner = static_cast<StorageOwner*>(record.owner.load());
   if (owner == nullptr || owner->impl != &storage) {
@@ -95,13 +91,15 @@ SPILLWAY_API void spillway_reset_peak() { Session::get().engine().reset_peak(); 
 
 SPILLWAY_API void spillway_keep_gradients(int keep) { Session::get().keep_gradients = keep != 0; }
 
+SPILLWAY_API void spillway_keep_made(int keep) { Session::get().keep_made = keep != 0; }
+
 SPILLWAY_API void spillway_adopt(int adopt) { Session::get().adopt = adopt != 0; }
 
 /// Brings a storage back until the calling thread's next op. `written`: its address leaves torch,
 /// so it counts as written at any time from now on.
 SPILLWAY_API char* spillway_touch(void* storage_impl, int written) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto* record = spillway::torch::record_of(storage);
+  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
   if (record == nullptr) return nullptr;
   spillway::torch::owner_of(*record, storage);
   using spillway::runtime::Access;
@@ -115,14 +113,15 @@ SPILLWAY_API char* spillway_touch(void* storage_impl, int written) {
 /// The storage never moves until released.
 SPILLWAY_API char* spillway_keep(void* storage_impl) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto* record = spillway::torch::record_of(storage);
+  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
   if (record == nullptr) return nullptr;
   spillway::torch::owner_of(*record, storage);
   return Session::get().engine().keep(*record) ? nullptr : spillway::torch::failed();
 }
 
 SPILLWAY_API void spillway_release(void* storage_impl) {
-  auto* record = spillway::torch::record_of(*static_cast<c10::StorageImpl*>(storage_impl));
+  auto* record = spillway::torch::record_of(Session::get().engine(),
+                                            *static_cast<c10::StorageImpl*>(storage_impl));
   if (record != nullptr) Session::get().engine().release(*record);
 }
 
@@ -134,7 +133,7 @@ SPILLWAY_API void spillway_begin_frame(const char* name) {
 
 SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto* record = spillway::torch::record_of(storage);
+  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
   if (record == nullptr) return nullptr;
   spillway::torch::owner_of(*record, storage);
   using spillway::runtime::Access;

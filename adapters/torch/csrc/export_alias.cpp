@@ -23,8 +23,7 @@ struct Export {
 at::Tensor export_alias(const at::Tensor& tensor) {
   c10::Storage storage = tensor.storage();
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  runtime::StorageRecord* record =
-      Session::get().engine().find(impl->_mutable_data_ptr_no_checks().get());
+  runtime::StorageRecord* record = record_of(Session::get().engine(), *impl);
   if (record == nullptr) return tensor.detach();
   record->always_dirty.store(true);
   record->pins.fetch_add(1);

@@ -3,7 +3,8 @@
 //
 // Rules, each of which was found by breaking a program:
 // 1. Inputs are restored at every depth, not only at the outermost op.
-// 2. Everything touched inside an outermost op stays pinned until that op ends (runtime/exec/frames).
+// 2. Everything touched inside an outermost op stays pinned until that op ends
+// (runtime/exec/frames).
 // 3. Ops that only loop over dispatched ops (`_foreach_*`) are transparent: they neither restore
 //    nor pin, so that an optimizer step needs one parameter's state at a time, not all.
 // 4. Nothing may be thrown here: torch swallows it. A storage that cannot be brought back stays
@@ -63,7 +64,7 @@ struct Visit {
 
   void storage(c10::StorageImpl& storage) {
     if (Session::get().adopt.load(std::memory_order_relaxed)) adopt(storage);
-    StorageRecord* record = engine.find(storage._mutable_data_ptr_no_checks().get());
+    StorageRecord* record = record_of(engine, storage);
     if (record == nullptr) return;
     bind(engine, *record, storage);
     if (is_output) {
@@ -71,6 +72,7 @@ struct Visit {
       if (record->made_by.load(std::memory_order_relaxed) == nullptr) {
         record->made_by.store(facts.name, std::memory_order_relaxed);
       }
+      if (Session::get().keep_made.load(std::memory_order_relaxed)) engine.exempt(*record);
     } else if (facts.collective || facts.keep) {
       engine.exempt(*record);
     } else if (!engine.use(*record, access)) {
@@ -100,7 +102,8 @@ struct Visit {
       tensor(sparse.plain_indices());
       tensor(sparse.values());
     } else if (impl.key_set().has(c10::DispatchKey::NestedTensor) &&
-               !impl.key_set().has(c10::DispatchKey::Python)) {  // Python's jagged layout is a wrapper
+               !impl.key_set().has(
+                   c10::DispatchKey::Python)) {  // Python's jagged layout is a wrapper
       auto& nested = static_cast<at::native::NestedTensorImpl&>(impl);
       tensor(nested.get_nested_sizes());
       tensor(nested.get_nested_strides());
@@ -163,9 +166,8 @@ Kind open_frame(Engine& engine, const at::RecordFunction& function) {
     const auto count = input.toTensor().unsafeGetTensorImpl()->sym_numel().maybe_as_int();
     shapes = (shapes ^ static_cast<std::uint64_t>(count.value_or(0))) * 0x9e3779b97f4a7c15ULL;
   }
-  engine.begin_frame({.name = facts.name,
-                      .signature = shapes,
-                      .boundary = std::exchange(t_hook.boundary, false)});
+  engine.begin_frame(
+      {.name = facts.name, .signature = shapes, .boundary = std::exchange(t_hook.boundary, false)});
   if (engine.blind() && began_at_top()) Session::get().trust_again();
   Visit visit{engine, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {

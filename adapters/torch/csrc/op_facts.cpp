@@ -66,13 +66,13 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
   auto* name = new std::string(base);
   if (!schema.overload_name().empty()) *name += "." + schema.overload_name();
   const std::string_view view = base;
-  return new OpFacts{.name = name->c_str(),
-                     .signature = hash_of(*name),
-                     .written = written_arguments(schema),
-                     .transparent = view.starts_with("aten::_foreach_"),
-                     .collective = view.starts_with("c10d::") ||
-                                   view.starts_with("_c10d_functional::"),
-                     .keep = kept_ops().contains(base) || kept_ops().contains(*name)};
+  return new OpFacts{
+      .name = name->c_str(),
+      .signature = hash_of(*name),
+      .written = written_arguments(schema),
+      .transparent = view.starts_with("aten::_foreach_"),
+      .collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::"),
+      .keep = kept_ops().contains(base) || kept_ops().contains(*name)};
 }
 
 const OpFacts* look_up(const char* name, const at::RecordFunction& function) {

@@ -9,12 +9,12 @@ namespace spillway::torch {
 
 /// What the hook needs to know of an operator, worked out once from its schema. Never freed.
 struct OpFacts {
-  const char* name;            ///< e.g. "aten::add.Tensor"
-  std::uint64_t signature;     ///< hash of the name
-  std::uint64_t written;       ///< bit i: argument i may be written
-  bool transparent;            ///< only loops over dispatched ops: neither restores nor pins
-  bool collective;             ///< its buffers are in use after it returned
-  bool keep;                   ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
+  const char* name;         ///< e.g. "aten::add.Tensor"
+  std::uint64_t signature;  ///< hash of the name
+  std::uint64_t written;    ///< bit i: argument i may be written
+  bool transparent;         ///< only loops over dispatched ops: neither restores nor pins
+  bool collective;          ///< its buffers are in use after it returned
+  bool keep;                ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
 
   [[nodiscard]] bool writes(std::size_t argument) const {
     return argument < 64 ? ((written >> argument) & 1U) != 0 : written != 0;

@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "op_facts.hpp"
-#include "stale_pointer.hpp"
 #include "spillway/trace/trace_io.hpp"
+#include "stale_pointer.hpp"
 
 namespace spillway::torch {
 
@@ -74,6 +74,7 @@ void Session::start(const runtime::Settings& settings) {
   const std::lock_guard lock(mutex_);
   set_kept_ops(settings.keep_ops);
   engine_.start(settings);
+  framework_.set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
   if (!hook_) install();
   steps_at_start_ = engine_.steps();
@@ -93,11 +94,13 @@ void Session::consider_rest() {
   if (steps == steps_looked_at_) return;
   steps_looked_at_ = steps;
   recent_peak_ = std::max(recent_peak_, engine_.last_step_peak());
-  if (steps < steps_at_start_ + kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return;
+  if (steps < steps_at_start_ + kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce)
+    return;
   if (!engine_.steps_are_marked() && engine_.ops() < kOpsBeforeRest) return;
   // A thread in the middle of an unseen op could lose an input when watching resumes: rest only
   // while a single thread runs ops.
-  if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.budget(), kRestBelow)) return;
+  if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.budget(), kRestBelow))
+    return;
   engine_.set_blind(true);
   resting_.store(true);
   at::disableCallback(*hook_);

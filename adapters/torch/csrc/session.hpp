@@ -35,6 +35,8 @@ class Session {
 
   /// DistributedDataParallel is in use: gradients never move.
   std::atomic<bool> keep_gradients{false};
+  /// What ops make now never moves: DistributedDataParallel is allocating its buckets.
+  std::atomic<bool> keep_made{false};
   /// Storages older than the allocator are copied into it when an op first touches them.
   std::atomic<bool> adopt{false};
 

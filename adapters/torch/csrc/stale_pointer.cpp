@@ -32,7 +32,9 @@ class SignalText {
     } while (number != 0);
     return *this << &digits[position];
   }
-  void print() const { [[maybe_unused]] const auto n = ::write(STDERR_FILENO, buffer_.data(), length_); }
+  void print() const {
+    [[maybe_unused]] const auto n = ::write(STDERR_FILENO, buffer_.data(), length_);
+  }
 
  private:
   std::array<char, 768> buffer_{};

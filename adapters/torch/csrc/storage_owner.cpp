@@ -18,6 +18,11 @@ c10::weak_intrusive_ptr<T> weak_reference(T& object) {
 StorageOwner::StorageOwner(c10::StorageImpl& impl_)
     : impl(&impl_), storage(weak_reference(impl_)) {}
 
+runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage) {
+  const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
+  return engine.find(data.get() != nullptr ? data.get() : data.get_context());
+}
+
 bool TorchFramework::may_evict(void* owner, const runtime::StorageRecord& record) noexcept {
   auto& handle = *static_cast<StorageOwner*>(owner);
   if (handle.storage.expired()) return false;
@@ -26,13 +31,28 @@ bool TorchFramework::may_evict(void* owner, const runtime::StorageRecord& record
   return data.get() == record.block->address && data.get_deleter() == deleter_;
 }
 
-void TorchFramework::revoke(void* owner, const runtime::StorageRecord&,
+void TorchFramework::revoke(void* owner, const runtime::StorageRecord& record,
                             const std::string& reason) noexcept {
-  refuse_access(*static_cast<StorageOwner*>(owner)->impl, reason);
+  auto& handle = *static_cast<StorageOwner*>(owner);
+  refuse_access(*handle.impl, reason);
+  // Replacing the pointer of a storage that another thread is destroying would race with that, so
+  // the emulation keeps pointers where several threads run ops. The context stays: whoever
+  // destroys an evicted storage frees its block as ever.
+  if (!null_pointers_.load() || handle.storage.expired() || runtime::framed_threads() != 1) return;
+  static_cast<void>(handle.impl->_mutable_data_ptr_no_checks().release_context());
+  handle.impl->set_data_ptr_noswap(
+      {nullptr, record.block->address, deleter_, c10::Device(c10::kCPU)});
 }
 
-void TorchFramework::grant(void* owner, const runtime::StorageRecord&) noexcept {
-  allow_access(*static_cast<StorageOwner*>(owner)->impl);
+void TorchFramework::grant(void* owner, const runtime::StorageRecord& record) noexcept {
+  auto& handle = *static_cast<StorageOwner*>(owner);
+  c10::DataPtr& data = handle.impl->_mutable_data_ptr_no_checks();
+  if (data.get() == nullptr && data.get_context() == record.block->address) {
+    static_cast<void>(data.release_context());
+    handle.impl->set_data_ptr_noswap(
+        {record.block->address, record.block->address, deleter_, c10::Device(c10::kCPU)});
+  }
+  allow_access(*handle.impl);
 }
 
 void TorchFramework::release(void* owner) noexcept { delete static_cast<StorageOwner*>(owner); }

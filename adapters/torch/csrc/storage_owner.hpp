@@ -7,6 +7,9 @@
 // it dies, which is all that reading and writing its access flag needs.
 #pragma once
 
+#include <atomic>
+
+#include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "torch_headers.hpp"
@@ -20,6 +23,10 @@ struct StorageOwner {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
 };
 
+/// The record of the storage's memory, or null if the engine does not move it. While it is evicted
+/// the pointer may be null; the context of a DataPtr of ours is the address for life.
+runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage);
+
 /// What the engine asks of torch.
 class TorchFramework final : public runtime::Framework {
  public:
@@ -32,8 +39,12 @@ class TorchFramework final : public runtime::Framework {
   void release(void* owner) noexcept override;
   std::string describe(void* owner) noexcept override;
 
+  /// Evicted storages also lose their pointer, as they would on an accelerator.
+  void set_null_pointers(bool null_pointers) { null_pointers_ = null_pointers; }
+
  private:
   c10::DeleterFnPtr deleter_;
+  std::atomic<bool> null_pointers_{false};
 };
 
 }  // namespace spillway::torch

@@ -51,9 +51,8 @@ const std::string& Engine::last_failure() { return t_last_failure; }
 
 std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) const {
   const MachineMemory disk = measure_disk(settings.spool_dir, local_world_size());
-  const Bytes budget = settings.disk_budget
-                           ? resolve_budget(*settings.disk_budget, disk, "disk budget")
-                           : Bytes{0};
+  const Bytes budget =
+      settings.disk_budget ? resolve_budget(*settings.disk_budget, disk, "disk budget") : Bytes{0};
   return std::make_shared<Spool>(
       SpoolOptions{.directory = settings.spool_dir, .budget = budget, .warn = warn_once});
 }
@@ -64,14 +63,15 @@ void Engine::start(const Settings& settings) {
   Bytes budget = kNoLimit;
   if (settings.emulate_device) {
     budget = *settings.emulate_device;
-  } else if (settings.budget) {
+  } else if (settings.budget && mode != Mode::kOff) {
     budget = resolve_budget(*settings.budget, machine, "budget");
   }
   const bool moves = mode != Mode::kOff && mode != Mode::kRecord;
   Bytes host_budget{};
   if (settings.emulate_device) {
-    host_budget = settings.host_budget ? resolve_budget(*settings.host_budget, machine, "host budget")
-                                       : machine.total;
+    host_budget = settings.host_budget
+                      ? resolve_budget(*settings.host_budget, machine, "host budget")
+                      : machine.total;
   }
   std::shared_ptr<Spool> spool = moves ? open_spool(settings) : nullptr;
   arm_faults(settings.faults);
@@ -348,7 +348,8 @@ bool Engine::exempt(StorageRecord& record) {
 void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
   const std::uint64_t repetitions = frames.recogniser.steps_completed();
   const bool repeated = std::exchange(frames.steps_seen, repetitions) != repetitions;
-  if (optimizer_step) boundaries_seen_.store(true, std::memory_order_relaxed);
+  // What repeated before the first optimizer step was the making of the model.
+  if (optimizer_step && !boundaries_seen_.exchange(true)) steps_.store(0);
   if (!optimizer_step && (!repeated || boundaries_seen_.load(std::memory_order_relaxed))) return;
   if (recorder_ != nullptr) recorder_->boundary();
   note_step();

@@ -115,11 +115,11 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
     const StorageRecord& record = *resident[i];
     const char* made_by = record.made_by.load();
     void* owner = record.owner.load();
-    facts.pinned.push_back(fmt::format(
-        "{:>10}  {}, made by {}", to_string(record.bytes),
-        owner == nullptr ? "scratch of a running op"
-                         : (record.kept ? "kept" : "used by a running op"),
-        made_by == nullptr ? "unknown" : made_by));
+    facts.pinned.push_back(fmt::format("{:>10}  {}, made by {}", to_string(record.bytes),
+                                       owner == nullptr
+                                           ? "scratch of a running op"
+                                           : (record.kept ? "kept" : "used by a running op"),
+                                       made_by == nullptr ? "unknown" : made_by));
   }
   return facts;
 }
@@ -127,7 +127,8 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
 OutOfBudget::OutOfBudget(Facts facts)
     : std::runtime_error([&] {
         std::string text = fmt::format(
-            "Spillway: out of memory under the budget{}: need {}, have {}, short {} (budget {}). The "
+            "Spillway: out of memory under the budget{}: need {}, have {}, short {} (budget {}). "
+            "The "
             "smallest budget that would have let this pass is {}.",
             facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need), to_string(facts.have),
             to_string(saturating_sub(facts.need, facts.have)), to_string(facts.budget),

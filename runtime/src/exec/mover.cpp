@@ -178,14 +178,13 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
                     : memory == record.host     ? Tier::kHost
                                                 : Tier::kDevice;
   const Tier to = direction == Direction::kIn ? Tier::kDevice : Tier::kDisk;
-  transfers_->submit(Transfer{.direction = direction,
-                              .memory = memory,
-                              .extent = record.disk,
-                              .descriptor = spool_->descriptor(),
-                              .length = round_up(record.bytes, kPage).count},
-                     [this, &record, from, to](TransferResult result) {
-                       complete(record, from, to, result);
-                     });
+  transfers_->submit(
+      Transfer{.direction = direction,
+               .memory = memory,
+               .extent = record.disk,
+               .descriptor = spool_->descriptor(),
+               .length = round_up(record.bytes, kPage).count},
+      [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
 }
 
 void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result) {
@@ -223,9 +222,10 @@ bool Mover::verify_clean(StorageRecord& record) {
   ++statistics_.checksums_compared;
   if (checksum_of(record.block->address, record.bytes) == record.checksum) return true;
   ++statistics_.undeclared_writes;
-  failure_ = fmt::format("storage {} of {}, made by {}, was written by an op that does not declare it",
-                         to_value(record.id), to_string(record.bytes),
-                         record.made_by.load() == nullptr ? "unknown" : record.made_by.load());
+  failure_ =
+      fmt::format("storage {} of {}, made by {}, was written by an op that does not declare it",
+                  to_value(record.id), to_string(record.bytes),
+                  record.made_by.load() == nullptr ? "unknown" : record.made_by.load());
   return false;
 }
 
@@ -362,9 +362,10 @@ std::vector<Mover::Moved> Mover::top_movers(std::size_t count) const {
                             std::ranges::greater{}, &Kind::moved);
   std::vector<Moved> result;
   for (std::size_t i = 0; i < count; ++i) {
-    result.push_back({fmt::format("{} {}", kinds[i].made_by == nullptr ? "unknown" : kinds[i].made_by,
-                                  to_string(kinds[i].size)),
-                      kinds[i].moved});
+    result.push_back(
+        {fmt::format("{} {}", kinds[i].made_by == nullptr ? "unknown" : kinds[i].made_by,
+                     to_string(kinds[i].size)),
+         kinds[i].moved});
   }
   return result;
 }

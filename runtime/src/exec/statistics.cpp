@@ -60,7 +60,8 @@ void Engine::publish() {
   slot.device_bytes.store(memory_.budget().used().count, kRelaxed);
   slot.peak_device_bytes.store(memory_.budget().peak().count, kRelaxed);
   slot.host_bytes.store(mover_.used(Tier::kHost).count, kRelaxed);
-  slot.disk_bytes.store(mover_.spool() == nullptr ? 0 : mover_.spool()->used_bytes().count, kRelaxed);
+  slot.disk_bytes.store(mover_.spool() == nullptr ? 0 : mover_.spool()->used_bytes().count,
+                        kRelaxed);
   const MoveStatistics& moves = mover_.statistics();
   slot.evicted_bytes.store(moves.evicted.count, kRelaxed);
   slot.clean_evicted_bytes.store(moves.clean_evicted.count, kRelaxed);
@@ -121,15 +122,16 @@ std::string to_json(const Statistics& s) {
 
 std::string to_summary(const Statistics& s) {
   const double stalled = static_cast<double>(s.stall_ns) * 1e-9;
-  const double share = s.elapsed_ns > 0 ? 100.0 * static_cast<double>(s.stall_ns) /
-                                              static_cast<double>(s.elapsed_ns)
-                                        : 0.0;
+  const double share =
+      s.elapsed_ns > 0 ? 100.0 * static_cast<double>(s.stall_ns) / static_cast<double>(s.elapsed_ns)
+                       : 0.0;
   std::string text = fmt::format(
       "spillway: peak {} of budget {}; evicted {} ({} clean), fetched {}\n"
       "spillway: disk written {}, read {}; stalled {:.1f} s ({:.0f} %); {} steps\n",
-      to_string(s.peak_device), to_string(s.budget), to_string(s.moves.evicted + s.moves.clean_evicted),
-      to_string(s.moves.clean_evicted), to_string(s.moves.fetched), to_string(s.disk_written),
-      to_string(s.disk_read), stalled, share, s.steps);
+      to_string(s.peak_device), to_string(s.budget),
+      to_string(s.moves.evicted + s.moves.clean_evicted), to_string(s.moves.clean_evicted),
+      to_string(s.moves.fetched), to_string(s.disk_written), to_string(s.disk_read), stalled, share,
+      s.steps);
   if (s.overshoot.count != 0) {
     text += fmt::format("spillway: the budget was exceeded by up to {}\n", to_string(s.overshoot));
   }

@@ -34,7 +34,8 @@ bool DeviceMemory::reserve(Bytes bytes, Overbooking overbooking, MemoryReservati
 // Freed blocks of other classes must not pile up: a program whose shapes change would hold the sum
 // of all its peaks.
 void DeviceMemory::trim_cache(Bytes wanted) {
-  const auto slack = static_cast<std::uint64_t>(cache_slack_ * static_cast<double>(peak_live_.count));
+  const auto slack =
+      static_cast<std::uint64_t>(cache_slack_ * static_cast<double>(peak_live_.count));
   const Bytes soft_limit = std::max(peak_live_ + Bytes{slack}, kAlwaysCached);
   const Bytes excess = saturating_sub(budget_.used() + wanted, soft_limit);
   if (excess.count != 0) arena_.release_cached(excess);
@@ -91,8 +92,8 @@ void DeviceMemory::free_later(std::byte* pointer) noexcept {
   Block* block = arena_.find(pointer);
   if (block->span == nullptr) {
     block->next_freed = freed_blocks_.load(std::memory_order_relaxed);
-    while (!freed_blocks_.compare_exchange_weak(block->next_freed, block,
-                                                std::memory_order_release)) {
+    while (
+        !freed_blocks_.compare_exchange_weak(block->next_freed, block, std::memory_order_release)) {
     }
     return;
   }

@@ -97,7 +97,9 @@ class Engine {
   /// Device bytes live; approximate without the lock.
   [[nodiscard]] Bytes live_now() const { return {live_now_.load(std::memory_order_relaxed)}; }
   /// Most that was live during the last completed step.
-  [[nodiscard]] Bytes last_step_peak() const { return {last_step_peak_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] Bytes last_step_peak() const {
+    return {last_step_peak_.load(std::memory_order_relaxed)};
+  }
   [[nodiscard]] std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   /// Whether steps are counted by optimizer steps, and not by repetitions of a few ops.
   [[nodiscard]] bool steps_are_marked() const {

@@ -50,16 +50,17 @@ struct ThreadFrames {
     records.clear();
   }
 
-  static constexpr std::size_t kTouched = 4;  ///< the most storages one such access is known to need
-  std::uint32_t depth = 0;             ///< open frames; transparent ones are not counted
-  const char* op = nullptr;            ///< name of the outermost open op, interned
+  static constexpr std::size_t kTouched =
+      4;                     ///< the most storages one such access is known to need
+  std::uint32_t depth = 0;   ///< open frames; transparent ones are not counted
+  const char* op = nullptr;  ///< name of the outermost open op, interned
   std::vector<StorageRecord*> pinned;
   std::vector<StorageRecord*> outputs;
   std::vector<StorageRecord*> touched;
   StepRecogniser recogniser;
-  std::uint64_t steps_seen = 0;        ///< recogniser.steps_completed() when last looked at
-  Bytes live_at_start{};               ///< device bytes live when the outermost frame began
-  Bytes peak_live{};                   ///< most that was live since
+  std::uint64_t steps_seen = 0;  ///< recogniser.steps_completed() when last looked at
+  Bytes live_at_start{};         ///< device bytes live when the outermost frame began
+  Bytes peak_live{};             ///< most that was live since
 };
 
 /// The calling thread's frames. Destroyed, pins included, when the thread ends.

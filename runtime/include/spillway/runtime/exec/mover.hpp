@@ -42,8 +42,8 @@ struct MoveStatistics {
 };
 
 struct MoverOptions {
-  Bytes host_budget{};      ///< zero: no host tier, evictions go to disk
-  bool verify = false;      ///< checksum on the way out and back
+  Bytes host_budget{};  ///< zero: no host tier, evictions go to disk
+  bool verify = false;  ///< checksum on the way out and back
 };
 
 /// Whether an op reads a storage or may also write it.

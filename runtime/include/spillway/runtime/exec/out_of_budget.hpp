@@ -13,12 +13,12 @@ namespace spillway::runtime {
 class OutOfBudget : public std::runtime_error {
  public:
   struct Facts {
-    std::string op;         ///< outermost op that asked, or empty
-    Bytes need;             ///< bytes of this request
-    Bytes have;             ///< bytes of the budget not taken by what cannot leave
+    std::string op;  ///< outermost op that asked, or empty
+    Bytes need;      ///< bytes of this request
+    Bytes have;      ///< bytes of the budget not taken by what cannot leave
     Bytes budget;
     Bytes smallest_budget;  ///< least that would have let this request pass
-    std::string why;        ///< what kept eviction from making room (disk full, I/O error); may be empty
+    std::string why;  ///< what kept eviction from making room (disk full, I/O error); may be empty
     std::vector<std::string> pinned;  ///< largest storages that cannot leave, up to five
   };
   explicit OutOfBudget(Facts facts);

@@ -15,16 +15,16 @@ namespace spillway::runtime {
 struct Statistics {
   Mode mode = Mode::kOff;
   Bytes budget{};
-  Bytes device{};             ///< resident pool pages now, free and rounding included
-  Bytes peak_device{};        ///< high-water mark of the above
-  Bytes peak_live{};          ///< high-water mark without cached free blocks
-  Bytes floor{};              ///< largest working set of one outermost frame seen
+  Bytes device{};       ///< resident pool pages now, free and rounding included
+  Bytes peak_device{};  ///< high-water mark of the above
+  Bytes peak_live{};    ///< high-water mark without cached free blocks
+  Bytes floor{};        ///< largest working set of one outermost frame seen
   Bytes host{};
   Bytes disk{};
   Bytes disk_written{};
   Bytes disk_read{};
   Bytes overshoot{};
-  Bytes rounding{};           ///< resident but not asked for, in blocks in use
+  Bytes rounding{};  ///< resident but not asked for, in blocks in use
   std::int64_t stall_ns = 0;
   std::int64_t elapsed_ns = 0;
   std::uint64_t ops = 0;

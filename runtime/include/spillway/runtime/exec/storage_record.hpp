@@ -24,8 +24,8 @@ struct StorageRecord {
   // Any thread, without the engine's lock.
   std::atomic<std::uint32_t> pins{0};
   std::atomic<residency::ResidencyState> state{residency::ResidencyState::kResident};
-  std::atomic<bool> has_copy{false};    ///< a slower copy exists or is being made
-  std::atomic<void*> owner{nullptr};    ///< the adapter's handle; null until an op has shown it
+  std::atomic<bool> has_copy{false};       ///< a slower copy exists or is being made
+  std::atomic<void*> owner{nullptr};       ///< the adapter's handle; null until an op has shown it
   std::atomic<std::uint64_t> last_use{0};  ///< engine's op clock
   std::atomic<std::uint64_t> next_use{0};  ///< engine's op clock; 0: unknown
   std::atomic<bool> always_dirty{false};   ///< written through pointers no op shows
