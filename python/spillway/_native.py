@@ -45,11 +45,14 @@ def _load() -> ctypes.CDLL:
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     path = pathlib.Path(__file__).parent / "lib" / f"libspillway_torch-{major}.{minor}.so"
     if not path.exists():
-        built = sorted(file.stem.split("-")[-1] for file in path.parent.glob("libspillway_torch-*.so"))
+        built = sorted(
+            file.stem.split("-")[-1] for file in path.parent.glob("libspillway_torch-*.so")
+        )
         raise RuntimeError(
-            f"no adapter for torch {torch.__version__}: this installation has {', '.join(built) or 'none'}; "
-            f"supported are 2.{SUPPORTED_MINORS[0]} to 2.{SUPPORTED_MINORS[-1]}. Install again in the "
-            "environment of this torch: pip install --no-build-isolation ."
+            f"no adapter for torch {torch.__version__}: this installation has "
+            f"{', '.join(built) or 'none'}; supported are 2.{SUPPORTED_MINORS[0]} to "
+            f"2.{SUPPORTED_MINORS[-1]}. Install again in the environment of this torch: "
+            "pip install --no-build-isolation ."
         )
     # A library built for another minor may load and silently manage nothing, hence the name above
     # and the second check inside.

@@ -76,8 +76,8 @@ def enable(
         mode: ``enforce`` (default), ``record``, ``fuzz``, ``verify`` or ``off``.
         min_size: storages smaller than this never move.
         start_at: share of the budget, 0 to 1, at which eviction begins.
-        **options: any other setting of docs/settings.md in lower case without ``SPILLWAY_``, e.g.
-            ``spool_dir="/mnt/nvme"``.
+        **options: any other setting of docs/settings.md, in lower case and without
+            ``SPILLWAY_``, e.g. ``spool_dir="/mnt/nvme"``.
 
     Raises:
         UserError: a setting is wrong or cannot be honoured; nothing has changed then.
@@ -86,7 +86,9 @@ def enable(
 
     global _active
     named = {"budget": budget, "mode": mode, "min_size": min_size, "start_at": start_at, **options}
-    settings = {f"SPILLWAY_{name.upper()}": str(value) for name, value in named.items() if value is not None}
+    settings = {
+        f"SPILLWAY_{name.upper()}": str(value) for name, value in named.items() if value is not None
+    }
     _activation.start(settings)
     _native.load().spillway_adopt(1)
     _active = settings
@@ -103,7 +105,7 @@ def disable() -> None:
 
 @contextlib.contextmanager
 def budget(limit: str | int, **options: Any) -> Iterator[None]:
-    """``with spillway.budget("1GiB"):`` holds the limit inside; the former settings return after it.
+    """``with spillway.budget("1GiB"):`` holds the limit inside; former settings return after it.
 
     Blocks may be nested: the innermost limit holds.
     """
@@ -154,7 +156,10 @@ def release(*objects: "torch.Tensor | torch.nn.Module") -> None:
 
 @contextlib.contextmanager
 def resident(*objects: "torch.Tensor | torch.nn.Module") -> Iterator[None]:
-    """Keeps these in memory inside the block: for code that holds raw pointers while it allocates."""
+    """Keeps these in memory inside the block.
+
+    For code that holds raw pointers while it allocates.
+    """
     keep(*objects)
     try:
         yield

@@ -48,7 +48,7 @@ _TENSOR_METHODS = {
 
 
 def install() -> None:
-    """Wraps the methods. Once per process; they cost a dictionary look-up when nothing is managed."""
+    """Wraps the methods, once per process."""
     global _installed
     if _installed:
         return
@@ -193,7 +193,7 @@ def _keep_what_is_made_in(owner: type, name: str) -> None:
 
 
 class _CompiledGraphFinder:
-    """Wraps torch._inductor.output_code when somebody imports it: importing it here costs seconds."""
+    """Wraps torch._inductor.output_code when it is imported: doing so here costs seconds."""
 
     module = "torch._inductor.output_code"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the built `spillway` command, plainly or on a terminal of its own.
 
-The command is taken from COMMAND_UNDER_TEST or COMMAND_UNDER_TEST, else from build/release, else from
+The command is taken from COMMAND_UNDER_TEST, else from build/release, else from
 PATH. The first name is the better one to export: Spillway refuses SPILLWAY_ variables that are no
 settings, in every program that loads it.
 """
@@ -22,7 +22,6 @@ def find_command():
     built = ROOT / "build" / "release" / "tools" / "spillway"
     return (
         os.environ.get("COMMAND_UNDER_TEST")
-        or os.environ.get("COMMAND_UNDER_TEST")
         or (str(built) if built.exists() else None)
         or shutil.which("spillway")
     )

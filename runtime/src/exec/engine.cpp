@@ -48,6 +48,7 @@ Engine::Engine(Framework& framework)
       started_(now_ns()) {}
 
 const std::string& Engine::last_failure() { return t_last_failure; }
+void set_last_failure(std::string text) { t_last_failure = std::move(text); }
 
 std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) const {
   const MachineMemory disk = measure_disk(settings.spool_dir, local_world_size());
@@ -102,12 +103,15 @@ void Engine::start(const Settings& settings) {
 
 void Engine::stop() {
   mode_.store(Mode::kOff);
+  if (in_child_) return;  // what was evicted there is read when it is used
   Lock lock(*this);
   memory_.set_limit(kNoLimit);
   memory_.set_small_objects(SmallObjects::kSlabs);
   memory_.set_poison(Poison::kNo);
   budget_ = kNoLimit;
   drain_freed();
+  // Also those of storages that died meanwhile, which nobody may ask for any more.
+  while (mover_.in_flight() != 0) settled_.wait(lock.native());
   const std::vector<StorageRecord*> records = mover_.live();
   for (StorageRecord* record : records) {
     if (record->block != nullptr && record->state.load() != ResidencyState::kResident) {
@@ -189,6 +193,11 @@ bool Engine::begin_frame(const Op& op) {
   frames.recogniser.begin_op(op.signature, op.boundary);
   note_boundary(frames, op.boundary);
   if (mode() == Mode::kRecord) {
+    {
+      const Lock lock(*this);  // what was freed before the op must not hide what it allocates
+      drain_freed();
+      live_now_.store(memory_.live().count, std::memory_order_relaxed);
+    }
     if (recorder_ != nullptr) recorder_->begin_op(op.name, now_ns());
     frames.live_at_start = live_now();
     frames.peak_live = frames.live_at_start;
@@ -253,8 +262,9 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
         break;
       }
       case Mover::Outcome::kNeedsRoom:
-        if (make_room(request.short_by, lock)) break;
-        if (!may_overbook()) {
+        if (request.short_by.count != 0 && make_room(request.short_by, lock)) break;
+        // Without a shortage it was the kernel that refused.
+        if (request.short_by.count == 0 || !may_overbook()) {
           t_last_failure = OutOfBudget(shortage(record.bytes, request.short_by)).what();
           return false;
         }
@@ -287,7 +297,10 @@ void Engine::end_frame() {
   ThreadFrames& frames = this_thread_frames();
   if (frames.depth == 0 || --frames.depth != 0) return;
   if (mode() == Mode::kRecord) {
+    const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
+    if (recorder_ != nullptr) recorder_->end_op(now_ns(), grown);
     // Working set: distinct inputs, plus the most that was allocated inside.
+    const Lock lock(*this);
     std::ranges::sort(frames.pinned);
     Bytes inputs{};
     const StorageRecord* last = nullptr;
@@ -295,9 +308,6 @@ void Engine::end_frame() {
       if (record != last && record->block != nullptr) inputs += record->bytes;
       last = record;
     }
-    const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
-    if (recorder_ != nullptr) recorder_->end_op(now_ns(), grown);
-    const Lock lock(*this);
     floor_ = std::max(floor_, inputs + grown);
   }
   ThreadFrames::unpin_all(frames.pinned);
@@ -321,7 +331,8 @@ bool Engine::touch(StorageRecord& record, Access access) {
 bool Engine::keep(StorageRecord& record) {
   if (in_child_) return use_in_child(record, Access::kRead);
   record.pins.fetch_add(1);
-  const bool ready = use_slow(record, Access::kRead);
+  // Nothing shows what is written while it is kept, so no copy made before may count afterwards.
+  const bool ready = use_slow(record, Access::kWrite);
   if (ready) {
     const Lock lock(*this);
     record.kept = true;
@@ -336,6 +347,7 @@ void Engine::release(StorageRecord& record) {
 }
 
 bool Engine::exempt(StorageRecord& record) {
+  if (in_child_) return use_in_child(record, Access::kWrite);
   if (record.state.load() == ResidencyState::kExempt) return true;
   if (!keep(record)) return false;
   const Lock lock(*this);

@@ -46,6 +46,8 @@ void Engine::after_fork_in_child() {
   fork_pipe_write_ = -1;
   in_child_ = true;
   slot_ = nullptr;
+  static_cast<void>(recorder_.release());  // another thread may have held its lock
+  waiting_.store(0);                       // those who waited exist in the parent alone
   mover_.abandon_in_child();
   mutex_.unlock();
 }
@@ -60,7 +62,10 @@ bool Engine::use_in_child(StorageRecord& record, Access) {
   const std::lock_guard lock(mutex_);
   const ResidencyState state = record.state.load();
   if (state != ResidencyState::kOnDisk && state != ResidencyState::kOnHost) return true;
-  if (!mover_.read_in_child(record)) return false;
+  if (!mover_.read_in_child(record)) {
+    set_last_failure("Spillway: a forked process could not read an evicted storage back");
+    return false;
+  }
   record.state.store(ResidencyState::kResident);
   if (void* owner = record.owner.load()) framework_.grant(owner, record);
   return true;

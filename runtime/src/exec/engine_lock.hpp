@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,5 +33,8 @@ class Engine::Lock {
 
 /// Monotonic nanoseconds.
 TimeNs now_ns();
+
+/// What Engine::last_failure says on the calling thread from now on.
+void set_last_failure(std::string text);
 
 }  // namespace spillway::runtime

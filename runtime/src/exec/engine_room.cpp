@@ -19,6 +19,9 @@ namespace {
 // under the lock, so a wake-up can be missed: this bounds what that costs.
 constexpr auto kFramePatience = std::chrono::milliseconds(5);
 constexpr std::size_t kNamedInErrors = 5;
+// Copies that may fail one after the other before room is no longer waited for. Each of them was
+// tried several times (see TransferPool).
+constexpr std::uint64_t kMostFailures = 8;
 
 bool can_leave(const StorageRecord& record, Bytes min_size) {
   return record.state.load(std::memory_order_relaxed) == ResidencyState::kResident &&
@@ -58,6 +61,10 @@ Bytes Engine::start_evictions(Bytes needed) {
 bool Engine::make_room(Bytes needed, Lock& lock) {
   const Mode mode = mode_.load();
   if (mode == Mode::kOff || mode == Mode::kRecord) return false;
+  // What is dead already must neither be evicted nor stand in the way.
+  const Bytes live_before = memory_.live();
+  drain_freed();
+  if (memory_.live() < live_before) return true;
   const Bytes used_before = memory_.budget().used();
   const Bytes missing = saturating_sub(needed, mover_.leaving());
   if (missing.count != 0) start_evictions(missing);
@@ -69,18 +76,22 @@ bool Engine::wait_for_progress(Lock& lock) {
   const TimeNs begin = now_ns();
   bool progress = true;
   if (mover_.in_flight() != 0) {
+    const std::uint64_t failures = mover_.failures_in_a_row();
     settled_.wait(lock.native());
+    // A disk that is gone fails every copy there is, for ever.
+    progress = mover_.failures_in_a_row() <= std::max(failures, kMostFailures);
   } else {
     // Nothing is on its way. Another thread's frame may pin what could leave when it ends; if every
     // thread with an open frame waits like this one, none will.
-    const std::uint32_t open = open_frames_.load();
-    const std::uint32_t waiting = waiting_.fetch_add(1) + 1;
-    const bool mine = this_thread_frames().depth != 0;
-    if (open > waiting - (mine ? 0 : 1)) {
+    const std::uint32_t mine = this_thread_frames().depth != 0 ? 1 : 0;
+    waiting_.fetch_add(1);
+    waiting_frames_ += mine;
+    if (open_frames_.load() > waiting_frames_) {
       settled_.wait_for(lock.native(), kFramePatience);
     } else {
       progress = false;
     }
+    waiting_frames_ -= mine;
     waiting_.fetch_sub(1);
   }
   stall_ns_ += now_ns() - begin;

@@ -118,7 +118,9 @@ void Mover::carry_out(StorageRecord& record, const Action& action) {
       break;
     case ActionKind::kReportFailure:
       ++statistics_.failed_copies;
-      record.failed = true;
+      // After a failed copy to a slower tier the bytes are where they were: no user need hear of
+      // it.
+      if (action.to == Tier::kDevice) record.failed = true;
       settled_.notify_all();
       break;
     case ActionKind::kRecompute:
@@ -158,7 +160,7 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
   if (from == Tier::kDevice) {
     record.leaving = {record.block->resident};
     leaving_ += record.leaving;
-    if (options_.verify) record.checksum = checksum_of(record.block->address, record.bytes);
+    record.checksum = options_.verify ? checksum_of(record.block->address, record.bytes) : 0;
   }
   if (to == Tier::kDisk) {
     start_disk_copy(record, from == Tier::kHost ? record.host : record.block->address,
@@ -178,17 +180,23 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
                     : memory == record.host     ? Tier::kHost
                                                 : Tier::kDevice;
   const Tier to = direction == Direction::kIn ? Tier::kDevice : Tier::kDisk;
-  transfers_->submit(
-      Transfer{.direction = direction,
-               .memory = memory,
-               .extent = record.disk,
-               .descriptor = spool_->descriptor(),
-               .length = round_up(record.bytes, kPage).count},
-      [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
+  try {
+    transfers_->submit(
+        Transfer{.direction = direction,
+                 .memory = memory,
+                 .extent = record.disk,
+                 .descriptor = spool_->descriptor(),
+                 .length = round_up(record.bytes, kPage).count},
+        [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
+  } catch (const UserError& error) {  // no thread can be started
+    failure_ = error.what();
+    finish(record, from, to, false);
+  }
 }
 
 void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result) {
-  const bool intact = result.error != 0 || to != Tier::kDevice || !options_.verify ||
+  // A copy made before verify mode was switched on has no checksum.
+  const bool intact = result.error != 0 || to != Tier::kDevice || record.checksum == 0 ||
                       checksum_of(record.block->address, record.bytes) == record.checksum;
   const std::lock_guard lock(mutex_);
   if (result.error != 0 || !intact) {
@@ -196,7 +204,7 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
                            to_string(record.bytes), to == Tier::kDevice ? "reading" : "writing",
                            intact ? std::strerror(result.error) : "checksum differs");
   }
-  if (to == Tier::kDevice && options_.verify) ++statistics_.checksums_compared;
+  if (to == Tier::kDevice && record.checksum != 0) ++statistics_.checksums_compared;
   finish(record, from, to, result.error == 0 && intact);
   settled_.notify_all();
 }
@@ -204,6 +212,7 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
 void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
   --in_flight_;
   leaving_ -= std::exchange(record.leaving, {});
+  if (to != Tier::kDevice) failures_in_a_row_ = succeeded ? 0 : failures_in_a_row_ + 1;
   if (succeeded && from == Tier::kDevice) {
     statistics_.evicted += record.bytes;
     ++statistics_.evictions;
@@ -218,7 +227,7 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
 }
 
 bool Mover::verify_clean(StorageRecord& record) {
-  if (!options_.verify) return true;
+  if (record.checksum == 0) return true;
   ++statistics_.checksums_compared;
   if (checksum_of(record.block->address, record.bytes) == record.checksum) return true;
   ++statistics_.undeclared_writes;
@@ -235,15 +244,11 @@ Bytes Mover::evict(StorageRecord& record) {
       !framework_.may_evict(owner, record)) {
     return {};
   }
-  record.state.store(ResidencyState::kEvicting);  // See Note [Pin, then look]
-  if (record.pins.load() != 0) {
-    record.state.store(ResidencyState::kResident);
-    return {};
-  }
+  if (!close_to_users(record)) return {};
   const Bytes pages{record.block->resident};
   if (record.has_copy.load() && (record.always_dirty.load() || !verify_clean(record))) {
-    send(record, EventKind::kWrite);
-    record.state.store(ResidencyState::kEvicting);
+    send(record, EventKind::kWrite);  // which opens it again
+    if (!close_to_users(record)) return {};
   }
   if (record.has_copy.load()) {
     statistics_.clean_evicted += record.bytes;
@@ -251,21 +256,36 @@ Bytes Mover::evict(StorageRecord& record) {
     return pages;
   }
   Tier target = Tier::kDisk;
-  if (!reserve_target(record, target)) {
+  try {
+    if (!reserve_target(record, target)) {
+      record.state.store(ResidencyState::kResident);
+      return {};
+    }
+  } catch (...) {  // the spool cannot be opened
     record.state.store(ResidencyState::kResident);
-    return {};
+    throw;
   }
   send(record, EventKind::kEvict, target);
   return pages;
 }
 
+// The evicting side of Note [Pin, then look]. False if an op is using the storage.
+bool Mover::close_to_users(StorageRecord& record) {
+  record.state.store(ResidencyState::kEvicting);
+  if (record.pins.load() == 0) return true;
+  record.state.store(ResidencyState::kResident);
+  return false;
+}
+
 bool Mover::reserve_target(StorageRecord& record, Tier& target) {
   const Bytes bytes = round_up(record.bytes, kPage);
   if (options_.host_budget.count != 0 && bytes <= options_.host_budget) {
-    if (host_used_ + bytes > options_.host_budget) {
-      // No room before demotions end; where none could be started, the disk takes it directly.
-      if (demote_for(host_used_ + bytes - options_.host_budget)) return false;
-    } else {
+    // No room before demotions end; where none could be started, the disk takes it directly.
+    if (host_used_ + bytes > options_.host_budget &&
+        demote_for(host_used_ + bytes - options_.host_budget)) {
+      return false;
+    }
+    if (host_used_ + bytes <= options_.host_budget) {
       record.host = static_cast<std::byte*>(std::aligned_alloc(kPage, bytes.count));
       if (record.host != nullptr) {
         host_used_ += bytes;
@@ -285,7 +305,10 @@ bool Mover::reserve_target(StorageRecord& record, Tier& target) {
   return true;
 }
 
+/// Starts copying from host to disk what makes `bytes` of room. False if there is room already, or
+/// nothing can go.
 bool Mover::demote_for(Bytes bytes) {
+  const Bytes used_before = host_used_;
   Bytes going{};
   for (StorageRecord* record : live_) {
     if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->bytes;
@@ -298,12 +321,18 @@ bool Mover::demote_for(Bytes bytes) {
                     [](const StorageRecord* record) { return record->next_use.load(); });
   for (StorageRecord* record : on_host) {
     if (going >= bytes) break;
+    if (machine_.has_copy(record->id, Tier::kDisk)) {  // leaves at once
+      going += record->bytes;
+      send(*record, EventKind::kEvict, Tier::kDisk);
+      continue;
+    }
     const auto extent = spool_->allocate(round_up(record->bytes, kPage));
     if (!extent) break;
     record->disk = *extent;
     going += record->bytes;
     send(*record, EventKind::kEvict, Tier::kDisk);
   }
+  if (used_before - host_used_ >= bytes) return false;
   return going.count != 0;
 }
 

@@ -101,9 +101,7 @@ Block* Arena::allocate(Bytes bytes, MemoryReservation& reservation) {
   if (needed > block->resident) {
     reservation.spend({needed - block->resident});
     block->resident = needed;
-    // Only whole huge pages inside what is held: the kernel must not back the tail beyond it.
-    const std::uint64_t huge = needed / kHugePage * kHugePage;
-    if (huge != 0) ::madvise(block->address, huge, MADV_HUGEPAGE);
+    allow_huge_pages(*block);
   }
   block->bytes = bytes.count;
   block->in_use = true;
@@ -154,7 +152,19 @@ bool Arena::restore_pages(Block& block, MemoryReservation& reservation) {
   const Bytes needed = restore_bytes(block);
   reservation.spend(needed);
   block.resident += needed.count;
+  allow_huge_pages(block);
   return true;
+}
+
+// Only whole huge pages inside what is held: the kernel must not back the tail beyond it.
+void Arena::allow_huge_pages(Block& block) {
+  const std::uint64_t huge = block.resident / kHugePage * kHugePage;
+  if (huge > block.huge) {
+    ::madvise(block.address + block.huge, huge - block.huge, MADV_HUGEPAGE);
+  } else if (huge < block.huge) {
+    ::madvise(block.address + huge, block.huge - huge, MADV_NOHUGEPAGE);
+  }
+  block.huge = huge;
 }
 
 void Arena::set_access(Block& block, bool accessible) {

@@ -24,7 +24,9 @@ void DeviceMemory::reset_peak() {
 }
 
 bool DeviceMemory::reserve(Bytes bytes, Overbooking overbooking, MemoryReservation& reservation) {
-  if (bytes > budget_.available()) arena_.release_cached(bytes - budget_.available());
+  // More than `bytes` where the limit was lowered below what is held.
+  const Bytes excess = saturating_sub(budget_.used() + bytes, budget_.limit());
+  if (excess.count != 0) arena_.release_cached(excess);
   auto promise = budget_.try_reserve(bytes, overbooking);
   if (!promise) return false;
   reservation = std::move(*promise);

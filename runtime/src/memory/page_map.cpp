@@ -36,6 +36,8 @@ PageMap::PageMap(Bytes reservation, Bytes minimum) {
   }
   // Children may inherit hundreds of gibibytes of reservation: keep it out of core dumps.
   ::madvise(range, bytes, MADV_DONTDUMP);
+  // Huge pages only where a block asks for them: elsewhere they would back more than is accounted.
+  ::madvise(range, bytes, MADV_NOHUGEPAGE);
   base_ = reinterpret_cast<std::uintptr_t>(range);
   size_ = bytes;
   entries_ = static_cast<std::atomic<Block*>*>(entries);

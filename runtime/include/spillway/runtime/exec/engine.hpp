@@ -169,7 +169,8 @@ class Engine {
   std::atomic<std::uint64_t> last_step_peak_{0};
   std::atomic<std::uint64_t> steps_{0};
   std::atomic<std::uint32_t> open_frames_{0};
-  std::atomic<std::uint32_t> waiting_{0};
+  std::atomic<std::uint32_t> waiting_{0};  // threads that wait for a frame to end
+  std::uint32_t waiting_frames_ = 0;       // those of them that have one open
   std::atomic<bool> boundaries_seen_{false};
   std::unique_ptr<TraceRecorder> recorder_;  // made once, never replaced
   std::vector<void*> dead_owners_;

@@ -87,6 +87,8 @@ class Mover {
   [[nodiscard]] const MoveStatistics& statistics() const { return statistics_; }
   [[nodiscard]] Bytes used(Tier tier) const { return machine_.used(tier); }
   [[nodiscard]] const std::string& failure() const { return failure_; }
+  /// Copies to slower tiers that failed since one succeeded.
+  [[nodiscard]] std::uint64_t failures_in_a_row() const { return failures_in_a_row_; }
   /// The disk tier, or null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return spool_.get(); }
   [[nodiscard]] TransferPool& transfers() { return *transfers_; }
@@ -116,6 +118,7 @@ class Mover {
   void free_memory(StorageRecord& record, Tier tier);
   void retire(StorageRecord& record);
   bool verify_clean(StorageRecord& record);
+  static bool close_to_users(StorageRecord& record);
   bool reserve_target(StorageRecord& record, Tier& target);
   bool demote_for(Bytes bytes);
   std::string revoked_text(const StorageRecord& record) const;
@@ -137,6 +140,7 @@ class Mover {
   Bytes host_used_{};
   std::size_t in_flight_ = 0;
   std::string failure_;
+  std::uint64_t failures_in_a_row_ = 0;
   MoveStatistics statistics_;
   struct Kind {
     const char* made_by;

@@ -38,7 +38,7 @@ struct StorageRecord {
   Extent disk{};
   std::byte* host = nullptr;
   Bytes leaving{};             ///< counted in Mover::leaving
-  std::uint64_t checksum = 0;  ///< of the slower copies; verify mode
+  std::uint64_t checksum = 0;  ///< of the slower copies; 0: none was taken
   bool kept = false;           ///< the user asked that it never moves
   bool failed = false;         ///< its last fetch failed; see Mover::failure
   std::size_t position = 0;    ///< index in the list of live records

@@ -3,8 +3,8 @@
 //
 // Blocks keep their addresses for life: evicting a block gives its pages back to the kernel and
 // makes its range inaccessible, restoring it gets fresh pages at the same addresses. Freed blocks
-// keep their pages in a cache (page faults are what stock training on a CPU loses most time to), and
-// the cache is emptied, oldest first, when a reservation needs the bytes.
+// keep their pages in a cache (page faults are what stock training on a CPU loses most time to),
+// and the cache is emptied, oldest first, when a reservation needs the bytes.
 //
 // Size classes are eight per power of two. A class rounds up addresses only; pages are held for
 // what was asked for, rounded to a page.
@@ -41,14 +41,16 @@ class Arena {
   /// Pages that `allocate(bytes)` would take beyond those of a cached block: reserve these first.
   [[nodiscard]] Bytes fresh_bytes(Bytes bytes) const;
 
-  /// A block of at least `bytes`, contents undefined. `reservation` must cover `fresh_bytes(bytes)`.
-  /// Null if address space is used up or the kernel refuses the mapping; nothing is lost then.
+  /// A block of at least `bytes`, contents undefined. `reservation` must cover
+  /// `fresh_bytes(bytes)`. Null if address space is used up or the kernel refuses the mapping;
+  /// nothing is lost then.
   Block* allocate(Bytes bytes, MemoryReservation& reservation);
 
   /// Takes the block back. Its pages stay in the cache, or go if it has none.
   void free(Block& block);
 
-  /// Gives pages of cached blocks back until `bytes` are returned or none is left. Returns how many.
+  /// Gives pages of cached blocks back until `bytes` are returned or none is left. Returns how
+  /// many.
   Bytes release_cached(Bytes bytes);
 
   /// Gives the block's pages back and makes its range inaccessible. The contents are gone.
@@ -57,7 +59,8 @@ class Arena {
   /// Bytes that `restore_pages` needs.
   [[nodiscard]] static Bytes restore_bytes(const Block& block);
 
-  /// Pages again, accessible, contents zero. Paid for by `reservation`. False if the kernel refuses.
+  /// Pages again, accessible, contents zero. Paid for by `reservation`. False if the kernel
+  /// refuses.
   [[nodiscard]] bool restore_pages(Block& block, MemoryReservation& reservation);
 
   /// Makes the range inaccessible or accessible while its pages stay.
@@ -77,13 +80,14 @@ class Arena {
  private:
   Block* carve(std::uint32_t size_class);
   bool open_range(Block& block);
+  static void allow_huge_pages(Block& block);
   void cache_push(Block& block);
   void cache_remove(Block& block);
 
   MemoryBudget& budget_;
   PageMap map_;
-  std::deque<Block> blocks_;           // addresses of blocks are stable and never given back
-  std::vector<Block*> cached_heads_;   // per class, most recently freed first, pages held
+  std::deque<Block> blocks_;                 // addresses of blocks are stable and never given back
+  std::vector<Block*> cached_heads_;         // per class, most recently freed first, pages held
   std::vector<std::vector<Block*>> vacant_;  // per class, no pages held
   Block* oldest_ = nullptr;
   Block* newest_ = nullptr;

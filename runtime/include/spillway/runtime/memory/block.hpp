@@ -24,6 +24,7 @@ struct Block {
   std::uint64_t capacity = 0;  ///< bytes of address space, a multiple of the page
   std::uint64_t bytes = 0;     ///< asked for by the present user
   std::uint64_t resident = 0;  ///< bytes of pages held, a multiple of the page
+  std::uint64_t huge = 0;      ///< bytes at the front that the kernel may back with huge pages
   std::uint32_t size_class = 0;
   bool accessible = false;  ///< mapped read-write; else any access faults
   bool in_use = false;
