@@ -361,14 +361,31 @@ void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
   const std::uint64_t repetitions = frames.recogniser.steps_completed();
   const bool repeated = std::exchange(frames.steps_seen, repetitions) != repetitions;
   // What repeated before the first optimizer step was the making of the model.
-  if (optimizer_step && !boundaries_seen_.exchange(true)) steps_.store(0);
+  if (optimizer_step && !boundaries_seen_.exchange(true)) {
+    steps_.store(0);
+    forgiven_step_.store(0);  // it named a step of the old count
+  }
   if (!optimizer_step && (!repeated || boundaries_seen_.load(std::memory_order_relaxed))) return;
   if (recorder_ != nullptr) recorder_->boundary();
   note_step();
 }
 
+// What other processes and this one's unmanaged memory take changes: `auto` follows at each step.
+void Engine::follow_machine() {
+  if (!settings_.budget || settings_.budget->kind != BudgetSpec::Kind::kAuto) return;
+  MachineMemory machine = measure_memory(local_world_size());
+  machine.unmanaged = saturating_sub(machine.unmanaged, memory_.budget().used());
+  try {
+    budget_ = resolve_budget(*settings_.budget, machine, "budget");
+    memory_.set_limit(budget_);
+  } catch (const UserError&) {
+    // Nothing would be left for tensors: the limit stays what it was.
+  }
+}
+
 void Engine::note_step() {
   const Lock lock(*this);
+  follow_machine();
   const TimeNs now = now_ns();
   if (step_started_ != 0) last_step_ns_ = now - step_started_;
   step_started_ = now;

@@ -28,11 +28,12 @@ void Engine::before_fork() {
   while (mover_.in_flight() != 0) settled_.wait(lock);
   lock.release();
   mover_.transfers().before_fork();
+  if (mover_.spool() == nullptr) return;
   std::array<int, 2> ends{-1, -1};
-  if (mover_.spool() != nullptr && ::pipe2(ends.data(), O_CLOEXEC) == 0) {
-    mover_.spool()->begin_fork_generation(ends[0]);
-    fork_pipe_write_ = ends[1];
-  }
+  // Without a pipe (no descriptors left) the generation never ends: its extents are not reused.
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) ends = {-1, -1};
+  mover_.spool()->begin_fork_generation(ends[0]);
+  fork_pipe_write_ = ends[1];
 }
 
 void Engine::after_fork_in_parent() {

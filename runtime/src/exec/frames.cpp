@@ -19,10 +19,33 @@ ThreadFrames::~ThreadFrames() {
   unpin_all(touched);
 }
 
-ThreadFrames& this_thread_frames() {
-  thread_local ThreadFrames frames;
-  return frames;
+namespace {
+
+// Read several times per op: a pointer needs no guard as a thread_local object with a constructor
+// does. (Not tls_model("initial-exec"): a library that is loaded late may find no static space.)
+constinit thread_local ThreadFrames* t_frames = nullptr;
+
+struct FramesOfThread {
+  ThreadFrames frames;
+  ~FramesOfThread() { t_frames = nullptr; }
+};
+
+ThreadFrames& make_frames() {
+  thread_local bool made = false;
+  if (made) {
+    // Thread-local objects of others that die after ours may still free or make tensors.
+    t_frames = new ThreadFrames();
+  } else {
+    made = true;
+    thread_local FramesOfThread owner;
+    t_frames = &owner.frames;
+  }
+  return *t_frames;
 }
+
+}  // namespace
+
+ThreadFrames& this_thread_frames() { return t_frames != nullptr ? *t_frames : make_frames(); }
 
 std::uint32_t framed_threads() { return g_framed_threads.load(); }
 

@@ -143,6 +143,7 @@ class Engine {
   void drain_freed();
   void stamp(StorageRecord& record, ThreadFrames& frames);
   void note_step();
+  void follow_machine();
   void note_boundary(ThreadFrames& frames, bool optimizer_step);
   void publish();
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/memory/arena.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "spillway/base/error.hpp"
+#include "spillway/base/fault.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
+                                   .minimum = Bytes{std::uint64_t{1} << 28}};
+
+class ArenaTest : public testing::Test {
+ protected:
+  ~ArenaTest() override { arm_faults(""); }
+
+  Block* allocate(std::uint64_t bytes) {
+    auto promise = budget_.try_reserve(arena_.fresh_bytes({bytes}), Overbooking::kRefuse);
+    if (!promise) return nullptr;
+    return arena_.allocate({bytes}, *promise);
+  }
+  bool restore(Block& block) {
+    auto promise = budget_.try_reserve(Arena::restore_bytes(block), Overbooking::kRefuse);
+    return promise && arena_.restore_pages(block, *promise);
+  }
+
+  MemoryBudget budget_{kMiB * 64};
+  Arena arena_{budget_, kSmallArena};
+};
+
+TEST(ArenaClasses, EveryClassHoldsItsSizesAndWastesAnEighthAtMost) {
+  std::uint64_t previous = 0;
+  for (std::uint32_t index = 0; index < 200; ++index) {
+    const std::uint64_t capacity = Arena::class_capacity(index);
+    ASSERT_GT(capacity, previous);
+    ASSERT_EQ(Arena::class_of(capacity), index);
+    ASSERT_EQ(Arena::class_of(previous + 1), index);
+    ASSERT_TRUE(index == 0 || capacity - previous <= previous / 8) << capacity;
+    previous = capacity;
+  }
+}
+
+TEST_F(ArenaTest, PagesAreHeldForWhatWasAskedFor) {
+  Block* block = allocate(100'000);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(block->resident, 25U * 4096);
+  EXPECT_GE(block->capacity, block->resident);
+  EXPECT_EQ(budget_.used(), Bytes{25U * 4096});
+  EXPECT_EQ(arena_.find(block->address), block);
+  EXPECT_EQ(arena_.find(block->address + 99'999), block);
+  EXPECT_EQ(arena_.find(this), nullptr);
+}
+
+TEST_F(ArenaTest, AFreedBlockIsUsedAgainWithItsPages) {
+  Block* block = allocate(100'000);
+  std::byte* address = block->address;
+  arena_.free(*block);
+  EXPECT_EQ(arena_.cached(), Bytes{25U * 4096});
+  EXPECT_EQ(arena_.fresh_bytes({100'000}), Bytes{0});
+  EXPECT_EQ(arena_.fresh_bytes({104'000}), Bytes{4096}) << "a larger one of the same class";
+  Block* again = allocate(104'000);
+  EXPECT_EQ(again->address, address);
+  EXPECT_EQ(budget_.used(), Bytes{26U * 4096});
+  EXPECT_EQ(arena_.cached(), Bytes{0});
+}
+
+TEST_F(ArenaTest, TheOldestCachedBlocksGoFirst) {
+  Block* first = allocate(200'000);
+  Block* second = allocate(300'000);
+  Block* third = allocate(200'000);
+  arena_.free(*second);
+  arena_.free(*third);
+  arena_.free(*first);
+  EXPECT_EQ(arena_.release_cached({1}), Bytes{74U * 4096});
+  EXPECT_EQ(second->resident, 0U);
+  EXPECT_NE(third->resident, 0U);
+  EXPECT_EQ(arena_.release_cached(kMiB), Bytes{98U * 4096});
+  EXPECT_EQ(budget_.used(), Bytes{0});
+  EXPECT_EQ(arena_.release_cached(kMiB), Bytes{0});
+}
+
+TEST_F(ArenaTest, DroppedPagesComeBackZeroedAtTheSameAddress) {
+  Block* block = allocate(100'000);
+  std::byte* address = block->address;
+  std::memset(address, 7, 100'000);
+  arena_.drop_pages(*block);
+  EXPECT_FALSE(block->accessible);
+  EXPECT_EQ(budget_.used(), Bytes{0});
+  ASSERT_TRUE(restore(*block));
+  EXPECT_EQ(block->address, address);
+  EXPECT_EQ(budget_.used(), Bytes{25U * 4096});
+  EXPECT_EQ(address[0], std::byte{0});
+  EXPECT_EQ(address[99'999], std::byte{0});
+}
+
+TEST_F(ArenaTest, AnEvictedBlockIsInaccessible) {
+  Block* block = allocate(100'000);
+  arena_.drop_pages(*block);
+  EXPECT_DEATH(*reinterpret_cast<volatile char*>(block->address) = 1, "");
+}
+
+TEST_F(ArenaTest, ABlockFreedWhileEvictedIsUsableAgain) {
+  Block* block = allocate(100'000);
+  arena_.drop_pages(*block);
+  arena_.free(*block);
+  EXPECT_EQ(arena_.cached(), Bytes{0});
+  Block* again = allocate(100'000);
+  ASSERT_EQ(again, block);
+  std::memset(again->address, 1, 100'000);
+}
+
+TEST_F(ArenaTest, FreeingTwiceIsNoticed) {
+  Block* block = allocate(100'000);
+  arena_.free(*block);
+  EXPECT_THROW(arena_.free(*block), InternalError);
+}
+
+TEST_F(ArenaTest, ARefusedMappingLosesNothing) {
+  Block* block = allocate(100'000);
+  arena_.drop_pages(*block);
+  arm_faults("arena.map=ENOMEM@1+");
+  EXPECT_FALSE(restore(*block));
+  EXPECT_EQ(allocate(500'000), nullptr);
+  EXPECT_EQ(budget_.used(), Bytes{0});
+  arm_faults("");
+  EXPECT_TRUE(restore(*block));
+  const std::size_t blocks = arena_.block_count();
+  EXPECT_NE(allocate(500'000), nullptr);
+  EXPECT_EQ(arena_.block_count(), blocks) << "the address range of the refused one is used";
+}
+
+TEST_F(ArenaTest, AbsurdSizesAreRefused) {
+  EXPECT_EQ(allocate(std::uint64_t{1} << 31), nullptr) << "beyond the budget";
+  MemoryBudget endless({std::uint64_t{1} << 62});
+  Arena arena(endless, kSmallArena);
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 31, std::uint64_t{1} << 44,
+                                    std::uint64_t{1} << 61, std::numeric_limits<std::uint64_t>::max()}) {
+    auto promise = endless.try_reserve(arena.fresh_bytes({bytes}), Overbooking::kRefuse);
+    ASSERT_TRUE(promise) << bytes;
+    EXPECT_EQ(arena.allocate({bytes}, *promise), nullptr) << bytes;
+    promise.reset();
+    EXPECT_EQ(endless.used(), Bytes{0});
+  }
+}
+
+TEST_F(ArenaTest, HugePagesNeverReachBeyondWhatIsHeld) {
+  constexpr std::uint64_t kHuge = 2 << 20;
+  Block* block = allocate(4 * kMiB.count);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block->address) % kHuge, 0U);
+  EXPECT_EQ(block->huge, 2 * kHuge);
+  arena_.free(*block);
+  arena_.release_cached(kMiB * 64);
+  Block* smaller = allocate(4 * kMiB.count - 300'000);
+  ASSERT_EQ(smaller, block);
+  EXPECT_EQ(smaller->huge, kHuge) << "the second huge page would be held in part only";
+}
+
+TEST(ArenaReservation, AnImpossibleReservationNamesTheLimit) {
+  MemoryBudget budget(kMiB);
+  const Bytes impossible{std::uint64_t{1} << 50};
+  try {
+    const Arena arena(budget, ArenaOptions{.reservation = impossible, .minimum = impossible});
+    FAIL() << "there is no such machine";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("ulimit -v"), std::string::npos);
+  }
+}
+
+TEST(PageMap, RangesDoNotOverlapAndEndWithTheReservation) {
+  PageMap map({std::uint64_t{1} << 24}, {std::uint64_t{1} << 24});
+  const std::byte* end = nullptr;
+  std::uint64_t carved = 0;
+  while (std::byte* range = map.carve(100'000, PageMap::kGranule)) {
+    EXPECT_GE(range, end);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(range) % PageMap::kGranule, 0U);
+    end = range + 100'000;
+    ++carved;
+  }
+  EXPECT_GE(carved, 127U);
+  EXPECT_LE(map.carved(), map.reserved());
+}
+
+}  // namespace
+}  // namespace spillway::runtime
