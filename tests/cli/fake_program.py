@@ -6,6 +6,7 @@ The structures mirror runtime/include/spillway/runtime/status_page.hpp.
 """
 
 import ctypes
+import fcntl
 import mmap
 import os
 import signal
@@ -60,6 +61,7 @@ def claim(**counters):
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
     assert page.version == 1, page.version
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2
     for name, value in counters.items():
@@ -67,6 +69,7 @@ def claim(**counters):
     slot.movers[0].name = b"aten::convolution [2, 32, 96] float"
     slot.movers[0].moved_bytes = 300 * MIB
     slot.pid = os.getpid()
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
     return slot
 
 
