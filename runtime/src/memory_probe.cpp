@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -75,7 +76,13 @@ MachineMemory measure_memory(std::uint32_t local_processes) {
 MachineMemory measure_disk(const std::string& directory, std::uint32_t local_processes) {
   const std::string where = directory.empty() ? default_spool_directory(warn_once) : directory;
   struct statvfs info {};
-  if (::statvfs(where.c_str(), &info) != 0 || ::access(where.c_str(), W_OK | X_OK) != 0) {
+  struct stat kind {};
+  bool usable = ::stat(where.c_str(), &kind) == 0 && ::statvfs(where.c_str(), &info) == 0;
+  if (usable && !S_ISDIR(kind.st_mode)) {
+    errno = ENOTDIR;
+    usable = false;
+  }
+  if (!usable || ::access(where.c_str(), W_OK | X_OK) != 0) {
     throw UserError(fmt::format(
         "the spool directory {} cannot be used: {}. Set SPILLWAY_SPOOL_DIR (--spool-dir) to a "
         "directory on a real disk that you can write to",

@@ -143,8 +143,9 @@ TEST_F(ArenaTest, AbsurdSizesAreRefused) {
   EXPECT_EQ(allocate(std::uint64_t{1} << 31), nullptr) << "beyond the budget";
   MemoryBudget endless({std::uint64_t{1} << 62});
   Arena arena(endless, kSmallArena);
-  for (const std::uint64_t bytes : {std::uint64_t{1} << 31, std::uint64_t{1} << 44,
-                                    std::uint64_t{1} << 61, std::numeric_limits<std::uint64_t>::max()}) {
+  for (const std::uint64_t bytes :
+       {std::uint64_t{1} << 31, std::uint64_t{1} << 44, std::uint64_t{1} << 61,
+        std::numeric_limits<std::uint64_t>::max()}) {
     auto promise = endless.try_reserve(arena.fresh_bytes({bytes}), Overbooking::kRefuse);
     ASSERT_TRUE(promise) << bytes;
     EXPECT_EQ(arena.allocate({bytes}, *promise), nullptr) << bytes;
@@ -160,7 +161,7 @@ TEST_F(ArenaTest, HugePagesNeverReachBeyondWhatIsHeld) {
   EXPECT_EQ(block->huge, 2 * kHuge);
   arena_.free(*block);
   arena_.release_cached(kMiB * 64);
-  Block* smaller = allocate(4 * kMiB.count - 300'000);
+  Block* smaller = allocate(4 * kMiB.count - 100'000);
   ASSERT_EQ(smaller, block);
   EXPECT_EQ(smaller->huge, kHuge) << "the second huge page would be held in part only";
 }

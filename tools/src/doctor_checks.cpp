@@ -216,7 +216,7 @@ std::vector<Finding> check_limits(const std::string& root) {
     address.verdict = Verdict::kWarning;
     address.what = fmt::format("limited to {}", short_bytes(*space));
     address.remedy =
-        "A slower arena is used, since evicted storages keep their addresses. "
+        "Spillway needs 8 GiB of addresses or more, since evicted storages keep theirs. "
         "ulimit -v unlimited";
   }
   findings.push_back(address);

@@ -146,7 +146,7 @@ void on_scope(const at::RecordFunction& function) {
                                  .written = 0,
                                  .transparent = false,
                                  .collective = true,
-                                 .keep = false};
+                                 .keep{false}};
   Visit visit{session.engine(), gradients};
   for (const c10::IValue& input : function.inputs()) visit.value(input);
 }

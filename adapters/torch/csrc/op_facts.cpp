@@ -39,6 +39,11 @@ std::set<std::string, std::less<>>& kept_ops() {
   return *ops;
 }
 
+// `name` with or without its overload is on the list.
+bool is_kept(const std::string& name) {
+  return kept_ops().contains(name) || kept_ops().contains(name.substr(0, name.find('.')));
+}
+
 std::uint64_t written_arguments(const c10::FunctionSchema& schema) {
   std::uint64_t written = 0;
   const auto& arguments = schema.arguments();
@@ -72,15 +77,19 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
       .written = written_arguments(schema),
       .transparent = view.starts_with("aten::_foreach_"),
       .collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::"),
-      .keep = kept_ops().contains(base) || kept_ops().contains(*name)};
+      .keep{is_kept(*name)}};
+}
+
+std::unordered_map<const char*, OpFacts*>& all_facts() {
+  static auto* facts = new std::unordered_map<const char*, OpFacts*>();
+  return *facts;
 }
 
 const OpFacts* look_up(const char* name, const at::RecordFunction& function) {
-  static auto* facts = new std::unordered_map<const char*, OpFacts*>();
   const auto schema = function.operator_schema();
   if (!schema) return nullptr;  // its name may be a temporary: not remembered
   const std::lock_guard lock(g_mutex);
-  OpFacts*& entry = (*facts)[name];
+  OpFacts*& entry = all_facts()[name];
   if (entry == nullptr) entry = make_facts(*schema);
   return entry;
 }
@@ -112,6 +121,7 @@ void set_kept_ops(const std::string& names) {
     if (end > begin) kept_ops().insert(names.substr(begin, end - begin));
     begin = end + 1;
   }
+  for (auto& [name, facts] : all_facts()) facts->keep.store(is_kept(facts->name));
 }
 
 }  // namespace spillway::torch

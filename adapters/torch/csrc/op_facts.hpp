@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "torch_headers.hpp"
@@ -14,7 +15,7 @@ struct OpFacts {
   std::uint64_t written;    ///< bit i: argument i may be written
   bool transparent;         ///< only loops over dispatched ops: neither restores nor pins
   bool collective;          ///< its buffers are in use after it returned
-  bool keep;                ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
+  std::atomic<bool> keep;   ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
 
   [[nodiscard]] bool writes(std::size_t argument) const {
     return argument < 64 ? ((written >> argument) & 1U) != 0 : written != 0;
@@ -28,7 +29,6 @@ struct OpFacts {
 const OpFacts* facts_of(const at::RecordFunction& function);
 
 /// Comma-separated operator names (with or without overload) whose tensors shall never move.
-/// Operators met before keep their facts: set it first.
 void set_kept_ops(const std::string& names);
 
 }  // namespace spillway::torch

@@ -102,6 +102,10 @@ void Session::consider_rest() {
   if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.budget(), kRestBelow))
     return;
   engine_.set_blind(true);
+  if (!engine_.prepare_for_unseen_ops()) {
+    engine_.set_blind(false);
+    return;
+  }
   resting_.store(true);
   at::disableCallback(*hook_);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -50,12 +51,21 @@ Engine::Engine(Framework& framework)
 const std::string& Engine::last_failure() { return t_last_failure; }
 void set_last_failure(std::string text) { t_last_failure = std::move(text); }
 
-std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) const {
+// A spool that holds something stays, with its directory and budget, until it is empty.
+std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) {
   const MachineMemory disk = measure_disk(settings.spool_dir, local_world_size());
   const Bytes budget =
       settings.disk_budget ? resolve_budget(*settings.disk_budget, disk, "disk budget") : Bytes{0};
+  {
+    const Lock lock(*this);
+    drain_freed();
+    if (!mover_.spool_is_empty()) return nullptr;
+  }
+  // The program may change its directory before the file is opened.
+  const std::string directory =
+      settings.spool_dir.empty() ? "" : std::filesystem::absolute(settings.spool_dir).string();
   return std::make_shared<Spool>(
-      SpoolOptions{.directory = settings.spool_dir, .budget = budget, .warn = warn_once});
+      SpoolOptions{.directory = directory, .budget = budget, .warn = warn_once});
 }
 
 void Engine::start(const Settings& settings) {
@@ -118,8 +128,24 @@ void Engine::stop() {
       settle(*record, Access::kRead, lock);
     }
   }
+  for (StorageRecord* record : records) {
+    if (record->block != nullptr) mover_.drop_copies(*record);
+  }
   watching_.store(false);
   publish();
+}
+
+bool Engine::prepare_for_unseen_ops() {
+  Lock lock(*this);
+  drain_freed();
+  const std::vector<StorageRecord*> records = mover_.live();
+  const bool all_here = std::ranges::all_of(records, [](const StorageRecord* record) {
+    const ResidencyState state = record->state.load();
+    return state == ResidencyState::kResident || state == ResidencyState::kExempt;
+  });
+  if (!all_here) return false;
+  for (StorageRecord* record : records) mover_.drop_copies(*record);
+  return true;
 }
 
 std::byte* Engine::allocate(std::size_t bytes) {
@@ -144,6 +170,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
       }
       ThreadFrames& frames = this_thread_frames();
       frames.peak_live = std::max(frames.peak_live, live);
+      keep_headroom();
       return result.pointer;
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
@@ -335,7 +362,7 @@ bool Engine::keep(StorageRecord& record) {
   const bool ready = use_slow(record, Access::kWrite);
   if (ready) {
     const Lock lock(*this);
-    record.kept = true;
+    ++record.kept;
   }
   record.pins.fetch_sub(1);
   return ready;
@@ -343,7 +370,7 @@ bool Engine::keep(StorageRecord& record) {
 
 void Engine::release(StorageRecord& record) {
   const Lock lock(*this);
-  record.kept = false;
+  if (record.kept != 0) --record.kept;
 }
 
 bool Engine::exempt(StorageRecord& record) {

@@ -26,8 +26,16 @@ constexpr std::uint64_t kMostFailures = 8;
 bool can_leave(const StorageRecord& record, Bytes min_size) {
   return record.state.load(std::memory_order_relaxed) == ResidencyState::kResident &&
          record.pins.load(std::memory_order_relaxed) == 0 &&
-         record.owner.load(std::memory_order_relaxed) != nullptr && !record.kept &&
+         record.owner.load(std::memory_order_relaxed) != nullptr && record.kept == 0 &&
          record.bytes >= min_size;
+}
+
+const char* why_it_stays(const StorageRecord& record) {
+  if (record.owner.load() == nullptr) return "scratch of a running op";
+  if (record.kept != 0) return "kept";
+  if (record.state.load() == ResidencyState::kExempt) return "exempt";
+  if (record.pins.load() != 0) return "used by a running op or an export";
+  return "could not be written out";
 }
 
 }  // namespace
@@ -56,6 +64,16 @@ Bytes Engine::start_evictions(Bytes needed) {
     if (leaving >= needed) break;
   }
   return leaving;
+}
+
+// SPILLWAY_START_AT: storages begin to leave before the budget is full, and nobody waits for them.
+void Engine::keep_headroom() {
+  const Mode mode = mode_.load();
+  if (settings_.start_at >= 1.0 || blind() || mode == Mode::kOff || mode == Mode::kRecord) return;
+  const auto start =
+      static_cast<std::uint64_t>(settings_.start_at * static_cast<double>(budget_.count));
+  const Bytes excess = saturating_sub(memory_.live(), Bytes{start} + mover_.leaving());
+  if (excess.count != 0) start_evictions(excess);
 }
 
 bool Engine::make_room(Bytes needed, Lock& lock) {
@@ -125,11 +143,8 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   for (std::size_t i = 0; i < count; ++i) {
     const StorageRecord& record = *resident[i];
     const char* made_by = record.made_by.load();
-    void* owner = record.owner.load();
     facts.pinned.push_back(fmt::format("{:>10}  {}, made by {}", to_string(record.bytes),
-                                       owner == nullptr
-                                           ? "scratch of a running op"
-                                           : (record.kept ? "kept" : "used by a running op"),
+                                       why_it_stays(record),
                                        made_by == nullptr ? "unknown" : made_by));
   }
   return facts;
@@ -139,12 +154,14 @@ OutOfBudget::OutOfBudget(Facts facts)
     : std::runtime_error([&] {
         std::string text = fmt::format(
             "Spillway: out of memory under the budget{}: need {}, have {}, short {} (budget {}). "
-            "The "
-            "smallest budget that would have let this pass is {}.",
+            "The smallest budget that would have let this pass is {}.",
             facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need), to_string(facts.have),
             to_string(saturating_sub(facts.need, facts.have)), to_string(facts.budget),
             to_string(facts.smallest_budget));
-        if (!facts.why.empty()) text += " Eviction was held up: " + facts.why + ".";
+        if (!facts.why.empty()) {
+          text += " Eviction was held up: " + facts.why;
+          if (!text.ends_with('.')) text += '.';
+        }
         if (!facts.pinned.empty()) text += " Largest storages that could not leave:";
         for (const std::string& line : facts.pinned) text += "\n  " + line;
         text += "\nRaise SPILLWAY_BUDGET, or set SPILLWAY_OVER=allow to let single ops exceed it.";

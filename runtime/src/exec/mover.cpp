@@ -37,7 +37,17 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& 
 
 void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool) {
   options_ = options;
-  if (spool != nullptr) spool_ = std::move(spool);
+  // Looked at again: the caller asked before it had the lock.
+  if (spool != nullptr && spool_is_empty()) spool_ = std::move(spool);
+}
+
+bool Mover::spool_is_empty() const {
+  return spool_ == nullptr || (in_flight_ == 0 && spool_->used_bytes().count == 0);
+}
+
+void Mover::drop_copies(StorageRecord& record) {
+  // Elsewhere the copy may be all there is, and a write would fetch it.
+  if (machine_.state(record.id) == ResidencyState::kResident) send(record, EventKind::kWrite);
 }
 
 StorageRecord& Mover::create(Block& block, Bytes bytes) {
@@ -81,7 +91,7 @@ void Mover::retire(StorageRecord& record) {
   record.block = nullptr;
   record.disk = {};
   record.checksum = 0;
-  record.kept = false;
+  record.kept = 0;
   record.failed = false;
   unused_.push_back(&record);
 }
@@ -223,6 +233,7 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
     ++statistics_.fetches;
     count_move(record);
   }
+  if (succeeded) failure_.clear();
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
 }
 
@@ -240,7 +251,8 @@ bool Mover::verify_clean(StorageRecord& record) {
 
 Bytes Mover::evict(StorageRecord& record) {
   void* owner = record.owner.load();
-  if (owner == nullptr || record.kept || machine_.state(record.id) != ResidencyState::kResident ||
+  if (owner == nullptr || record.kept != 0 ||
+      machine_.state(record.id) != ResidencyState::kResident ||
       !framework_.may_evict(owner, record)) {
     return {};
   }
@@ -256,14 +268,9 @@ Bytes Mover::evict(StorageRecord& record) {
     return pages;
   }
   Tier target = Tier::kDisk;
-  try {
-    if (!reserve_target(record, target)) {
-      record.state.store(ResidencyState::kResident);
-      return {};
-    }
-  } catch (...) {  // the spool cannot be opened
+  if (!reserve_target(record, target)) {
     record.state.store(ResidencyState::kResident);
-    throw;
+    return {};
   }
   send(record, EventKind::kEvict, target);
   return pages;
@@ -295,14 +302,22 @@ bool Mover::reserve_target(StorageRecord& record, Tier& target) {
     }
   }
   if (spool_ == nullptr) return false;
-  const auto extent = spool_->allocate(bytes);
-  if (!extent) {
-    failure_ = spool_->full_reason();
-    return false;
-  }
-  record.disk = *extent;
   target = Tier::kDisk;
-  return true;
+  return reserve_extent(record);
+}
+
+bool Mover::reserve_extent(StorageRecord& record) {
+  try {
+    const auto extent = spool_->allocate(round_up(record.bytes, kPage));
+    if (extent) {
+      record.disk = *extent;
+      return true;
+    }
+    failure_ = spool_->full_reason();
+  } catch (const UserError& error) {  // the file cannot be opened, now
+    failure_ = error.what();
+  }
+  return false;
 }
 
 /// Starts copying from host to disk what makes `bytes` of room. False if there is room already, or
@@ -326,9 +341,7 @@ bool Mover::demote_for(Bytes bytes) {
       send(*record, EventKind::kEvict, Tier::kDisk);
       continue;
     }
-    const auto extent = spool_->allocate(round_up(record->bytes, kPage));
-    if (!extent) break;
-    record->disk = *extent;
+    if (!reserve_extent(*record)) break;
     going += record->bytes;
     send(*record, EventKind::kEvict, Tier::kDisk);
   }

@@ -89,6 +89,10 @@ class Engine {
   /// Brings the record back, and exempts it from management for life.
   bool exempt(StorageRecord& record);
 
+  /// Ops will not be seen any more. False if that is impossible, since something is evicted: an
+  /// unseen op could not bring it back. Copies go: unseen writes would make them stale.
+  bool prepare_for_unseen_ops();
+
   /// True while a budget is enforced or anything else needs ops to be seen.
   [[nodiscard]] bool watching() const { return watching_.load(std::memory_order_relaxed); }
   [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
@@ -138,6 +142,7 @@ class Engine {
   bool settle(StorageRecord& record, Access access, Lock& lock);
   bool make_room(Bytes needed, Lock& lock);
   Bytes start_evictions(Bytes needed);
+  void keep_headroom();
   bool wait_for_progress(Lock& lock);
   void evict_everything(Lock& lock);
   void drain_freed();
@@ -150,7 +155,7 @@ class Engine {
   [[nodiscard]] bool may_overbook() const;
   std::byte* allocate_in_child(std::size_t bytes);
   bool use_in_child(StorageRecord& record, Access access);
-  std::shared_ptr<Spool> open_spool(const Settings& settings) const;
+  [[nodiscard]] std::shared_ptr<Spool> open_spool(const Settings& settings);
 
   Framework& framework_;
   std::mutex mutex_;

@@ -50,10 +50,9 @@ struct ThreadFrames {
     records.clear();
   }
 
-  static constexpr std::size_t kTouched =
-      4;                     ///< the most storages one such access is known to need
-  std::uint32_t depth = 0;   ///< open frames; transparent ones are not counted
-  const char* op = nullptr;  ///< name of the outermost open op, interned
+  static constexpr std::size_t kTouched = 2;  ///< a copy between two storages needs both
+  std::uint32_t depth = 0;                    ///< open frames; transparent ones are not counted
+  const char* op = nullptr;                   ///< name of the outermost open op, interned
   std::vector<StorageRecord*> pinned;
   std::vector<StorageRecord*> outputs;
   std::vector<StorageRecord*> touched;

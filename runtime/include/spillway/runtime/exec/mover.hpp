@@ -56,7 +56,11 @@ class Mover {
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
+  /// A new spool replaces the present one only once that holds nothing: `spool_is_empty`.
   void configure(const MoverOptions& options, std::shared_ptr<Spool> spool);
+  [[nodiscard]] bool spool_is_empty() const;
+  /// Frees the slower copies of a resident storage: from now on ops may write it unseen.
+  void drop_copies(StorageRecord& record);
 
   /// A record for a block just allocated.
   StorageRecord& create(Block& block, Bytes bytes);
@@ -120,6 +124,7 @@ class Mover {
   bool verify_clean(StorageRecord& record);
   static bool close_to_users(StorageRecord& record);
   bool reserve_target(StorageRecord& record, Tier& target);
+  bool reserve_extent(StorageRecord& record);
   bool demote_for(Bytes bytes);
   std::string revoked_text(const StorageRecord& record) const;
   void count_move(const StorageRecord& record);

@@ -39,7 +39,7 @@ struct StorageRecord {
   std::byte* host = nullptr;
   Bytes leaving{};             ///< counted in Mover::leaving
   std::uint64_t checksum = 0;  ///< of the slower copies; 0: none was taken
-  bool kept = false;           ///< the user asked that it never moves
+  std::uint32_t kept = 0;      ///< times the user asked that it never moves, less releases
   bool failed = false;         ///< its last fetch failed; see Mover::failure
   std::size_t position = 0;    ///< index in the list of live records
 };

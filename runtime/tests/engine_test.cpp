@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/exec/engine.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine_fixture.hpp"
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+using residency::ResidencyState;
+
+constexpr std::uint64_t kBytes = 1 << 20;
+
+ResidencyState state(const FakeStorage& storage) { return storage.record->state.load(); }
+
+TEST_F(EngineTest, MoreThanTheBudgetLivesBecauseTheRestLeaves) {
+  start(kMiB * 4);
+  std::vector<FakeStorage*> storages;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) storages.push_back(make(kBytes, seed));
+  for (std::uint64_t seed = 0; seed < 12; ++seed) EXPECT_TRUE(holds(*storages[seed], seed));
+  const Statistics statistics = engine_.statistics();
+  EXPECT_EQ(statistics.storages, 12U);
+  EXPECT_LE(statistics.peak_device, kMiB * 4);
+  EXPECT_EQ(statistics.overshoot, Bytes{0});
+  EXPECT_GE(statistics.moves.evictions, 8U);
+  EXPECT_GE(statistics.moves.fetches, 8U);
+}
+
+TEST_F(EngineTest, NothingMovesWithoutAMode) {
+  start(kMiB, Mode::kOff);
+  EXPECT_FALSE(engine_.watching());
+  for (std::uint64_t seed = 0; seed < 4; ++seed) make(kBytes, seed);
+  EXPECT_EQ(engine_.statistics().moves.evictions, 0U);
+}
+
+TEST_F(EngineTest, ZeroBytesAreNull) {
+  EXPECT_EQ(engine_.allocate(0), nullptr);
+  engine_.free(nullptr);
+}
+
+TEST_F(EngineTest, InputsOfARunningOpStay) {
+  start(kMiB * 3);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  FakeOp op(engine_);
+  ASSERT_TRUE(op.read(*a));
+  ASSERT_TRUE(op.read(*b));
+  FakeStorage* c = make_storage(engine_, kBytes);
+  EXPECT_THROW(engine_.allocate(kBytes), OutOfBudget);
+  EXPECT_TRUE(a->holds(1) && b->holds(2));
+  drop_storage(engine_, c);
+}
+
+TEST_F(EngineTest, WhatANestedOpTouchedStaysUntilTheOutermostEnds) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = nullptr;
+  {
+    const FakeOp outer(engine_);
+    {
+      FakeOp inner(engine_);
+      ASSERT_TRUE(inner.read(*a));
+      b = make_storage(engine_, kBytes);
+    }
+    EXPECT_THROW(engine_.allocate(kBytes), OutOfBudget);
+  }
+  EXPECT_NE(make(kBytes, 3), nullptr);
+  EXPECT_NE(b, nullptr);
+}
+
+TEST_F(EngineTest, OutputsStayUntilTheNextOp) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  EXPECT_THROW(engine_.allocate(2 * kBytes), OutOfBudget) << "b may still be filled";
+  EXPECT_TRUE(b->accessible.load());
+  EXPECT_TRUE(b->holds(2));
+  { const FakeOp op(engine_); }
+  std::byte* memory = engine_.allocate(2 * kBytes);
+  EXPECT_EQ(state(*a), ResidencyState::kOnDisk);
+  EXPECT_EQ(state(*b), ResidencyState::kOnDisk);
+  engine_.free(memory);
+}
+
+TEST_F(EngineTest, TheErrorSaysWhatToDo) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeOp op(engine_);
+  ASSERT_TRUE(op.read(*a));
+  try {
+    engine_.allocate(kBytes * 3 / 2);
+    FAIL();
+  } catch (const OutOfBudget& error) {
+    EXPECT_EQ(error.facts().op, "fake::op");
+    EXPECT_EQ(error.facts().need, Bytes{kBytes * 3 / 2});
+    EXPECT_EQ(error.facts().budget, kMiB * 2);
+    EXPECT_EQ(error.facts().smallest_budget, Bytes{kBytes * 5 / 2});
+    ASSERT_EQ(error.facts().pinned.size(), 1U);
+    EXPECT_NE(std::string(error.what()).find("SPILLWAY_BUDGET"), std::string::npos);
+  }
+}
+
+TEST_F(EngineTest, AnImpossibleSizeIsAnErrorAndNoHang) {
+  start(kMiB * 2);
+  for (const std::size_t bytes :
+       {std::size_t{1} << 45, std::size_t{1} << 62, std::numeric_limits<std::size_t>::max()}) {
+    EXPECT_THROW(engine_.allocate(bytes), OutOfBudget) << bytes;
+  }
+  EXPECT_NE(make(kBytes, 1), nullptr);
+}
+
+TEST_F(EngineTest, OverbookingIsAllowedWhereAskedForAndCounted) {
+  Settings wanted = settings(kMiB * 2);
+  wanted.overbook = true;
+  engine_.start(wanted);
+  const FakeOp op(engine_);
+  FakeStorage* a = make_storage(engine_, 3 * kBytes);
+  EXPECT_EQ(engine_.statistics().overshoot, kMiB);
+  drop_storage(engine_, a);
+}
+
+TEST_F(EngineTest, FreedStoragesGiveWayBeforeAnythingIsEvicted) {
+  start(kMiB * 3);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  FakeStorage* c = make(kBytes, 3);
+  FakeStorage* d = make(kBytes, 4);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  const std::uint64_t evictions = engine_.statistics().moves.evictions;
+  drop_storage(engine_, b);
+  EXPECT_TRUE(holds(*a, 1));
+  EXPECT_EQ(engine_.statistics().moves.evictions, evictions);
+  EXPECT_TRUE(holds(*c, 3) && holds(*d, 4));
+  EXPECT_EQ(framework_.released.load(), 1U);
+}
+
+TEST_F(EngineTest, KeptStoragesStayAndAreDirtyAfterwards) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  make(kBytes, 2);
+  make(kBytes, 3);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  ASSERT_TRUE(engine_.keep(*a->record));
+  make(kBytes, 4);
+  make(kBytes, 5);
+  EXPECT_EQ(state(*a), ResidencyState::kResident);
+  a->fill(6);  // by code that no op shows, as it may while it is kept
+  engine_.release(*a->record);
+  make(kBytes, 7);
+  make(kBytes, 8);
+  EXPECT_EQ(state(*a), ResidencyState::kOnDisk);
+  EXPECT_TRUE(holds(*a, 6));
+}
+
+TEST_F(EngineTest, ExemptStoragesNeverMoveAgain) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  make(kBytes, 2);
+  make(kBytes, 3);
+  ASSERT_TRUE(engine_.exempt(*a->record));
+  EXPECT_TRUE(engine_.exempt(*a->record));
+  make(kBytes, 4);
+  EXPECT_EQ(state(*a), ResidencyState::kExempt);
+  EXPECT_TRUE(a->holds(1));
+}
+
+TEST_F(EngineTest, ATouchedStorageIsThereUntilTheNextOp) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  make(kBytes, 2);
+  make(kBytes, 3);
+  ASSERT_TRUE(engine_.touch(*a->record, Access::kRead));
+  EXPECT_TRUE(a->accessible.load());
+  EXPECT_TRUE(a->holds(1));
+}
+
+TEST_F(EngineTest, TouchingEverythingOneAfterTheOtherFits) {
+  start(kMiB * 8);
+  std::vector<FakeStorage*> storages;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) storages.push_back(make(kBytes, seed));
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    ASSERT_TRUE(engine_.touch(*storages[seed]->record, Access::kRead)) << Engine::last_failure();
+    ASSERT_TRUE(storages[seed]->holds(seed));
+  }
+}
+
+TEST_F(EngineTest, FuzzEvictsAllButTheInputs) {
+  start(kMiB * 16, Mode::kFuzz);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* tiny = make(64, 2);
+  ASSERT_NE(tiny->record, nullptr);
+  FakeOp op(engine_);
+  ASSERT_TRUE(op.read(*a));
+  engine_.inputs_ready();
+  EXPECT_EQ(state(*a), ResidencyState::kResident);
+  EXPECT_EQ(state(*tiny), ResidencyState::kOnDisk);
+  EXPECT_TRUE(op.read(*tiny));
+  EXPECT_TRUE(tiny->holds(2));
+}
+
+TEST_F(EngineTest, StoppingBringsEverythingBack) {
+  start(kMiB * 2);
+  std::vector<FakeStorage*> storages;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) storages.push_back(make(kBytes, seed));
+  engine_.stop();
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    EXPECT_TRUE(storages[seed]->accessible.load());
+    EXPECT_TRUE(storages[seed]->holds(seed));
+  }
+  EXPECT_FALSE(engine_.watching());
+}
+
+TEST_F(EngineTest, StoppingWhileADeadStorageIsStillBeingCopied) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  arm_faults("spool.write=delay:100ms@1+");
+  std::thread other([&] { EXPECT_NE(make(kBytes, 3), nullptr); });
+  while (state(*a) != ResidencyState::kEvicting) std::this_thread::yield();
+  drop_storage(engine_, a);
+  engine_.stop();
+  other.join();
+  EXPECT_TRUE(b->holds(2));
+}
+
+TEST_F(EngineTest, StartingAgainKeepsWhatWasEvicted) {
+  start(kMiB * 2);
+  std::vector<FakeStorage*> storages;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) storages.push_back(make(kBytes, seed));
+  start(kMiB * 3);
+  for (std::uint64_t seed = 0; seed < 6; ++seed) EXPECT_TRUE(holds(*storages[seed], seed));
+}
+
+TEST_F(EngineTest, ALowerBudgetIsReachedAtTheNextAllocation) {
+  start(kMiB * 16);
+  std::vector<FakeStorage*> storages;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) storages.push_back(make(kBytes, seed));
+  start(kMiB * 4);
+  make(kBytes, 9);
+  EXPECT_LE(engine_.statistics().device, kMiB * 4);
+  for (std::uint64_t seed = 0; seed < 8; ++seed) EXPECT_TRUE(holds(*storages[seed], seed));
+}
+
+TEST_F(EngineTest, ADiskThatFailsForEverIsAnErrorAndNoHang) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  arm_faults("spool.write=EIO@1+");
+  try {
+    make(kBytes, 3);
+    FAIL();
+  } catch (const OutOfBudget& error) {
+    EXPECT_NE(error.facts().why.find("writing the spool file failed"), std::string::npos);
+  }
+  arm_faults("");
+  EXPECT_TRUE(holds(*a, 1) && holds(*b, 2));
+  EXPECT_NE(make(kBytes, 3), nullptr) << "a disk that came back is used again";
+  EXPECT_TRUE(holds(*a, 1) && holds(*b, 2));
+}
+
+TEST_F(EngineTest, AFailedReadIsAnErrorOfThatUseAlone) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  make(kBytes, 2);
+  make(kBytes, 3);
+  arm_faults("spool.read=EIO@1+");
+  {
+    FakeOp op(engine_);
+    EXPECT_FALSE(op.read(*a));
+    EXPECT_NE(Engine::last_failure().find("reading the spool file failed"), std::string::npos);
+    EXPECT_FALSE(a->accessible.load());
+  }
+  arm_faults("");
+  EXPECT_TRUE(holds(*a, 1));
+}
+
+TEST_F(EngineTest, AFullDiskIsSaid) {
+  Settings wanted = settings(kMiB * 2);
+  wanted.disk_budget = BudgetSpec{.kind = BudgetSpec::Kind::kBytes, .bytes = kMiB * 2};
+  engine_.start(wanted);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) make(kBytes, seed);
+  try {
+    make(kBytes, 9);
+    FAIL();
+  } catch (const OutOfBudget& error) {
+    EXPECT_NE(error.facts().why.find("SPILLWAY_DISK_BUDGET"), std::string::npos);
+  }
+}
+
+TEST_F(EngineTest, AKernelThatRefusesIsAnErrorAndNoHang) {
+  Settings wanted = settings(kMiB * 2);
+  wanted.overbook = true;
+  engine_.start(wanted);
+  FakeStorage* a = make(kBytes, 1);
+  make(kBytes, 2);
+  make(kBytes, 3);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  wanted.faults = "arena.map=ENOMEM@1+";
+  engine_.start(wanted);
+  {
+    FakeOp op(engine_);
+    EXPECT_FALSE(op.read(*a));
+  }
+  arm_faults("");
+  EXPECT_TRUE(holds(*a, 1));
+}
+
+TEST_F(EngineTest, ABlindEngineEvictsNothing) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  make(kBytes, 2);
+  engine_.set_blind(true);
+  FakeStorage* c = make(kBytes, 3);
+  EXPECT_EQ(state(*a), ResidencyState::kResident);
+  EXPECT_EQ(engine_.statistics().overshoot, kMiB);
+  engine_.set_blind(false);
+  make(kBytes, 4);
+  EXPECT_TRUE(holds(*a, 1) && holds(*c, 3));
+}
+
+TEST_F(EngineTest, AWaiterGetsTheRoomOfAFrameThatEnds) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  std::atomic<bool> pinned{false};
+  std::thread holder([&] {
+    FakeOp op(engine_);
+    EXPECT_TRUE(op.read(*a) && op.read(*b));
+    pinned.store(true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  while (!pinned.load()) std::this_thread::yield();
+  // Threads without a frame that wait too must not look like frames that wait.
+  std::vector<std::thread> frameless;
+  for (int i = 0; i < 3; ++i) {
+    frameless.emplace_back([&] { engine_.free(engine_.allocate(kBytes / 2)); });
+  }
+  for (std::thread& thread : frameless) thread.join();
+  holder.join();
+  EXPECT_TRUE(holds(*a, 1) && holds(*b, 2));
+}
+
+TEST_F(EngineTest, FramesThatWaitForEachOtherFailAndDoNotHang) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  std::atomic<int> ready{0};
+  std::atomic<int> failed{0};
+  const auto run = [&](FakeStorage* mine) {
+    FakeOp op(engine_);
+    EXPECT_TRUE(op.read(*mine));
+    ready.fetch_add(1);
+    while (ready.load() < 2) std::this_thread::yield();
+    try {
+      engine_.free(engine_.allocate(kBytes));
+    } catch (const OutOfBudget&) {
+      failed.fetch_add(1);
+    }
+  };
+  { const FakeOp op(engine_); }
+  std::thread first([&] { run(a); });
+  std::thread second([&] { run(b); });
+  first.join();
+  second.join();
+  EXPECT_GE(failed.load(), 1);
+}
+
+// In a forked child.
+int exit_code_of_child(Engine& engine, const std::function<bool()>& body) {
+  engine.before_fork();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    engine.after_fork_in_child();
+    ::_exit(body() ? 0 : 1);
+  }
+  engine.after_fork_in_parent();
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST_F(EngineTest, AChildReadsWhatWasEvictedAndTheParentGoesOn) {
+  start(kMiB * 2);
+  std::vector<FakeStorage*> storages;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) storages.push_back(make(kBytes, seed));
+  EXPECT_EQ(exit_code_of_child(engine_,
+                               [&] {
+                                 for (std::uint64_t seed = 0; seed < 6; ++seed) {
+                                   if (!holds(*storages[seed], seed)) return false;
+                                 }
+                                 std::byte* memory = engine_.allocate(kBytes * 64);
+                                 engine_.free(memory);
+                                 drop_storage(engine_, storages[0]);
+                                 return engine_.statistics().storages == 6;
+                               }),
+            0);
+  for (std::uint64_t seed = 0; seed < 6; ++seed) EXPECT_TRUE(holds(*storages[seed], seed));
+}
+
+TEST_F(EngineTest, AChildMayExportKeepAndStop) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  make(kBytes, 3);
+  make(kBytes, 4);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  ASSERT_EQ(state(*b), ResidencyState::kOnDisk);
+  EXPECT_EQ(exit_code_of_child(
+                engine_,
+                [&] {
+                  const bool there = engine_.exempt(*a->record) && engine_.keep(*b->record);
+                  engine_.stop();
+                  return there && a->holds(1) && b->holds(2) && engine_.exempt(*a->record);
+                }),
+            0);
+}
+
+TEST_F(EngineTest, RecordModeMeasuresTheFloorAndTheStep) {
+  Settings wanted = settings(kMiB * 64);
+  wanted.mode = Mode::kRecord;
+  wanted.trace_path = "unused";
+  engine_.start(wanted);
+  FakeStorage* a = make(kBytes, 1);
+  for (int step = 0; step < 2; ++step) {
+    // Freed between ops: what it held must not count against the next.
+    engine_.free(engine_.allocate(6 * kBytes));
+    FakeOp op(engine_, 7, true);
+    ASSERT_TRUE(op.read(*a));
+    engine_.free(engine_.allocate(3 * kBytes));
+  }
+  EXPECT_EQ(engine_.statistics().floor, kMiB * 4);
+  const auto trace = engine_.trace();
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(validate(*trace), std::nullopt);
+  EXPECT_EQ(engine_.steps(), 2U);
+}
+
+}  // namespace
+}  // namespace spillway::runtime

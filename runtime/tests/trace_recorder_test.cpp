@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/exec/trace_recorder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace spillway::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr StorageId kWeight{101};
+constexpr StorageId kHidden{102};
+constexpr StorageId kGradient{103};
+
+class TraceRecorderTest : public ::testing::Test {
+ protected:
+  void op(const char* name, const std::vector<std::pair<StorageId, bool>>& uses, Bytes grown = {}) {
+    recorder_.begin_op(name, now_);
+    for (const auto& [id, writes] : uses) recorder_.use(id, {4096}, writes, "fake::maker");
+    recorder_.end_op(now_ += 10, grown);
+  }
+  Trace checked() {
+    const std::optional<Trace> trace = recorder_.trace();
+    EXPECT_TRUE(trace);
+    if (!trace) return {};
+    EXPECT_EQ(validate(*trace), std::nullopt);
+    return *trace;
+  }
+
+  TraceRecorder recorder_;
+  TimeNs now_ = 1000;
+};
+
+TEST_F(TraceRecorderTest, NothingBeforeAnyOp) {
+  EXPECT_FALSE(recorder_.trace());
+  recorder_.boundary();
+  recorder_.allocated(kHidden, {64});
+  recorder_.freed(kHidden);
+  recorder_.end_op(5, {});
+  EXPECT_FALSE(recorder_.trace());
+}
+
+TEST_F(TraceRecorderTest, OpsSayWhatTheyReadWriteCreateAndFree) {
+  recorder_.begin_op("matmul", 1000);
+  recorder_.use(kWeight, {4096}, false, "fake::init");
+  recorder_.allocated(kHidden, {8192});
+  recorder_.use(kHidden, {8192}, true, nullptr);
+  recorder_.end_op(1500, Bytes{10'000});
+  op("relu", {{kHidden, false}});
+  recorder_.freed(kHidden);
+  const Trace trace = checked();
+  ASSERT_EQ(trace.ops.size(), 2U);
+  EXPECT_EQ(trace.ops.name[0], "matmul");
+  EXPECT_EQ(trace.ops.duration_ns[0], 500);
+  EXPECT_THAT(trace.ops.reads[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.creates[OpIndex{0}], ElementsAre(StorageId{1}));
+  EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre(StorageId{1}));
+  EXPECT_THAT(trace.ops.frees[OpIndex{1}], ElementsAre(StorageId{1}));
+  EXPECT_EQ(trace.ops.alloc_peak[0], Bytes{10'000 - 8192}) << "scratch is what it did not create";
+  EXPECT_EQ(trace.storages.bytes[1], Bytes{8192});
+  EXPECT_EQ(trace.storages.role[1], StorageRole::kActivation);
+  EXPECT_EQ(trace.storages.persistent[0], 1U);
+  EXPECT_EQ(trace.storages.name[0], "fake::init");
+}
+
+TEST_F(TraceRecorderTest, AStorageIsOnceInARow) {
+  op("add", {{kWeight, false}, {kWeight, false}, {kWeight, true}, {kWeight, true}});
+  const Trace trace = checked();
+  EXPECT_THAT(trace.ops.reads[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre(StorageId{0}));
+}
+
+TEST_F(TraceRecorderTest, TheLastCompleteStepIsReturned) {
+  op("first", {{kWeight, false}});
+  EXPECT_EQ(checked().ops.name[0], "first") << "what there is of the first";
+  recorder_.boundary();
+  op("second", {{kWeight, false}});
+  EXPECT_EQ(checked().ops.name[0], "first");
+  recorder_.boundary();
+  op("third", {{kWeight, false}});
+  EXPECT_EQ(checked().ops.name[0], "second");
+  recorder_.boundary();
+  recorder_.boundary();
+  EXPECT_EQ(checked().ops.name[0], "third") << "a step without ops is none";
+}
+
+TEST_F(TraceRecorderTest, AnOpOpenOverABoundaryBelongsToNoStep) {
+  op("first", {{kWeight, false}});
+  recorder_.begin_op("over", 5000);
+  recorder_.boundary();
+  recorder_.use(kGradient, {64}, true, nullptr);
+  recorder_.end_op(9000, Bytes{77});
+  op("second", {{kWeight, true}});
+  recorder_.boundary();
+  const Trace trace = checked();
+  ASSERT_EQ(trace.ops.size(), 1U);
+  EXPECT_EQ(trace.ops.name[0], "second");
+  EXPECT_EQ(trace.storages.size(), 1U);
+}
+
+TEST_F(TraceRecorderTest, WhatOutlivesAStepIsOldInTheNext) {
+  recorder_.begin_op("backward", 0);
+  recorder_.allocated(kGradient, {4096});
+  recorder_.use(kGradient, {4096}, true, nullptr);
+  recorder_.end_op(1, {});
+  recorder_.boundary();
+  op("zero", {{kGradient, true}});
+  recorder_.freed(kGradient);
+  Trace trace = checked();
+  EXPECT_THAT(trace.ops.creates[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.frees[OpIndex{0}], IsEmpty());
+  recorder_.boundary();
+  trace = checked();
+  EXPECT_THAT(trace.ops.creates[OpIndex{0}], IsEmpty());
+  EXPECT_THAT(trace.ops.frees[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_EQ(trace.storages.persistent[0], 0U);
+}
+
+TEST_F(TraceRecorderTest, ScratchThatNoOpUsesIsLeftOut) {
+  recorder_.begin_op("conv", 0);
+  recorder_.allocated(kHidden, {1'000'000});
+  recorder_.freed(kHidden);
+  recorder_.end_op(1, Bytes{1'000'000});
+  const Trace trace = checked();
+  EXPECT_EQ(trace.storages.size(), 0U);
+  EXPECT_EQ(trace.ops.alloc_peak[0], Bytes{1'000'000});
+}
+
+TEST_F(TraceRecorderTest, AFreeSeenLateNeverComesBeforeTheLastUse) {
+  recorder_.begin_op("make", 0);
+  recorder_.allocated(kHidden, {64});
+  recorder_.end_op(1, {});
+  op("use", {{kHidden, false}});
+  op("other", {{kWeight, false}});
+  recorder_.freed(kHidden);
+  const Trace trace = checked();
+  EXPECT_THAT(trace.ops.frees[OpIndex{2}], ElementsAre(StorageId{0}));
+}
+
+TEST_F(TraceRecorderTest, ThreadsHaveTheirOwnOpenOps) {
+  recorder_.begin_op("outer", 0);
+  std::thread([&] { op("inner", {{kHidden, false}}); }).join();
+  recorder_.use(kWeight, {64}, false, nullptr);
+  recorder_.end_op(9, {});
+  const Trace trace = checked();
+  ASSERT_EQ(trace.ops.size(), 2U);
+  EXPECT_EQ(trace.ops.name[0], "outer");
+  EXPECT_NE(trace.ops.thread[0], trace.ops.thread[1]);
+  EXPECT_EQ(trace.ops.reads[OpIndex{0}].size(), 1U);
+  EXPECT_EQ(trace.ops.reads[OpIndex{1}].size(), 1U);
+}
+
+TEST_F(TraceRecorderTest, ManyThreadsYieldAValidTrace) {
+  std::vector<std::thread> threads;
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    threads.emplace_back([this, number] {
+      std::mt19937_64 random(number);
+      std::vector<StorageId> mine;
+      for (std::uint64_t i = 0; i < 500; ++i) {
+        const StorageId id{1'000 * (number + 1) + i};
+        recorder_.begin_op("op", static_cast<TimeNs>(i));
+        recorder_.allocated(id, {64});
+        recorder_.use(id, {64}, true, "fake::maker");
+        mine.push_back(id);
+        recorder_.use(mine[random() % mine.size()], {64}, false, nullptr);
+        recorder_.end_op(static_cast<TimeNs>(i + 1), Bytes{64});
+        if (mine.size() > 5) {
+          recorder_.freed(mine.front());
+          mine.erase(mine.begin());
+        }
+        if (number == 0 && i % 100 == 99) recorder_.boundary();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  checked();
+}
+
+}  // namespace
+}  // namespace spillway::runtime
