@@ -4,8 +4,9 @@
     .venv/bin/python scripts/install_package.py BUILD_FOLDER
 
 The files and metadata are those of the wheel that pyproject.toml describes, without building
-everything a second time under a build backend, and without a package index. What is up to date is
-left alone, so that a second run costs nothing.
+everything a second time under a build backend, and without a package index. The header and the
+CMake package for libtorch programs are left out: `cmake --install BUILD_FOLDER` has them. What is
+up to date is left alone, so that a second run costs nothing.
 """
 
 import filecmp

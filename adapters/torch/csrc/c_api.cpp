@@ -13,7 +13,6 @@
 
 #include "session.hpp"
 #include "spillway/base/error.hpp"
-#include "spillway/spillway_torch.hpp"
 
 #define SPILLWAY_API extern "C" __attribute__((visibility("default")))
 
@@ -49,12 +48,6 @@ StorageOwner& owner_of(runtime::StorageRecord& record, c10::StorageImpl& storage
 char* failed() { return copy("memory: " + runtime::Engine::last_failure()); }
 
 }  // namespace
-
-void enable(const runtime::Settings& settings) { Session::get().start(settings); }
-
-void disable() { Session::get().stop(); }
-
-runtime::Statistics statistics() { return Session::get().engine().statistics(); }
 
 }  // namespace spillway::torch
 

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A virtual environment that sees this interpreter's torch, and Spillway installed by pip in it."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.commands import ROOT, clean_environment
+
+# Short, so that a machine without a package index is found out within seconds.
+PIP = ["-m", "pip", "--disable-pip-version-check", "--timeout", "15", "--retries", "1"]
+
+
+def pip_environment():
+    """Whatever PYTHONPATH adds would pass for installed."""
+    return {key: value for key, value in clean_environment().items() if key != "PYTHONPATH"}
+
+
+def pip(python, *words):
+    return subprocess.run(
+        [python, *PIP, *words],
+        env=pip_environment(),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def skip_without_index(reason):
+    if os.environ.get("REQUIRE_TORCH") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def install(folder):
+    """Returns the environment's interpreter; one call makes it, the others find it."""
+    python = folder / "bin" / "python"
+    outcome = folder / "outcome.json"
+    if not outcome.exists():
+        venv.create(folder, symlinks=True, with_pip=False)
+        borrow(python)
+        outcome.write_text(json.dumps(install_into(python)), encoding="utf-8")
+    problem = json.loads(outcome.read_text(encoding="utf-8"))
+    if problem is not None and problem["index"]:
+        skip_without_index(problem["text"])
+    assert problem is None, problem["text"]
+    return python
+
+
+def borrow(python):
+    """Lets the environment see all that this interpreter's site-packages have, torch and pip too,
+    below its own."""
+    own = site_packages(python)
+    folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in folders]
+    (own / "borrowed.pth").write_text("".join(lines), encoding="utf-8")
+
+
+def site_packages(python):
+    question = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    told = subprocess.run([python, "-c", question], check=True, capture_output=True, text=True)
+    return Path(told.stdout.strip())
+
+
+def install_into(python):
+    """None, or what failed."""
+    tools = pip(python, "install", "-r", "requirements/build.txt")
+    if tools.returncode != 0:
+        reason = "requirements/build.txt cannot be installed: does a package index answer?"
+        return {"index": True, "text": f"{reason}\n{tools.stdout[-2000:]}"}
+    done = pip(python, "install", "--no-build-isolation", ".")
+    if done.returncode != 0:
+        return {"index": False, "text": done.stdout[-8000:]}
+    return None

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pip install --no-build-isolation .` gives a working installation, and without the flag it says
+what to do."""
+
+import importlib.metadata
+import json
+import venv
+
+import pytest
+
+from tests.packaging.commands import ROOT, run
+from tests.packaging.fresh_environment import pip, site_packages, skip_without_index
+
+# The first one waits for a build, which takes minutes where nothing has been built before.
+pytestmark = pytest.mark.timeout(3000)
+
+PROGRAM = """
+import json, torch
+tensors = [torch.full((4 << 20,), float(i)) for i in range(6)]
+total = sum(tensor.sum().item() for tensor in tensors)
+import spillway
+statistics = spillway.stats()
+print(json.dumps({"file": spillway.__file__, "total": total, "budget": statistics.budget_bytes,
+                  "peak": statistics.peak_device_bytes, "evicted": statistics.evicted_bytes}))
+"""
+MIB = 1 << 20
+
+
+def test_a_budget_manages_a_program(fresh):
+    told = run(fresh, "-c", PROGRAM, SPILLWAY_BUDGET="48MiB", PYTHONPATH="")
+    seen = json.loads(told.stdout)
+    assert seen["file"].startswith(str(site_packages(fresh)))
+    assert seen["total"] == (4 << 20) * 15
+    assert seen["budget"] == 48 * MIB
+    assert seen["peak"] <= 48 * MIB
+    assert seen["evicted"] >= 48 * MIB
+
+
+def test_the_command_is_installed(fresh):
+    (info,) = site_packages(fresh).glob("spillway-*.dist-info")
+    told = run(fresh.parent / "spillway", "--version", PYTHONPATH="").stdout
+    assert info.stem.removeprefix("spillway-") in told
+
+
+def test_nothing_else_is_installed(fresh):
+    (info,) = site_packages(fresh).glob("spillway-*.dist-info")
+    files = {str(file) for file in importlib.metadata.Distribution.at(info).files}
+    ours = {file for file in files if not file.startswith(f"{info.name}/")}
+    assert "../../../bin/spillway" in ours
+    assert "spillway/include/spillway/spillway_torch.hpp" in ours
+    assert {file for file in ours if not file.startswith("spillway/")} == {"../../../bin/spillway"}
+    assert [file for file in ours if file.endswith(".hpp")] == [
+        "spillway/include/spillway/spillway_torch.hpp"
+    ]
+
+
+def test_libtorch_programs_find_the_package(fresh, tmp_path):
+    configure = ["cmake", "-S", ROOT / "examples/libtorch", "-B", tmp_path]
+    run(*configure, f"-DPython_EXECUTABLE={fresh}", PYTHONPATH="")
+    cache = (tmp_path / "CMakeCache.txt").read_text(encoding="utf-8")
+    assert f"spillway_DIR:PATH={site_packages(fresh)}/spillway/cmake" in cache
+
+
+def test_build_isolation_stops_with_a_sentence(torch_folder, tmp_path):
+    folder = tmp_path / "isolated"
+    venv.create(folder, symlinks=True, with_pip=True)
+    python = folder / "bin" / "python"
+    # A torch of its own, not one borrowed through a .pth, which build isolation would let pass.
+    (site_packages(python) / "torch").symlink_to(torch_folder)
+    done = pip(python, "install", "--no-deps", f"-Cbuild-dir={tmp_path / 'build'}", ".")
+    assert done.returncode != 0, done.stdout
+    if "scikit-build-core" in done.stdout and "No matching distribution" in done.stdout:
+        skip_without_index(f"the build requirements cannot be had:\n{done.stdout[-1000:]}")
+    sentence = (
+        "Spillway builds against the torch of your environment: "
+        "use pip install --no-build-isolation ."
+    )
+    assert sentence in done.stdout, done.stdout[-4000:]
+    assert not (site_packages(python) / "spillway").exists()
