@@ -17,6 +17,7 @@ def start(settings: dict[str, str]) -> None:
     """
     library = _native.load()
     _native.check(library.spillway_start(_native.as_json(settings)))
+    _native.settings = settings
     _shims.install()
 
 

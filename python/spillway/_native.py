@@ -19,6 +19,8 @@ class UserError(ValueError):
 
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
+#: What holds now, variable name to text; None while nothing is managed.
+settings: dict[str, str] | None = None
 
 
 def load() -> ctypes.CDLL:

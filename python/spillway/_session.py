@@ -55,9 +55,6 @@ class Statistics:
         return cls(**fields)
 
 
-_active: dict[str, str] | None = None
-
-
 def enable(
     budget: str | int | None = None,
     *,
@@ -84,23 +81,20 @@ def enable(
     """
     from spillway import _activation
 
-    global _active
     named = {"budget": budget, "mode": mode, "min_size": min_size, "start_at": start_at, **options}
     settings = {
         f"SPILLWAY_{name.upper()}": str(value) for name, value in named.items() if value is not None
     }
     _activation.start(settings)
     _native.load().spillway_adopt(1)
-    _active = settings
 
 
 def disable() -> None:
     """Brings everything back into memory and holds no budget any more."""
-    global _active
     library = _native.loaded()
     if library is not None:
         _native.check(library.spillway_stop())
-    _active = None
+    _native.settings = None
 
 
 @contextlib.contextmanager
@@ -109,7 +103,7 @@ def budget(limit: str | int, **options: Any) -> Iterator[None]:
 
     Blocks may be nested: the innermost limit holds.
     """
-    previous = _active
+    previous = _native.settings
     enable(limit, **options)
     try:
         yield
@@ -120,7 +114,6 @@ def budget(limit: str | int, **options: Any) -> Iterator[None]:
             from spillway import _activation
 
             _activation.start(previous)
-            globals()["_active"] = previous
 
 
 def stats() -> Statistics:

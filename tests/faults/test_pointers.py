@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw pointers that nobody declared: told where they hit, found where they write."""
+
+import ctypes
+import signal
+
+import pytest
+
+from tests.faults.in_child import in_child
+from tests.faults.starter import activate
+
+
+def _use_a_stale_pointer(access):
+    import torch
+
+    from tests.faults.pressure import push_out
+
+    tensor = torch.full((1 << 18,), 3.0)
+    pointer = ctypes.cast(tensor.data_ptr(), ctypes.POINTER(ctypes.c_float))
+    push_out()
+    print("before", flush=True)
+    if access == "read":
+        print(pointer[1000])
+    else:
+        pointer[1000] = 1.0
+    print("after", flush=True)
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_a_stale_pointer_ends_the_program_with_its_storage_named(starter, access):
+    child = starter.run(_use_a_stale_pointer, access, BUDGET="12MiB")
+    assert child.status == -signal.SIGSEGV, child.describe()
+    assert child.stdout == "before\n"
+    for text in ("stale pointer", "1048576 bytes", "made by aten::full", "spillway.resident"):
+        assert text in child.stderr, child.describe()
+    assert child.left_behind == []
+
+
+def _crash_elsewhere():
+    ctypes.string_at(0)
+
+
+def test_other_crashes_are_not_ours(starter):
+    child = starter.run(_crash_elsewhere, BUDGET="12MiB")
+    assert child.status == -signal.SIGSEGV, child.describe()
+    assert "pillway" not in child.stderr
+
+
+@in_child
+def test_the_error_of_other_code_names_the_storage():
+    """Code that asks torch for the address of what is not there gets an error, not an address."""
+    import torch
+
+    from tests.faults.pressure import address_of, filled, push_out
+
+    activate(BUDGET="12MiB")
+    tensor = filled(1)
+    push_out()
+    try:
+        address_of(tensor)
+    except RuntimeError as error:
+        assert "1 MiB" in str(error) and "aten::full" in str(error), error
+        assert "spillway.resident(tensor)" in str(error), error
+    else:
+        raise AssertionError("the address of nothing")
+    assert torch.equal(tensor, filled(1))
+
+
+@in_child
+def test_verify_mode_trains_the_same_and_compares():
+    import spillway
+    from tests.faults.training import BUDGET, require_budget_held, train
+
+    expected = train()
+    activate(BUDGET=BUDGET, MODE="verify")
+    assert train() == expected
+    stats = require_budget_held()
+    assert stats.checksums_compared >= stats.fetches > 0, stats
+    assert stats.undeclared_writes == 0, spillway.stats()
+
+
+@in_child
+def test_verify_mode_finds_an_undeclared_write_and_keeps_it():
+    """The write comes after the tensor was read back, while its copy on the disk still counts."""
+    import spillway
+    from tests.faults.pressure import address_of, filled, is_intact, push_out
+
+    activate(BUDGET="12MiB", MODE="verify")
+    tensor = filled(1)
+    address = address_of(tensor)
+    push_out()
+    assert is_intact(tensor, 1)
+    ctypes.cast(address, ctypes.POINTER(ctypes.c_float))[77] = 9.0
+    push_out()
+    assert float(tensor[77]) == 9.0
+    assert spillway.stats().undeclared_writes == 1
+
+
+@in_child
+def test_a_write_through_data_ptr_counts_as_declared():
+    import spillway
+    from tests.faults.pressure import filled, is_intact, push_out
+
+    activate(BUDGET="12MiB", MODE="verify")
+    tensor = filled(1)
+    address = tensor.data_ptr()
+    push_out()
+    assert is_intact(tensor, 1)
+    ctypes.cast(address, ctypes.POINTER(ctypes.c_float))[77] = 9.0
+    push_out()
+    assert float(tensor[77]) == 9.0
+    assert spillway.stats().undeclared_writes == 0

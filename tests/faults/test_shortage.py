@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An op that does not fit: the error says everything, and training goes on after it."""
+
+import re
+
+from tests.faults.in_child import in_child
+from tests.faults.starter import activate
+
+MESSAGE = re.compile(
+    r"out of memory under the budget in (?P<op>aten::\w+)[\w.]*: need (?P<need>[\d.]+ \w+), "
+    r"have (?P<have>[\d.]+ \w+), short (?P<short>[\d.]+ \w+) \(budget (?P<budget>[\d.]+ \w+)\)\. "
+    r"The smallest budget that would have let this pass is (?P<smallest>[\d.]+ \w+)\.",
+)
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def _facts(error):
+    found = MESSAGE.search(str(error))
+    assert found, str(error)
+    facts = dict(found.groupdict())
+    for name in ("need", "have", "short", "budget", "smallest"):
+        number, unit = facts[name].split()
+        facts[name] = round(float(number) * UNITS[unit])
+    return facts
+
+
+def _multiply(rows=1024):
+    """A product that needs 4 + 4 + 4 MiB at 1024 rows."""
+    import torch
+
+    generator = torch.Generator().manual_seed(3)
+    left = torch.randn(rows, 1024, generator=generator)
+    right = torch.randn(1024, 1024, generator=generator)
+    return left @ right
+
+
+@in_child
+def test_the_error_says_what_is_missing():
+    import torch
+
+    import spillway
+
+    activate(BUDGET="10MiB")
+    left, right = torch.ones(1024, 1024), torch.ones(1024, 1024)
+    try:
+        left @ right
+    except torch.OutOfMemoryError as error:
+        facts = _facts(error)
+        text = str(error)
+    else:
+        raise AssertionError("12 MiB fitted 10 MiB")
+    assert facts["op"] in ("aten::matmul", "aten::mm"), text
+    assert facts["need"] == 4 << 20 and facts["budget"] == 10 << 20, text
+    assert facts["have"] + facts["short"] == facts["need"], text
+    assert facts["smallest"] == facts["budget"] + facts["short"], text
+    pinned = re.findall(r"^ +4 MiB  used by a running op.*, made by aten::ones", text, re.MULTILINE)
+    assert len(pinned) == 2, text
+    assert "SPILLWAY_BUDGET" in text and "SPILLWAY_OVER=allow" in text, text
+    assert spillway.stats().overshoot_bytes == 0
+
+
+@in_child
+def test_the_budget_it_names_suffices():
+    import torch
+
+    import spillway
+    from tests.faults.training import digest
+
+    expected = digest(_multiply())
+    activate(BUDGET="9MiB")
+    try:
+        _multiply()
+    except torch.OutOfMemoryError as error:
+        smallest = _facts(error)["smallest"]
+    spillway.enable(smallest)
+    spillway.reset_peak()
+    assert digest(_multiply()) == expected
+    assert spillway.stats().peak_device_bytes <= smallest
+    spillway.enable(smallest - (1 << 20))
+    try:
+        _multiply()
+    except torch.OutOfMemoryError:
+        return
+    raise AssertionError("a smaller budget sufficed")
+
+
+@in_child
+def test_a_smaller_batch_goes_on_where_a_large_one_failed():
+    """Many failures in a row leak neither memory nor pins, and change no value."""
+    import torch
+
+    import spillway
+    from tests.faults.training import Training
+
+    def run():
+        training = Training()
+        large = torch.nn.Linear(512, 8192)
+        failures = 0
+        for _ in range(3):
+            for _ in range(5):
+                try:
+                    large(training.x[:1].expand(512, 512)).square().sum().backward()
+                except torch.OutOfMemoryError:
+                    failures += 1
+            training.step()
+        return training.outcome(), failures
+
+    expected, none = run()
+    activate(BUDGET="20MiB")
+    outcome, failures = run()
+    assert (none, failures) == (0, 15)
+    assert outcome == expected
+    assert spillway.stats().overshoot_bytes == 0
+
+
+@in_child
+def test_training_goes_on_under_a_raised_budget():
+    import torch
+
+    import spillway
+    from tests.faults.training import Training, train
+
+    expected = train(4)
+    activate(BUDGET="12MiB")
+    training = Training().steps(2)
+    held = spillway.stats().budget_bytes
+    try:
+        torch.empty(16 << 20, dtype=torch.uint8)
+    except torch.OutOfMemoryError as error:
+        assert _facts(error)["op"] == "aten::empty", error
+    spillway.enable(held + (16 << 20))
+    large = torch.ones(16 << 20, dtype=torch.uint8)
+    training.steps(2)
+    assert training.outcome() == expected
+    assert int(large[-1]) == 1
+
+
+@in_child
+def test_over_allow_lets_an_op_exceed_the_budget_and_counts_it():
+    import spillway
+    from tests.faults.training import digest
+
+    expected = digest(_multiply())
+    activate(BUDGET="9MiB", OVER="allow")
+    assert digest(_multiply()) == expected
+    stats = spillway.stats()
+    assert 1 << 20 <= stats.overshoot_bytes <= 8 << 20, stats
+    assert stats.peak_device_bytes == stats.budget_bytes + stats.overshoot_bytes, stats
+
+
+@in_child
+def test_an_emulated_device_refuses_likewise():
+    import torch
+
+    import spillway
+
+    activate(EMULATE_DEVICE="10MiB", HOST_BUDGET="16MiB")
+    try:
+        _multiply()
+    except torch.OutOfMemoryError as error:
+        assert _facts(error)["budget"] == 10 << 20
+    else:
+        raise AssertionError("12 MiB fitted 10 MiB")
+    assert torch.equal(_multiply(256), _multiply(256))
+    assert spillway.stats().overshoot_bytes == 0
