@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes answers into docs/benchmarks.md, each between the markers of its question."""
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+import textwrap
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+HEAD = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+# Benchmarks
+
+Every answer is a ratio of two programs that ran in turns on the same machine, as the median of the
+pairs with their range. How: `benchmarks/README.md`. What stands between markers is written by the
+scripts there.
+"""
+
+
+def table(*rows):
+    """Lines of Markdown; the first row is the head."""
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
+
+
+def wrapped(line):
+    """A paragraph in lines of the page's width; a row of a table as it is."""
+    if line.startswith("|"):
+        return [line]
+    return textwrap.wrap(line, 100, break_on_hyphens=False, break_long_words=False) or [""]
+
+
+def size(count):
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"
+
+
+def verdict(value, bound):
+    return "met" if value <= bound else "**missed**"
+
+
+class Report:
+    """Collects the sections of one script: printed at once, and written to the page if asked."""
+
+    def __init__(self, page, command, directory="/var/tmp"):
+        self.page, self.command, self.directory = page, command, directory
+
+    def add(self, key, question, lines):
+        body = [part for line in [*lines, "", self.circumstances()] for part in wrapped(line)]
+        print(f"\n## {question}\n", *body, sep="\n", flush=True)
+        if self.page:
+            write_section(self.page, key, question, body)
+
+    def circumstances(self):
+        date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+        return f"`{self.command}`, {date}. {machine(self.directory)}"
+
+
+def write_section(page, key, question, body):
+    """Replaces the section, or adds it at the end."""
+    begin, end = f"<!-- {key}: begin -->", f"<!-- {key}: end -->"
+    section = "\n".join([begin, *body, end])
+    text = page.read_text(encoding="utf-8") if page.exists() else HEAD
+    place = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    if place.search(text):
+        text = place.sub(lambda _: section, text)
+    else:
+        text = f"{text.rstrip()}\n\n## {question}\n\n{section}\n"
+    page.write_text(text, encoding="utf-8")
+
+
+def machine(directory):
+    """One sentence about what the figures were taken on."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cores = len(os.sched_getaffinity(0))
+    parts = [
+        f"{processor()}, {cores} core{'s' * (cores != 1)}",
+        f"{size(pages)} of memory",
+        f"Linux {platform.release().split('-')[0]}",
+        disk(directory),
+        f"Python {platform.python_version()}",
+        f"torch {version('torch')}",
+        f"spillway {version('spillway')}",
+        f"load {os.getloadavg()[0]:.1f} at the end",
+    ]
+    return ", ".join(parts) + "."
+
+
+def version(package):
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def processor():
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def disk(directory):
+    """File system and kind of the disk below the directory, as far as they can be known."""
+    command = ["df", "--output=fstype,source", str(directory)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+    if len(told) < 4:
+        return "unknown disk"
+    file_system, device = told[-2], Path(told[-1]).name
+    queue = Path("/sys/class/block", device).resolve()
+    if (queue / "partition").exists():
+        queue = queue.parent
+    model = read(queue / "device" / "model")
+    # A virtual disk cannot know whether it rotates, and says yes.
+    virtual = device.startswith(("vd", "xvd"))
+    rotates = not virtual and read(queue / "queue" / "rotational") == "1"
+    kind = model or ("a virtual disk" if virtual else device)
+    return f"{file_system} on {kind}{' (rotating)' * rotates}"
+
+
+def read(path):
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

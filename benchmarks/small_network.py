@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worker: trains a multi-layer perceptron, as many steps at a time as it is told."""
+
+import argparse
+import time
+
+import torch
+from step_protocol import Orders, counters
+from torch import nn
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=64)
+    return parser.parse_args()
+
+
+class Training:
+    def __init__(self, width, layers, batch):
+        parts = [part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())]
+        self.network = nn.Sequential(*parts)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=1e-3)
+        self.inputs, self.targets = torch.randn(2, batch, width)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.network(self.inputs), self.targets)
+        loss.backward()
+        self.optimizer.step()
+
+    def timed_steps(self, count):
+        seconds = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            self.step()
+            seconds.append(time.perf_counter() - begin)
+        return seconds
+
+    def events(self, count):
+        """Dispatcher calls, autograd nodes and user scopes per step: all that a hook sees."""
+        with torch.autograd.profiler.profile(use_kineto=False) as profiler:
+            for _ in range(count):
+                self.step()
+        return len(profiler.function_events) / count
+
+
+def main():
+    arguments = parse_arguments()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    orders = Orders()
+    training = Training(arguments.width, arguments.layers, arguments.batch)
+    while True:
+        order, count = orders.next()
+        if order == "events":
+            orders.answer(events=training.events(int(count)))
+        else:
+            orders.answer(seconds=training.timed_steps(int(count)), counters=counters())
+
+
+if __name__ == "__main__":
+    main()

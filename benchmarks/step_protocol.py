@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker's side of a paired run: orders on standard input, answers on standard output.
+
+An order is a line, `run 20` or `stop` or what a worker adds. An answer is a line of JSON. Between
+orders a worker stands still, so two of them can take turns on one machine.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+
+
+class Orders:
+    """Orders of the benchmark. What the program itself prints goes to nowhere."""
+
+    def __init__(self):
+        self._answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def next(self):
+        """The words of the next order; ends the program at `stop`, or when nobody orders."""
+        words = sys.stdin.readline().split()
+        if not words or words[0] == "stop":
+            raise SystemExit(0)
+        return words
+
+    def answer(self, **values):
+        print(json.dumps(values), file=self._answers, flush=True)
+
+
+def swapped_bytes():
+    """What the whole machine moved to and from swap since it started."""
+    with open("/proc/vmstat", encoding="ascii") as vmstat:
+        pages = [
+            int(line.split()[1]) for line in vmstat if line.startswith(("pswpin ", "pswpout "))
+        ]
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def counters():
+    """What the kernel and, where it is active, Spillway count of this process, in bytes."""
+    values = {}
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            name, _, value = line.partition(":")
+            if name in ("VmHWM", "RssAnon", "RssShmem", "VmSwap"):
+                values[name] = int(value.split()[0]) * 1024
+    values["swapped_bytes"] = swapped_bytes()
+    # Asked of the loaded modules: importing the package would be something stock does not do.
+    if "spillway._activation" in sys.modules:
+        values.update(dataclasses.asdict(sys.modules["spillway"].stats()))
+    return values
