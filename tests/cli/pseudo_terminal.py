@@ -43,6 +43,8 @@ class Terminal:
 
         def take_terminal():
             os.setsid()
+            # A test run that was itself started by nohup passes "ignored" on.
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(

@@ -20,14 +20,14 @@ def fuzzed():
     """Within: everything no running op uses is evicted after every op. Off again afterwards."""
     import spillway
 
-    before = spillway.stats()
     spillway.enable(**FUZZ)
+    before = spillway.stats()
     moved = Moved()
     try:
         yield moved
         after = spillway.stats()
-        total = after.evicted_bytes + after.clean_evicted_bytes
-        earlier = before.evicted_bytes + before.clean_evicted_bytes
-        moved.bytes = total - earlier if total >= earlier else total  # counters may start anew
+        moved.bytes = (after.evicted_bytes + after.clean_evicted_bytes) - (
+            before.evicted_bytes + before.clean_evicted_bytes
+        )
     finally:
         spillway.disable()
