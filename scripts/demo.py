@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -336,6 +337,8 @@ def parse_arguments():
 
 
 def main():
+    # Stopped from outside, the run in progress must be stopped too: through the finally of run().
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     arguments = parse_arguments()
     console = Console(width=80)
     arguments.out.mkdir(parents=True, exist_ok=True)
