@@ -88,6 +88,8 @@ void Engine::start(const Settings& settings) {
   arm_faults(settings.faults);
 
   Lock lock(*this);
+  // Something may have been evicted since it was looked at.
+  if (spool != nullptr && !mover_.spool_is_empty()) spool = nullptr;
   settings_ = settings;
   budget_ = budget;
   // In fuzz mode every allocation moves, however small: that is what it is for.
