@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spillway run` on a terminal: the status row, and the terminal after it."""
 
+import re
 import shlex
 import signal
 import subprocess
@@ -82,9 +83,10 @@ def test_a_progress_bar_keeps_its_line(terminal, lines_first):
         rows = one.screen.text()
         assert sum("%|" in row for row in rows) <= 1
         assert not any("spillway" in row for row in rows[:-1])
-        return " 50%|" in "\n".join(rows)
+        # Not one exact share: on a busy machine several updates arrive between two looks.
+        return re.search(r" [3-8]\d%\|", "\n".join(rows)) is not None
 
-    one.until(check, "bar at 50 %")
+    one.until(check, "bar about half-way")
     assert one.screen.text()[-1] == STATUS
     assert one.finish() == 0
     assert_restored(one)

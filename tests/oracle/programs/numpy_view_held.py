@@ -10,7 +10,7 @@ from tests.oracle.training import optimizer_for, outcome, pick
 
 
 def run(optimizer, size):
-    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(8192, 128, 8))
+    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(10240, 128, 8))
     layers = []
     for _ in range(depth):
         layers += [nn.Linear(width, width), nn.Tanh()]
