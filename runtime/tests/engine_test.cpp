@@ -166,6 +166,41 @@ TEST_F(EngineTest, KeptStoragesStayAndAreDirtyAfterwards) {
   EXPECT_TRUE(holds(*a, 6));
 }
 
+//   evicted, fetched: a clean copy on disk | ops go unseen: write 6 | seen again: evict, fetch
+//
+// Eviction without a transfer would bring the stale copy back.
+TEST_F(EngineTest, NoCopyOutlivesTheTimeInWhichOpsAreNotSeen) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  FakeStorage* c = make(kBytes, 3);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  EXPECT_FALSE(engine_.prepare_for_unseen_ops()) << "an unseen op could not bring it back";
+  drop_storage(engine_, b);
+  ASSERT_TRUE(holds(*a, 1));
+  ASSERT_TRUE(a->record->has_copy.load());
+  ASSERT_EQ(state(*c), ResidencyState::kResident);
+  ASSERT_TRUE(engine_.prepare_for_unseen_ops());
+  EXPECT_FALSE(a->record->has_copy.load());
+  a->fill(6);
+  make(kBytes, 4);
+  make(kBytes, 5);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  EXPECT_TRUE(holds(*a, 6));
+}
+
+TEST_F(EngineTest, AnotherStartKeepsWhatLiesOnDisk) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  make(kBytes, 3);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  start(kMiB * 2);
+  make(kBytes, 4);
+  EXPECT_TRUE(holds(*a, 1));
+  EXPECT_TRUE(holds(*b, 2));
+}
+
 TEST_F(EngineTest, ExemptStoragesNeverMoveAgain) {
   start(kMiB * 2);
   FakeStorage* a = make(kBytes, 1);
