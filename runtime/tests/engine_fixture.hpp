@@ -21,10 +21,12 @@ using spillway::testing::FakeOp;
 using spillway::testing::FakeStorage;
 using spillway::testing::make_storage;
 
-/// Engines are never destroyed; kept reachable so that no leak is reported.
+/// Engines are never destroyed; kept reachable so that no leak is reported. Their reservations stay
+/// too: small ones, so that there is room for many.
 inline Engine& new_engine(Framework& framework) {
   static auto* const engines = new std::vector<Engine*>();
-  return *engines->emplace_back(new Engine(framework));
+  constexpr ArenaOptions kArena{.reservation = kGiB * 4, .minimum = kGiB};
+  return *engines->emplace_back(new Engine(framework, kArena));
 }
 
 class EngineTest : public ::testing::Test {

@@ -42,9 +42,9 @@ TimeNs now_ns() {
       .count();
 }
 
-Engine::Engine(Framework& framework)
+Engine::Engine(Framework& framework, const ArenaOptions& arena)
     : framework_(framework),
-      memory_(kNoLimit, ArenaOptions{}),
+      memory_(kNoLimit, arena),
       mover_(mutex_, settled_, memory_, framework),
       started_(now_ns()) {}
 

@@ -37,7 +37,7 @@ namespace spillway::runtime {
 
 class Engine {
  public:
-  explicit Engine(Framework& framework);
+  explicit Engine(Framework& framework, const ArenaOptions& arena = {});
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
