@@ -11,11 +11,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def clean_environment():
     """Without what would switch Spillway on, and with the means to compile only once.
 
-    What `make` built and what pip builds differ in nothing but the folder: with these ccache takes
-    one for the other.
+    What `make` built and what pip builds differ in the folder and in the compiler's name (that of
+    Python's own build): with these ccache takes one for the other.
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith("SPILLWAY_")}
     env.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", os.environ.get("JOBS", "2"))
+    env.setdefault("CXX", "c++")
     env.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")
     env.setdefault("CCACHE_BASEDIR", str(ROOT))
     env.setdefault("CCACHE_NOHASHDIR", "1")
