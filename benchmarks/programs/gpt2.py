@@ -8,11 +8,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 def main():
     chosen = options(__doc__, size=1024, batch=2, layers=12, vocabulary=50257)
-    model = GPT2LMHeadModel(
-        GPT2Config(n_layer=chosen.layers, vocab_size=chosen.vocabulary, use_cache=False,
-                   bos_token_id=0, eos_token_id=0)
+    # Without dropout, as models are pretrained now: with it, attention keeps its full matrices.
+    config = GPT2Config(
+        n_layer=chosen.layers, vocab_size=chosen.vocabulary, bos_token_id=0, eos_token_id=0,
+        use_cache=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
-    model.train()
+    model = GPT2LMHeadModel(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     tokens = torch.randint(chosen.vocabulary, (chosen.batch, chosen.size))
     train(model, optimizer, lambda: model(input_ids=tokens, labels=tokens).loss, chosen.steps)
