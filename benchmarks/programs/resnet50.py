@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchvision's ResNet-50 on 224^2, batch 32, SGD: the memory is many activations of middle size."""
+"""torchvision's ResNet-50 on 224^2, batch 32, SGD: the memory is many middling activations."""
 
 import torch
 import torchvision

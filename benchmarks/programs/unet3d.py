@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """3D U-Net on crops of 96^3, batch 2, AdamW: the memory is activations of few large layers."""
 
+import itertools
+
 import torch
 from torch import nn
 from training import options, train
@@ -24,7 +26,7 @@ class UNet(nn.Module):
         super().__init__()
         widths = [width << level for level in range(levels)]
         self.down = nn.ModuleList(double(a, b) for a, b in zip([1, *widths], widths, strict=False))
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(itertools.pairwise(widths))
         self.up = nn.ModuleList(nn.ConvTranspose3d(deep, flat, 2, 2) for flat, deep in pairs)
         self.join = nn.ModuleList(double(2 * flat, flat) for flat, _ in pairs)
         self.pool = nn.MaxPool3d(2)
