@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long ops take on a machine they never ran on.
+//
+//   duration = max(launching, FLOP / rate of the op's arithmetic, bytes touched / memory's rate)
+//
+// An op that states no bytes is taken to touch all its storages once. Source: S. Williams, A.
+// Waterman, D. Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
+#pragma once
+
+#include <vector>
+
+#include "spillway/machine/machine.hpp"
+#include "spillway/trace/trace.hpp"
+
+namespace spillway::planning {
+
+/// What each op would take. Throws UserError where the machine does not state its memory's rate.
+std::vector<TimeNs> roofline_durations(const Trace& trace, const Machine& machine);
+
+/// The trace as it is where it was timed, else with the durations above.
+Trace timed_on(Trace trace, const Machine& machine);
+
+}  // namespace spillway::planning

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows on both sides of an instant: what is away must have gone out before it and come in after,
+// or be made again. The prices of bytes are found by turns: given the window, the cheapest bytes
+// that must be away (a fractional knapsack); given the price of the last of them, the best window.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "bound/window_scan.hpp"
+
+namespace spillway::planning::bound {
+namespace {
+
+constexpr std::array<double, 6> kLinkShares{1.0, 0.8, 0.6, 0.4, 0.2, 0.05};
+constexpr int kTurns = 3;
+constexpr Row kInstants = 24;
+
+// Something alive at the instant that the op there does not touch and that is read again.
+struct Away {
+  double bytes = 0;
+  double out = 0, in = 0, replay = kNever;  // ns
+  Position written = kLongAgo;              // from the end of this op it could go out
+  Position used = kNeverAgain;              // by the start of this op it must be back
+};
+
+class Instant {
+ public:
+  Instant(const CyclicView& view, Position p, double must_leave, std::vector<Away> away)
+      : view_(view), p_(p), must_leave_(must_leave), away_(std::move(away)) {
+    for (std::size_t i = 0; i < away_.size(); ++i) {
+      by_written_.push_back(i);
+      by_used_.push_back(i);
+    }
+    std::sort(by_written_.begin(), by_written_.end(),
+              [&](std::size_t a, std::size_t b) { return away_[a].written > away_[b].written; });
+    std::sort(by_used_.begin(), by_used_.end(),
+              [&](std::size_t a, std::size_t b) { return away_[a].used < away_[b].used; });
+    price_.resize(away_.size());
+  }
+
+  BoundWindow best(BoundCause cause) {
+    BoundWindow window{0, static_cast<Row>(p_), 0, 0, cause};
+    for (const double share : kLinkShares) {
+      first_ = p_ - view_.ops / 2;
+      last_ = p_ + view_.ops / 2;
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const double excess = evaluate(share);
+        if (excess > window.extra_ns) {
+          const Position wrap = first_ < 0 ? view_.ops : 0;
+          window.extra_ns = excess;
+          window.first = static_cast<Row>(first_ + wrap);
+          window.instant = static_cast<Row>(p_ + wrap);
+          window.last = static_cast<Row>(last_ + wrap);
+        }
+        move_first(share);
+        move_last(share);
+      }
+    }
+    return window;
+  }
+
+ private:
+  [[nodiscard]] double price(const Away& item, double share) const {
+    const double swap = share * item.in + (item.written >= first_ ? item.out : 0);
+    return item.replay == kNever ? swap : std::min(swap, (1 - share) * item.replay);
+  }
+
+  // Leaving costs, where the storage does not come back within the window: nothing if it can be
+  // made again, else its copy out.
+  [[nodiscard]] double full_price(const Away& item, double share) const {
+    if (item.used <= last_) return price(item, share);
+    return item.replay == kNever && item.written >= first_ ? item.out : 0;
+  }
+
+  // The excess of the window at hand: sets the price of the dearest byte that must leave.
+  double evaluate(double share) {
+    std::vector<std::size_t> order(away_.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      order[i] = i;
+      price_[i] = full_price(away_[i], share);
+    }
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return price_[a] * away_[b].bytes < price_[b] * away_[a].bytes;
+    });
+    double left = must_leave_;
+    double paid = 0;
+    per_byte_ = 0;
+    for (const std::size_t i : order) {
+      const double taken = std::min(left, away_[i].bytes);
+      if (away_[i].bytes <= 0) continue;
+      per_byte_ = price_[i] / away_[i].bytes;
+      paid += taken * per_byte_;
+      left -= taken;
+      if (left <= 0) break;
+    }
+    const double before = view_.time(p_) - view_.time(first_ + 1);
+    const double after = view_.time(last_) - view_.time(p_);
+    return paid - std::max(before, 0.0) - share * after;
+  }
+
+  [[nodiscard]] double capped(const Away& item, double price) const {
+    return std::min(price, per_byte_ * item.bytes);
+  }
+
+  void move_first(double share) {
+    double gain = 0;
+    double most = 0;
+    Position best = p_ - 1;
+    for (const std::size_t i : by_written_) {
+      const Away& item = away_[i];
+      if (item.written < p_ - view_.ops / 2) break;
+      first_ = kNeverAgain;
+      const double without = capped(item, full_price(item, share));
+      first_ = item.written;
+      gain += capped(item, full_price(item, share)) - without;
+      const double net = gain - (view_.time(p_) - view_.time(item.written + 1));
+      if (net > most) {
+        most = net;
+        best = item.written;
+      }
+    }
+    first_ = best;
+  }
+
+  void move_last(double share) {
+    double gain = 0;
+    double most = 0;
+    Position best = p_;
+    for (const std::size_t i : by_used_) {
+      const Away& item = away_[i];
+      if (item.used > p_ + view_.ops / 2) break;
+      last_ = item.used;
+      const double within = capped(item, full_price(item, share));
+      last_ = p_;
+      gain += within - capped(item, full_price(item, share));
+      const double net = gain - share * (view_.time(item.used) - view_.time(p_));
+      if (net > most) {
+        most = net;
+        best = item.used;
+      }
+    }
+    last_ = best;
+  }
+
+  const CyclicView& view_;
+  Position p_;
+  double must_leave_;
+  std::vector<Away> away_;
+  std::vector<std::size_t> by_written_, by_used_;
+  std::vector<double> price_;
+  Position first_ = 0, last_ = 0;
+  double per_byte_ = 0;
+};
+
+// The instants with most bytes beyond the capacity, one of each stretch of the step.
+std::vector<Row> pick_instants(const CyclicView& view, std::uint64_t capacity) {
+  const AccessTable& table = view.model->table;
+  const auto alive = [&](Row op) {
+    return table.alive(op) - table.scratch(op) + view.model->least_scratch[op];
+  };
+  std::vector<Row> picked;
+  const Row ops = table.ops();
+  const Row stretches = std::min(kInstants, ops);
+  for (Row k = 0; k < stretches; ++k) {
+    const auto from = static_cast<Row>(std::uint64_t{ops} * k / stretches);
+    const auto to = static_cast<Row>(std::uint64_t{ops} * (k + 1) / stretches);
+    Row most = from;
+    for (Row op = from; op < to; ++op) {
+      if (alive(op) > alive(most)) most = op;
+    }
+    if (alive(most) > capacity) picked.push_back(most);
+  }
+  return picked;
+}
+
+// What is alive at the start of op `p` and may be away: `rows[s]` is the last touch of storage `s`
+// before it in this step.
+Instant make_instant(const CyclicView& view, const Boundary& boundary, Row p,
+                     const std::vector<Row>& rows) {
+  const StepModel& model = *view.model;
+  const AccessTable& table = model.table;
+  std::vector<Away> away;
+  double alive = static_cast<double>(model.least_scratch[p]);
+  for (Row s = 0; s < table.storages(); ++s) {
+    const Row born = table.creator(s);
+    const bool here = (born == kNoRow || born <= p) &&
+                      (table.freed_by(s) == kNoRow || table.freed_by(s) >= p);
+    if (!here) continue;
+    alive += static_cast<double>(table.bytes(s));
+    Row row = rows[s];
+    const Row next = row == kNoRow ? table.first_touch(s) : table.next_touch(row);
+    if (next != kNoRow && table.op_of(next) == p) continue;  // the op needs it
+    Position shift = 0;
+    if (row == kNoRow && table.predecessor(s) != kNoRow) {
+      row = table.last_touch(table.predecessor(s));
+      shift = -view.ops;
+    }
+    Away item;
+    item.bytes = static_cast<double>(table.bytes(s));
+    if (row != kNoRow) {
+      item.used = view.next[row] == kNeverAgain ? kNeverAgain : view.next[row] + shift;
+      item.written = view.last_write[row] == kLongAgo ? kLongAgo : view.last_write[row] + shift;
+    } else if (table.first_touch(s) != kNoRow && table.touch(table.first_touch(s)).reads) {
+      item.used = table.op_of(table.first_touch(s));
+      item.written = -1;
+    }
+    if (item.used == kNeverAgain) {
+      item.written = kLongAgo;
+    } else {
+      item.out = model.least_copy_ns(boundary.out, table.bytes(s));
+      item.in = model.least_copy_ns(boundary.in, table.bytes(s));
+      if (shift == 0 && model.chain_until[s] > p) item.replay = model.replay_share_ns(s);
+    }
+    away.push_back(item);
+  }
+  const double must_leave = alive - static_cast<double>(boundary.capacity);
+  return Instant(view, p, must_leave, std::move(away));
+}
+
+}  // namespace
+
+void scan_windows_around(const CyclicView& view, const Boundary& boundary,
+                         std::vector<BoundWindow>& windows) {
+  const AccessTable& table = view.model->table;
+  std::vector<Row> rows(table.storages(), kNoRow);
+  Row done = 0;
+  for (const Row p : pick_instants(view, boundary.capacity)) {
+    for (; done < table.first_touch_of_op(p); ++done) rows[table.touch(done).storage] = done;
+    const BoundWindow window =
+        make_instant(view, boundary, p, rows).best(BoundCause::kBoth);
+    if (window.extra_ns > 0) windows.push_back(window);
+  }
+}
+
+}  // namespace spillway::planning::bound
