@@ -18,20 +18,33 @@ namespace spillway::runtime {
 namespace {
 
 constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
-                                   .minimum = Bytes{std::uint64_t{1} << 28}};
+                                   .minimum = Bytes{std::uint64_t{1} << 28},
+                                   .colours = 1};
 
 class ArenaTest : public testing::Test {
  protected:
   ~ArenaTest() override { arm_faults(""); }
 
   Block* allocate(std::uint64_t bytes) {
-    auto promise = budget_.try_reserve(arena_.fresh_bytes({bytes}), Overbooking::kRefuse);
-    if (!promise) return nullptr;
-    return arena_.allocate({bytes}, *promise);
+    Block* block = arena_.claim({bytes});
+    if (block == nullptr) return nullptr;
+    if (fill(*block, bytes)) {
+      block->intact = true;
+      return block;
+    }
+    arena_.give_up(*block);
+    return nullptr;
   }
   bool restore(Block& block) {
-    auto promise = budget_.try_reserve(Arena::restore_bytes(block), Overbooking::kRefuse);
-    return promise && arena_.restore_pages(block, *promise);
+    arena_.recall(block);
+    if (fill(block, block.bytes)) return true;
+    arena_.linger(block);
+    return false;
+  }
+  bool fill(Block& block, std::uint64_t bytes) {
+    arena_.gather(block, {bytes});
+    auto promise = budget_.try_reserve(Arena::missing(block, {bytes}), Overbooking::kRefuse);
+    return promise && arena_.open(block, {bytes}, *promise);
   }
 
   MemoryBudget budget_{kMiB * 64};
@@ -66,8 +79,8 @@ TEST_F(ArenaTest, AFreedBlockIsUsedAgainWithItsPages) {
   std::byte* address = block->address;
   arena_.free(*block);
   EXPECT_EQ(arena_.cached(), Bytes{25U * 4096});
-  EXPECT_EQ(arena_.fresh_bytes({100'000}), Bytes{0});
-  EXPECT_EQ(arena_.fresh_bytes({104'000}), Bytes{4096}) << "a larger one of the same class";
+  EXPECT_EQ(Arena::missing(*block, {100'000}), Bytes{0});
+  EXPECT_EQ(Arena::missing(*block, {104'000}), Bytes{4096}) << "a larger one of the same class";
   Block* again = allocate(104'000);
   EXPECT_EQ(again->address, address);
   EXPECT_EQ(budget_.used(), Bytes{26U * 4096});
@@ -81,39 +94,57 @@ TEST_F(ArenaTest, TheOldestCachedBlocksGoFirst) {
   arena_.free(*second);
   arena_.free(*third);
   arena_.free(*first);
-  EXPECT_EQ(arena_.release_cached({1}), Bytes{74U * 4096});
+  EXPECT_EQ(arena_.release_idle({1}), Bytes{74U * 4096});
   EXPECT_EQ(second->resident, 0U);
   EXPECT_NE(third->resident, 0U);
-  EXPECT_EQ(arena_.release_cached(kMiB), Bytes{98U * 4096});
+  EXPECT_EQ(arena_.release_idle(kMiB), Bytes{98U * 4096});
   EXPECT_EQ(budget_.used(), Bytes{0});
-  EXPECT_EQ(arena_.release_cached(kMiB), Bytes{0});
+  EXPECT_EQ(arena_.release_idle(kMiB), Bytes{0});
 }
 
-TEST_F(ArenaTest, DroppedPagesComeBackZeroedAtTheSameAddress) {
+TEST_F(ArenaTest, AnEvictedBlockKeepsItsBytesUntilItsPagesGo) {
   Block* block = allocate(100'000);
   std::byte* address = block->address;
   std::memset(address, 7, 100'000);
-  arena_.drop_pages(*block);
+  arena_.evict(*block);
   EXPECT_FALSE(block->accessible);
+  EXPECT_EQ(arena_.lingering(), Bytes{25U * 4096});
+  ASSERT_TRUE(restore(*block));
+  EXPECT_TRUE(block->intact);
+  EXPECT_EQ(address[99'999], std::byte{7});
+  arena_.evict(*block);
+  arena_.release_idle({1});
   EXPECT_EQ(budget_.used(), Bytes{0});
   ASSERT_TRUE(restore(*block));
+  EXPECT_FALSE(block->intact);
   EXPECT_EQ(block->address, address);
   EXPECT_EQ(budget_.used(), Bytes{25U * 4096});
   EXPECT_EQ(address[0], std::byte{0});
   EXPECT_EQ(address[99'999], std::byte{0});
 }
 
+TEST_F(ArenaTest, PagesOfFreedBlocksGoBeforeThoseOfEvictedOnes) {
+  Block* evicted = allocate(200'000);
+  Block* freed = allocate(300'000);
+  arena_.evict(*evicted);
+  arena_.free(*freed);
+  arena_.release_idle({1});
+  EXPECT_EQ(freed->resident, 0U);
+  EXPECT_TRUE(evicted->intact);
+}
+
 TEST_F(ArenaTest, AnEvictedBlockIsInaccessible) {
   Block* block = allocate(100'000);
-  arena_.drop_pages(*block);
+  arena_.evict(*block);
   EXPECT_DEATH(*reinterpret_cast<volatile char*>(block->address) = 1, "");
 }
 
 TEST_F(ArenaTest, ABlockFreedWhileEvictedIsUsableAgain) {
   Block* block = allocate(100'000);
-  arena_.drop_pages(*block);
+  arena_.evict(*block);
   arena_.free(*block);
-  EXPECT_EQ(arena_.cached(), Bytes{0});
+  EXPECT_EQ(arena_.lingering(), Bytes{0});
+  EXPECT_EQ(arena_.cached(), Bytes{25U * 4096});
   Block* again = allocate(100'000);
   ASSERT_EQ(again, block);
   std::memset(again->address, 1, 100'000);
@@ -127,11 +158,11 @@ TEST_F(ArenaTest, FreeingTwiceIsNoticed) {
 
 TEST_F(ArenaTest, ARefusedMappingLosesNothing) {
   Block* block = allocate(100'000);
-  arena_.drop_pages(*block);
+  arena_.evict(*block);
   arm_faults("arena.map=ENOMEM@1+");
   EXPECT_FALSE(restore(*block));
   EXPECT_EQ(allocate(500'000), nullptr);
-  EXPECT_EQ(budget_.used(), Bytes{0});
+  EXPECT_EQ(budget_.used(), arena_.lingering());
   arm_faults("");
   EXPECT_TRUE(restore(*block));
   const std::size_t blocks = arena_.block_count();
@@ -146,10 +177,7 @@ TEST_F(ArenaTest, AbsurdSizesAreRefused) {
   for (const std::uint64_t bytes :
        {std::uint64_t{1} << 31, std::uint64_t{1} << 44, std::uint64_t{1} << 61,
         std::numeric_limits<std::uint64_t>::max()}) {
-    auto promise = endless.try_reserve(arena.fresh_bytes({bytes}), Overbooking::kRefuse);
-    ASSERT_TRUE(promise) << bytes;
-    EXPECT_EQ(arena.allocate({bytes}, *promise), nullptr) << bytes;
-    promise.reset();
+    EXPECT_EQ(arena.claim({bytes}), nullptr) << bytes;
     EXPECT_EQ(endless.used(), Bytes{0});
   }
 }
@@ -157,10 +185,10 @@ TEST_F(ArenaTest, AbsurdSizesAreRefused) {
 TEST_F(ArenaTest, HugePagesNeverReachBeyondWhatIsHeld) {
   constexpr std::uint64_t kHuge = 2 << 20;
   Block* block = allocate(4 * kMiB.count);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block->address) % kHuge, 0U);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block->base) % kHuge, 0U);
   EXPECT_EQ(block->huge, 2 * kHuge);
   arena_.free(*block);
-  arena_.release_cached(kMiB * 64);
+  arena_.release_idle(kMiB * 64);
   Block* smaller = allocate(4 * kMiB.count - 100'000);
   ASSERT_EQ(smaller, block);
   EXPECT_EQ(smaller->huge, kHuge) << "the second huge page would be held in part only";

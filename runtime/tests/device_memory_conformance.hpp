@@ -40,7 +40,8 @@ struct AddressRange {
   std::uintptr_t end;
 };
 
-/// Bytes of pages that the kernel holds for the mappings inside `range`.
+/// Bytes of pages that the kernel holds for the mappings that touch `range`. Beyond it there are
+/// none: the reservation is inaccessible there.
 inline Bytes resident_bytes(AddressRange range) {
   std::ifstream smaps("/proc/self/smaps");
   std::string line;
@@ -51,7 +52,7 @@ inline Bytes resident_bytes(AddressRange range) {
     std::uintptr_t end = 0;
     std::uint64_t kibibytes = 0;
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2) {
-      inside = begin >= range.begin && end <= range.end;
+      inside = begin < range.end && end > range.begin;
     } else if (inside && std::sscanf(line.c_str(), "Rss: %" SCNu64 " kB", &kibibytes) == 1) {
       total += kKiB * kibibytes;
     }
@@ -138,20 +139,24 @@ TYPED_TEST_P(DeviceMemoryConformance, AddressesSurviveEvictionAndRestoring) {
   std::memset(address, 3, 1'000'000);
   const Bytes held = this->memory_->budget().used();
   for (int i = 0; i < 3; ++i) {
-    this->memory_->drop_pages(*block);
+    this->memory_->evict(*block);
     EXPECT_FALSE(block->accessible);
-    EXPECT_EQ(this->memory_->budget().used(), Bytes{0});
-    EXPECT_EQ(this->resident(), Bytes{0});
+    EXPECT_EQ(this->memory_->live(), Bytes{0});
+    EXPECT_EQ(this->memory_->lingering(), held) << "pages stay until someone needs them";
+    if (i != 0) this->memory_->release_idle();
+    EXPECT_EQ(this->resident(), this->memory_->budget().used());
     EXPECT_EQ(this->memory_->find(address), block) << "an evicted block keeps its addresses";
     ASSERT_EQ(this->memory_->restore(*block, Overbooking::kRefuse).pointer, address);
+    EXPECT_EQ(block->intact, i == 0);
+    EXPECT_EQ(address[999'999], i == 0 ? std::byte{3} : std::byte{0});
     EXPECT_EQ(this->memory_->budget().used(), held);
-    std::memset(address, 4, 1'000'000);
+    std::memset(address, 3, 1'000'000);
   }
 }
 
 TYPED_TEST_P(DeviceMemoryConformance, ARestoreThatDoesNotFitIsRefused) {
   Block* block = this->allocate(kMiB.count * 20);
-  this->memory_->drop_pages(*block);
+  this->memory_->evict(*block);
   Block* other = this->allocate(kMiB.count * 20);
   const Allocation refused = this->memory_->restore(*block, Overbooking::kRefuse);
   EXPECT_EQ(refused.pointer, nullptr);
@@ -169,12 +174,12 @@ TYPED_TEST_P(DeviceMemoryConformance, AccountingIsThatOfTheKernel) {
     std::memset(blocks.back()->address, 1, bytes);
     EXPECT_EQ(this->resident(), this->memory_->budget().used());
   }
-  this->memory_->drop_pages(*blocks[3]);
+  this->memory_->evict(*blocks[3]);
   EXPECT_EQ(this->resident(), this->memory_->budget().used());
   this->free(*blocks[2]);
   EXPECT_EQ(this->memory_->cached(), Bytes{1'003'520});
   EXPECT_EQ(this->resident(), this->memory_->budget().used()) << "cached pages count";
-  this->memory_->release_cache();
+  this->memory_->release_idle();
   EXPECT_EQ(this->memory_->cached(), Bytes{0});
   EXPECT_EQ(this->resident(), this->memory_->budget().used());
 }
@@ -235,13 +240,14 @@ TYPED_TEST_P(DeviceMemoryConformance, BlocksOfStoragesAreHandedToTheirOwner) {
 
 TYPED_TEST_P(DeviceMemoryConformance, ARefusalOfTheKernelLosesNothing) {
   Block* block = this->allocate(100'000);
-  this->memory_->drop_pages(*block);
+  this->memory_->evict(*block);
   arm_faults("arena.map=ENOMEM@1+");
   const Allocation restored = this->memory_->restore(*block, Overbooking::kRefuse);
   EXPECT_EQ(restored.pointer, nullptr);
   EXPECT_EQ(restored.short_by, Bytes{0});
   EXPECT_EQ(this->allocate(500'000), nullptr);
-  EXPECT_EQ(this->memory_->budget().used(), Bytes{0});
+  EXPECT_EQ(this->memory_->live(), Bytes{0});
+  EXPECT_EQ(this->memory_->budget().used(), this->memory_->lingering());
   arm_faults("");
   EXPECT_NE(this->memory_->restore(*block, Overbooking::kRefuse).pointer, nullptr);
 }
@@ -302,7 +308,7 @@ TYPED_TEST_P(DeviceMemoryConformance, RandomBlocksNeverOverlapNorExceedTheBudget
       ASSERT_TRUE(std::all_of(bytes, bytes + chosen.block->bytes,
                               [=](std::byte b) { return b == expected; }));
       if (random() % 2 == 0) {
-        this->memory_->drop_pages(*chosen.block);
+        this->memory_->evict(*chosen.block);
         chosen.evicted = true;
         continue;
       }

@@ -25,7 +25,7 @@ using spillway::testing::make_storage;
 /// too: small ones, so that there is room for many.
 inline Engine& new_engine(Framework& framework) {
   static auto* const engines = new std::vector<Engine*>();
-  constexpr ArenaOptions kArena{.reservation = kGiB * 4, .minimum = kGiB};
+  constexpr ArenaOptions kArena{.reservation = kGiB * 4, .minimum = kGiB, .colours = 1};
   return *engines->emplace_back(new Engine(framework, kArena));
 }
 

@@ -21,7 +21,8 @@ using spillway::testing::FakeStorage;
 using Outcome = Mover::Outcome;
 
 constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
-                                   .minimum = Bytes{std::uint64_t{1} << 28}};
+                                   .minimum = Bytes{std::uint64_t{1} << 28},
+                                   .colours = 1};
 constexpr std::uint64_t kBytes = 200'000;
 constexpr Bytes kPages{200'704};
 
@@ -83,7 +84,8 @@ TEST_F(MoverTest, GoesToDiskAndComesBack) {
   EXPECT_EQ(state(a), ResidencyState::kOnDisk);
   EXPECT_FALSE(a.accessible.load());
   EXPECT_NE(framework_.last_reason().find("spillway.resident"), std::string::npos);
-  EXPECT_EQ(memory_.budget().used(), Bytes{0});
+  EXPECT_EQ(memory_.live(), Bytes{0});
+  memory_.release_idle();
   EXPECT_EQ(fetch(a), Outcome::kReady);
   EXPECT_TRUE(a.accessible.load());
   EXPECT_TRUE(a.holds(1));
@@ -92,6 +94,24 @@ TEST_F(MoverTest, GoesToDiskAndComesBack) {
   EXPECT_EQ(mover_.leaving(), Bytes{0});
   kill(a);
   EXPECT_EQ(mover_.spool()->used_bytes(), Bytes{0});
+}
+
+TEST_F(MoverTest, ComesBackWithoutACopyWhileNobodyTookItsPages) {
+  auto& a = make(1);
+  evict(a);
+  arm_faults("spool.read=EIO@1+");
+  EXPECT_EQ(fetch(a), Outcome::kReady);
+  EXPECT_TRUE(a.holds(1));
+  EXPECT_EQ(mover_.statistics().recalled, Bytes{kBytes});
+  EXPECT_EQ(mover_.statistics().fetched, Bytes{0});
+}
+
+TEST_F(MoverTest, VerifyReadsEvenWhatCouldBeRecalled) {
+  configure({.host_budget = {}, .verify = true});
+  auto& a = make(1);
+  evict(a);
+  EXPECT_EQ(fetch(a), Outcome::kReady);
+  EXPECT_EQ(mover_.statistics().fetched, Bytes{kBytes});
 }
 
 TEST_F(MoverTest, WhatWasOnlyReadLeavesWithoutACopy) {
@@ -171,11 +191,13 @@ TEST_F(MoverTest, AFailedWriteLeavesTheStorageUsable) {
 TEST_F(MoverTest, AFailedReadIsReportedAndCanBeTriedAgain) {
   auto& a = make(1);
   evict(a);
+  memory_.release_idle();
   arm_faults("spool.read=EIO@1+");
   EXPECT_EQ(fetch(a), Outcome::kFailed);
   EXPECT_NE(mover_.failure().find("reading the spool file failed"), std::string::npos);
   EXPECT_EQ(state(a), ResidencyState::kOnDisk);
-  EXPECT_EQ(memory_.budget().used(), Bytes{0});
+  EXPECT_EQ(memory_.live(), Bytes{0});
+  EXPECT_EQ(fetch(a), Outcome::kFailed) << "what lies in its pages now is not its bytes";
   arm_faults("");
   EXPECT_EQ(fetch(a), Outcome::kReady);
   EXPECT_TRUE(a.holds(1));
@@ -378,6 +400,7 @@ TEST_F(MoverTest, TheLargestMoversAreNamed) {
   b.record->made_by.store("fake::b");
   evict(a);
   evict(b);
+  memory_.release_idle();
   fetch(b);
   const auto top = mover_.top_movers(5);
   ASSERT_EQ(top.size(), 2U);

@@ -83,10 +83,9 @@ bool Engine::make_room(Bytes needed, Lock& lock) {
   const Bytes live_before = memory_.live();
   drain_freed();
   if (memory_.live() < live_before) return true;
-  const Bytes used_before = memory_.budget().used();
   const Bytes missing = saturating_sub(needed, mover_.leaving());
   if (missing.count != 0) start_evictions(missing);
-  if (memory_.budget().used() < used_before) return true;  // clean copies left at once
+  if (memory_.live() < live_before) return true;  // clean copies left at once
   return wait_for_progress(lock);
 }
 

@@ -151,7 +151,7 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
   switch (tier) {
     case Tier::kDevice:
       // A dying storage's pages stay in the cache of freed blocks: see `retire`.
-      if (machine_.contains(record.id)) memory_.drop_pages(*record.block);
+      if (machine_.contains(record.id)) memory_.evict(*record.block);
       break;
     case Tier::kHost:
       host_used_ -= round_up(record.bytes, kPage);
@@ -167,6 +167,14 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
 
 void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
   ++in_flight_;
+  if (to == Tier::kDevice) {
+    // To verify is to look at what comes back from the slower tier.
+    record.block->intact = record.block->intact && !options_.verify;
+    if (record.block->intact) {
+      finish(record, from, to, true);
+      return;
+    }
+  }
   if (from == Tier::kDevice) {
     record.leaving = {record.block->resident};
     leaving_ += record.leaving;
@@ -228,13 +236,20 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
     ++statistics_.evictions;
     count_move(record);
   }
-  if (succeeded && to == Tier::kDevice) {
-    statistics_.fetched += record.bytes;
-    ++statistics_.fetches;
-    count_move(record);
-  }
+  if (succeeded && to == Tier::kDevice) note_arrival(record);
   if (succeeded) failure_.clear();
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
+}
+
+void Mover::note_arrival(StorageRecord& record) {
+  if (std::exchange(record.block->intact, true)) {
+    ++statistics_.recalls;
+    statistics_.recalled += record.bytes;
+    return;
+  }
+  statistics_.fetched += record.bytes;
+  ++statistics_.fetches;
+  count_move(record);
 }
 
 bool Mover::verify_clean(StorageRecord& record) {
@@ -421,6 +436,7 @@ void Mover::abandon_in_child() {
 bool Mover::read_in_child(StorageRecord& record) {
   const Allocation pages = memory_.restore(*record.block, Overbooking::kAllow);
   if (pages.pointer == nullptr) return false;
+  if (record.block->intact) return true;
   if (record.host != nullptr) {
     std::memcpy(record.block->address, record.host, record.bytes.count);
     return true;

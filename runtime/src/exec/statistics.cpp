@@ -45,7 +45,7 @@ Statistics Engine::statistics() {
 void Engine::reset_peak() {
   const Lock lock(*this);
   drain_freed();
-  memory_.release_cache();
+  memory_.release_idle();
   memory_.reset_peak();
   floor_ = {};
 }

@@ -15,13 +15,15 @@ namespace spillway::runtime {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kHugePage = 2 << 20;
 // Smallest class: one granule of the page map, since a block owns whole granules of addresses.
 constexpr int kSmallestClassBits = 16;
 constexpr std::uint32_t kStepsPerDoubling = 8;
 constexpr std::uint32_t kClassCount = (44 - kSmallestClassBits) * kStepsPerDoubling;
 // A signalling pattern: NaN as float, double and bfloat16, and absurd as an index.
 constexpr int kPoisonByte = 0xff;
+
+// Blocks below this are not coloured: it would cost more than 2 % of them.
+constexpr std::uint64_t kColouredFrom = 2 << 20;
 
 std::uint64_t page_bytes(std::uint64_t bytes) { return round_up({bytes}, kPage).count; }
 
@@ -42,163 +44,234 @@ std::uint64_t Arena::class_capacity(std::uint32_t size_class) {
   return base + base / kStepsPerDoubling * (size_class % kStepsPerDoubling);
 }
 
+std::uint64_t Arena::pages_of(const Block& block, Bytes bytes) {
+  return page_bytes(block.colour() + bytes.count);
+}
+
 Arena::Arena(MemoryBudget& budget, const ArenaOptions& options)
     : budget_(budget),
       map_(options.reservation, options.minimum),
       cached_heads_(kClassCount, nullptr),
-      vacant_(kClassCount) {}
-
-Bytes Arena::fresh_bytes(Bytes bytes) const {
-  const std::uint32_t size_class = class_of(bytes.count);
-  if (size_class >= kClassCount) return {page_bytes(bytes.count)};
-  const Block* cached = cached_heads_[size_class];
-  const std::uint64_t held = cached != nullptr ? cached->resident : 0;
-  return saturating_sub({page_bytes(bytes.count)}, {held});
+      vacant_(kClassCount),
+      colours_(std::max(options.colours, 1U)) {
+  if (options.moves == PageMoves::kWherePossible && PagePool::why_not().empty()) pool_.emplace();
 }
+
+// ---- Claim, gather, open ------------------------------------------------------------------------
 
 Block* Arena::carve(std::uint32_t size_class) {
   const std::uint64_t capacity = class_capacity(size_class);
   // Huge pages need ranges that start on one; smaller blocks only need a granule.
-  const std::uint64_t alignment = capacity >= kHugePage ? kHugePage : PageMap::kGranule;
+  const std::uint64_t alignment = capacity >= kChunk ? kChunk : PageMap::kGranule;
   std::byte* address = map_.carve(capacity, alignment);
   if (address == nullptr) return nullptr;
   Block& block = blocks_.emplace_back();
+  block.base = address;
   block.address = address;
+  if (capacity >= kColouredFrom) block.address += next_colour_++ % colours_ * kPage;
   block.capacity = capacity;
   block.size_class = size_class;
   map_.assign(block);
   return &block;
 }
 
+Block* Arena::claim(Bytes bytes) {
+  std::uint32_t size_class = class_of(bytes.count);
+  if (size_class >= kClassCount) return nullptr;
+  if (class_capacity(size_class) >= kColouredFrom) {
+    size_class = class_of(bytes.count + (colours_ - 1) * kPage);
+    if (size_class >= kClassCount) return nullptr;
+  }
+  if (Block* block = cached_heads_[size_class]) {
+    uncache(*block);
+    return block;
+  }
+  if (vacant_[size_class].empty()) return carve(size_class);
+  Block* block = vacant_[size_class].back();
+  vacant_[size_class].pop_back();
+  return block;
+}
+
+void Arena::gather(Block& block, Bytes bytes) {
+  if (!pool_) return;
+  const std::uint64_t wanted = pages_of(block, bytes) / kChunk;
+  while (block.chunks() < wanted) {
+    Block* donor = cached_.oldest() != nullptr ? cached_.oldest() : lingering_.oldest();
+    if (donor == nullptr) return;
+    drop_tail(block);
+    drop_tail(*donor);
+    donor->intact = false;
+    const std::uint64_t moved = pool_->move(*donor, block, wanted - block.chunks());
+    donor->list->shrink({moved * kChunk});
+    block.accessible = false;
+    block.huge = std::max(block.huge, block.resident);
+    if (donor->resident == 0) {
+      if (donor->in_use) {
+        donor->list->remove(*donor);
+      } else {
+        uncache(*donor);
+        vacant_[donor->size_class].push_back(donor);
+      }
+    }
+    if (moved == 0) return;
+  }
+}
+
+Bytes Arena::missing(const Block& block, Bytes bytes) {
+  return saturating_sub({pages_of(block, bytes)}, {block.resident});
+}
+
+bool Arena::open(Block& block, Bytes bytes, MemoryReservation& reservation) {
+  if (!open_range(block)) return false;
+  const Bytes fresh = missing(block, bytes);
+  if (fresh.count != 0) {
+    const std::uint64_t chunks = block.chunks();
+    reservation.spend(fresh);
+    block.resident += fresh.count;
+    block.intact = false;
+    if (pool_) pool_->note_fresh(block, chunks);
+  }
+  set_huge_pages(block);
+  block.bytes = bytes.count;
+  block.in_use = true;
+  return true;
+}
+
+void Arena::give_up(Block& block) {
+  if (block.resident == 0) {
+    vacant_[block.size_class].push_back(&block);
+  } else {
+    cache(block);
+  }
+}
+
 bool Arena::open_range(Block& block) {
   if (block.accessible) return true;
   if (fault_at("arena.map") ||
-      ::mprotect(block.address, block.capacity, PROT_READ | PROT_WRITE) != 0) {
+      ::mprotect(block.base, block.capacity, PROT_READ | PROT_WRITE) != 0) {
     return false;
   }
   block.accessible = true;
   return true;
 }
 
-Block* Arena::allocate(Bytes bytes, MemoryReservation& reservation) {
-  const std::uint32_t size_class = class_of(bytes.count);
-  if (size_class >= kClassCount) return nullptr;
-  Block* block = cached_heads_[size_class];
-  if (block != nullptr) {
-    cache_remove(*block);
-  } else if (!vacant_[size_class].empty()) {
-    block = vacant_[size_class].back();
-    vacant_[size_class].pop_back();
+// Only whole huge pages inside what is held: the kernel must not back the tail beyond it.
+void Arena::set_huge_pages(Block& block) {
+  const std::uint64_t huge = block.chunks() * kChunk;
+  if (block.capacity < kChunk || huge == block.huge) return;
+  if (huge > block.huge) {
+    ::madvise(block.base + block.huge, huge - block.huge, MADV_HUGEPAGE);
   } else {
-    block = carve(size_class);
-    if (block == nullptr) return nullptr;
+    ::madvise(block.base + huge, block.huge - huge, MADV_NOHUGEPAGE);
   }
-  if (!open_range(*block)) {
-    vacant_[size_class].push_back(block);
-    return nullptr;
-  }
-  const std::uint64_t needed = page_bytes(bytes.count);
-  if (needed > block->resident) {
-    reservation.spend({needed - block->resident});
-    block->resident = needed;
-    allow_huge_pages(*block);
-  }
-  block->bytes = bytes.count;
-  block->in_use = true;
-  return block;
+  block.huge = huge;
 }
+
+// ---- Idle blocks --------------------------------------------------------------------------------
 
 void Arena::free(Block& block) {
   SPILLWAY_CHECK(block.in_use, "block freed twice");
+  if (block.list != nullptr) block.list->remove(block);  // it was evicted
   block.in_use = false;
+  block.intact = false;
   block.bytes = 0;
   if (poison_ == Poison::kYes && block.accessible && block.resident != 0) {
-    std::memset(block.address, kPoisonByte, block.resident);
+    std::memset(block.base, kPoisonByte, block.resident);
   }
-  if (block.resident == 0) {
-    vacant_[block.size_class].push_back(&block);
-  } else {
-    cache_push(block);
-  }
+  give_up(block);
 }
 
-Bytes Arena::release_cached(Bytes bytes) {
+void Arena::evict(Block& block) {
+  if (poison_ == Poison::kYes) {
+    std::memset(block.base, kPoisonByte, block.resident);
+    block.intact = false;
+  }
+  set_access(block, false);
+  linger(block);
+}
+
+void Arena::linger(Block& block) {
+  if (block.resident == 0) return;
+  (block.chunks() != 0 ? lingering_ : lingering_small_).push(block, ++clock_);
+}
+
+void Arena::recall(Block& block) {
+  if (block.list != nullptr) block.list->remove(block);
+}
+
+Block* Arena::oldest_idle() const {
+  Block* large = cached_.oldest();
+  Block* small = cached_small_.oldest();
+  if (large == nullptr && small == nullptr) {
+    large = lingering_.oldest();
+    small = lingering_small_.oldest();
+  }
+  if (large == nullptr || small == nullptr) return large != nullptr ? large : small;
+  return large->listed_at < small->listed_at ? large : small;
+}
+
+Bytes Arena::release_idle(Bytes bytes) {
   Bytes released{};
-  while (released < bytes && oldest_ != nullptr) {
-    Block& block = *oldest_;
-    cache_remove(block);
-    ::madvise(block.address, block.resident, MADV_DONTNEED);
-    released += {block.resident};
-    budget_.give_back({block.resident});
-    block.resident = 0;
-    vacant_[block.size_class].push_back(&block);
+  while (released < bytes) {
+    Block* block = oldest_idle();
+    if (block == nullptr) break;
+    released += {block->resident};
+    if (block->in_use) {
+      block->list->remove(*block);
+      block->intact = false;
+      release_pages(*block);
+    } else {
+      uncache(*block);
+      release_pages(*block);
+      vacant_[block->size_class].push_back(block);
+    }
   }
   return released;
 }
 
-void Arena::drop_pages(Block& block) {
-  set_access(block, false);
-  ::madvise(block.address, block.resident, MADV_DONTNEED);
+void Arena::release_pages(Block& block) {
+  ::madvise(block.base, block.resident, MADV_DONTNEED);
   budget_.give_back({block.resident});
   block.resident = 0;
+  if (pool_) pool_->note_released(block);
 }
 
-Bytes Arena::restore_bytes(const Block& block) {
-  return saturating_sub({page_bytes(block.bytes)}, {block.resident});
-}
-
-bool Arena::restore_pages(Block& block, MemoryReservation& reservation) {
-  if (!open_range(block)) return false;
-  const Bytes needed = restore_bytes(block);
-  reservation.spend(needed);
-  block.resident += needed.count;
-  allow_huge_pages(block);
-  return true;
-}
-
-// Only whole huge pages inside what is held: the kernel must not back the tail beyond it.
-void Arena::allow_huge_pages(Block& block) {
-  const std::uint64_t huge = block.resident / kHugePage * kHugePage;
-  if (huge > block.huge) {
-    ::madvise(block.address + block.huge, huge - block.huge, MADV_HUGEPAGE);
-  } else if (huge < block.huge) {
-    ::madvise(block.address + huge, block.huge - huge, MADV_NOHUGEPAGE);
-  }
-  block.huge = huge;
+// Of a block in a list or in none.
+void Arena::drop_tail(Block& block) {
+  const std::uint64_t tail = block.resident % kChunk;
+  if (tail == 0) return;
+  block.resident -= tail;
+  ::madvise(block.base + block.resident, tail, MADV_DONTNEED);
+  budget_.give_back({tail});
+  if (block.list != nullptr) block.list->shrink({tail});
 }
 
 void Arena::set_access(Block& block, bool accessible) {
   // A refused change (too many mappings) leaves the range readable; the storage's own access flag
   // still stops framework code.
-  if (::mprotect(block.address, block.capacity, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) ==
+  if (::mprotect(block.base, block.capacity, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) ==
       0) {
     block.accessible = accessible;
   }
 }
 
-void Arena::cache_push(Block& block) {
+void Arena::cache(Block& block) {
   Block*& head = cached_heads_[block.size_class];
   block.class_previous = nullptr;
   block.class_next = head;
   if (head != nullptr) head->class_previous = &block;
   head = &block;
-  block.age_previous = newest_;
-  block.age_next = nullptr;
-  (newest_ != nullptr ? newest_->age_next : oldest_) = &block;
-  newest_ = &block;
-  cached_ += {block.resident};
+  (block.chunks() != 0 ? cached_ : cached_small_).push(block, ++clock_);
 }
 
-void Arena::cache_remove(Block& block) {
+void Arena::uncache(Block& block) {
   if (block.class_previous != nullptr) {
     block.class_previous->class_next = block.class_next;
   } else {
     cached_heads_[block.size_class] = block.class_next;
   }
   if (block.class_next != nullptr) block.class_next->class_previous = block.class_previous;
-  (block.age_previous != nullptr ? block.age_previous->age_next : oldest_) = block.age_next;
-  (block.age_next != nullptr ? block.age_next->age_previous : newest_) = block.age_previous;
-  cached_ -= {block.resident};
+  block.list->remove(block);
 }
 
 }  // namespace spillway::runtime

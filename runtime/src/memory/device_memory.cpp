@@ -23,16 +23,6 @@ void DeviceMemory::reset_peak() {
   peak_live_ = live();
 }
 
-bool DeviceMemory::reserve(Bytes bytes, Overbooking overbooking, MemoryReservation& reservation) {
-  // More than `bytes` where the limit was lowered below what is held.
-  const Bytes excess = saturating_sub(budget_.used() + bytes, budget_.limit());
-  if (excess.count != 0) arena_.release_cached(excess);
-  auto promise = budget_.try_reserve(bytes, overbooking);
-  if (!promise) return false;
-  reservation = std::move(*promise);
-  return true;
-}
-
 // Freed blocks of other classes must not pile up: a program whose shapes change would hold the sum
 // of all its peaks.
 void DeviceMemory::trim_cache(Bytes wanted) {
@@ -40,29 +30,44 @@ void DeviceMemory::trim_cache(Bytes wanted) {
       static_cast<std::uint64_t>(cache_slack_ * static_cast<double>(peak_live_.count));
   const Bytes soft_limit = std::max(peak_live_ + Bytes{slack}, kAlwaysCached);
   const Bytes excess = saturating_sub(budget_.used() + wanted, soft_limit);
-  if (excess.count != 0) arena_.release_cached(excess);
+  if (excess.count != 0) arena_.release_idle(excess);
+}
+
+// A lowered limit takes effect on idle pages at once, on others when their users are done.
+void DeviceMemory::obey_limit() {
+  const Bytes excess = saturating_sub(budget_.used(), budget_.limit());
+  if (excess.count != 0) arena_.release_idle(excess);
+}
+
+// Pages for a block that is in no list. Idle ones of others before fresh ones.
+Allocation DeviceMemory::fill(Block& block, Bytes bytes, Overbooking overbooking) {
+  arena_.gather(block, bytes);
+  const Bytes fresh = Arena::missing(block, bytes);
+  if (fresh.count != 0) trim_cache(fresh);
+  // More than `fresh` where the limit was lowered below what is held.
+  const Bytes excess = saturating_sub(budget_.used() + fresh, budget_.limit());
+  if (excess.count != 0) arena_.release_idle(excess);
+  const Bytes short_by = saturating_sub(budget_.used() + fresh, budget_.limit());
+  if (short_by.count != 0 && overbooking == Overbooking::kRefuse) {
+    return {.pointer = nullptr, .block = nullptr, .short_by = short_by};
+  }
+  auto promise = budget_.try_reserve(fresh, Overbooking::kAllow);
+  if (!arena_.open(block, bytes, *promise)) return {};
+  peak_live_ = std::max(peak_live_, live());
+  return {.pointer = block.address, .block = &block, .short_by = {}};
 }
 
 Allocation DeviceMemory::allocate_block(Bytes bytes, Overbooking overbooking) {
-  const Bytes fresh = arena_.fresh_bytes(bytes);
-  if (fresh.count != 0) trim_cache(fresh);
-  // Trimming may have emptied the cached block that `fresh` counted on.
-  const Bytes needed = arena_.fresh_bytes(bytes);
-  MemoryReservation reservation;
-  if (!reserve(needed, overbooking, reservation)) {
-    return {.pointer = nullptr, .block = nullptr, .short_by = needed - budget_.available()};
-  }
-  const Bytes still = arena_.fresh_bytes(bytes);  // reserving releases cached blocks too
-  if (still > needed) {
-    reservation = {};
-    if (!reserve(still, overbooking, reservation)) {
-      return {.pointer = nullptr, .block = nullptr, .short_by = still - budget_.available()};
-    }
-  }
-  Block* block = arena_.allocate(bytes, reservation);
+  Block* block = arena_.claim(bytes);
   if (block == nullptr) return {};
-  peak_live_ = std::max(peak_live_, live());
-  return {.pointer = block->address, .block = block, .short_by = {}};
+  const Allocation result = fill(*block, bytes, overbooking);
+  if (result.pointer == nullptr) {
+    arena_.give_up(*block);
+    obey_limit();
+  } else {
+    block->intact = true;  // whatever is there is its user's
+  }
+  return result;
 }
 
 Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
@@ -80,14 +85,13 @@ Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
 }
 
 Allocation DeviceMemory::restore(Block& block, Overbooking overbooking) {
-  const Bytes needed = Arena::restore_bytes(block);
-  MemoryReservation reservation;
-  if (!reserve(needed, overbooking, reservation)) {
-    return {.pointer = nullptr, .block = nullptr, .short_by = needed - budget_.available()};
+  arena_.recall(block);
+  const Allocation result = fill(block, {block.bytes}, overbooking);
+  if (result.pointer == nullptr) {
+    arena_.linger(block);
+    obey_limit();
   }
-  if (!arena_.restore_pages(block, reservation)) return {};
-  peak_live_ = std::max(peak_live_, live());
-  return {.pointer = block.address, .block = &block, .short_by = {}};
+  return result;
 }
 
 void DeviceMemory::free_later(std::byte* pointer) noexcept {

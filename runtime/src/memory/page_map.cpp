@@ -52,7 +52,7 @@ std::byte* PageMap::carve(std::uint64_t bytes, std::uint64_t alignment) {
 }
 
 void PageMap::assign(Block& block) {
-  const auto first = (reinterpret_cast<std::uintptr_t>(block.address) - base_) / kGranule;
+  const auto first = (reinterpret_cast<std::uintptr_t>(block.base) - base_) / kGranule;
   const auto count = round_up({block.capacity}, kGranule).count / kGranule;
   for (std::uint64_t i = 0; i < count; ++i) {
     entries_[first + i].store(&block, std::memory_order_release);

@@ -33,9 +33,11 @@ namespace spillway::runtime {
 struct MoveStatistics {
   Bytes evicted{};        ///< left the device tier with a copy made
   Bytes clean_evicted{};  ///< left without one: an identical copy existed
-  Bytes fetched{};        ///< came back
+  Bytes fetched{};        ///< came back by a copy
+  Bytes recalled{};       ///< came back before anyone had taken the pages, without one
   std::uint64_t evictions = 0;
   std::uint64_t fetches = 0;
+  std::uint64_t recalls = 0;
   std::uint64_t failed_copies = 0;
   std::uint64_t undeclared_writes = 0;  ///< verify: written by an op that did not say so
   std::uint64_t checksums_compared = 0;
@@ -119,6 +121,7 @@ class Mover {
   void start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction);
   void complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result);
   void finish(StorageRecord& record, Tier from, Tier to, bool succeeded);
+  void note_arrival(StorageRecord& record);
   void free_memory(StorageRecord& record, Tier tier);
   void retire(StorageRecord& record);
   bool verify_clean(StorageRecord& record);

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Page-granular memory of the device tier where the device is the machine's own RAM.
 //
-// Blocks keep their addresses for life: evicting a block gives its pages back to the kernel and
-// makes its range inaccessible, restoring it gets fresh pages at the same addresses. Freed blocks
-// keep their pages in a cache (page faults are what stock training on a CPU loses most time to),
-// and the cache is emptied, oldest first, when a reservation needs the bytes.
+// Blocks keep their addresses for life: evicting a block makes its range inaccessible, restoring it
+// puts pages behind the same addresses. Pages that nobody needs stay where they are, and are taken
+// from there when others need them: page faults are what stock training on a CPU loses most time
+// to.
+//
+//     claim    a block of addresses: a cached one with its pages, else one without
+//     gather   chunks of pages from blocks that do not need them: cached ones, oldest first, then
+//              evicted ones
+//     open     the rest from the kernel, paid for with a reservation; the range is made accessible
+//
+// Where pages can't be moved between blocks (see PagePool) `gather` does nothing: pages of other
+// blocks go back to the kernel when a reservation needs the bytes, and fresh ones come.
 //
 // Size classes are eight per power of two. A class rounds up addresses only; pages are held for
 // what was asked for, rounded to a page.
@@ -15,21 +23,36 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/memory/block.hpp"
+#include "spillway/runtime/memory/block_list.hpp"
 #include "spillway/runtime/memory/memory_budget.hpp"
 #include "spillway/runtime/memory/page_map.hpp"
+#include "spillway/runtime/memory/page_pool.hpp"
 
 namespace spillway::runtime {
 
-/// Whether memory is overwritten with a pattern when it is freed, so that a use after free shows.
+/// Whether memory is overwritten with a pattern when it is freed or evicted, so that a use
+/// afterwards shows.
 enum class Poison : bool { kNo, kYes };
+
+/// Whether pages move between blocks.
+enum class PageMoves : std::uint8_t {
+  kWherePossible,
+  kNever,  ///< every page comes from the kernel and goes back there
+};
 
 struct ArenaOptions {
   Bytes reservation{std::uint64_t{8} << 40};  ///< address space; costs nothing until used
   Bytes minimum{std::uint64_t{8} << 30};
+  PageMoves moves = PageMoves::kWherePossible;
+  /// Large blocks start at one of so many pages of their range. If all started at equal offsets
+  /// within 2 MiB, their lines would contend for the same cache sets, and kernels that read several
+  /// at once run up to 8 % slower.
+  std::uint32_t colours = 8;
 };
 
 class Arena {
@@ -38,30 +61,39 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Pages that `allocate(bytes)` would take beyond those of a cached block: reserve these first.
-  [[nodiscard]] Bytes fresh_bytes(Bytes bytes) const;
+  /// A block for `bytes`, in no list, with whatever pages it still has. Null if address space is
+  /// used up. The caller opens it or gives it up.
+  Block* claim(Bytes bytes);
 
-  /// A block of at least `bytes`, contents undefined. `reservation` must cover
-  /// `fresh_bytes(bytes)`. Null if address space is used up or the kernel refuses the mapping;
-  /// nothing is lost then.
-  Block* allocate(Bytes bytes, MemoryReservation& reservation);
+  /// Moves chunks from idle blocks into `block`, until it holds those of `bytes` or there are none.
+  void gather(Block& block, Bytes bytes);
 
-  /// Takes the block back. Its pages stay in the cache, or go if it has none.
+  /// Pages that `block` lacks for `bytes`: to be reserved before `open`.
+  [[nodiscard]] static Bytes missing(const Block& block, Bytes bytes);
+
+  /// Gets what is missing, and makes the block accessible and in use by `bytes`. Pages that were
+  /// not there before have undefined contents: the block is not intact then. False if the kernel
+  /// refuses; nothing has changed then.
+  [[nodiscard]] bool open(Block& block, Bytes bytes, MemoryReservation& reservation);
+
+  /// A claimed block is not opened after all.
+  void give_up(Block& block);
+
+  /// Takes a block that is in use back. Its pages stay in the cache, or go if it has none.
   void free(Block& block);
 
-  /// Gives pages of cached blocks back until `bytes` are returned or none is left. Returns how
-  /// many.
-  Bytes release_cached(Bytes bytes);
+  /// Gives pages of idle blocks back to the kernel until `bytes` are returned or none is left:
+  /// those of freed blocks first. Returns how many.
+  Bytes release_idle(Bytes bytes);
 
-  /// Gives the block's pages back and makes its range inaccessible. The contents are gone.
-  void drop_pages(Block& block);
+  /// Makes the block's range inaccessible; its pages are anyone's.
+  void evict(Block& block);
 
-  /// Bytes that `restore_pages` needs.
-  [[nodiscard]] static Bytes restore_bytes(const Block& block);
-
-  /// Pages again, accessible, contents zero. Paid for by `reservation`. False if the kernel
-  /// refuses.
-  [[nodiscard]] bool restore_pages(Block& block, MemoryReservation& reservation);
+  /// An evicted block is wanted again: until `open` or `linger` nobody takes its pages. Whether they
+  /// still hold its bytes is `block.intact`.
+  void recall(Block& block);
+  /// It is not opened after all.
+  void linger(Block& block);
 
   /// Makes the range inaccessible or accessible while its pages stay.
   static void set_access(Block& block, bool accessible);
@@ -70,28 +102,43 @@ class Arena {
 
   [[nodiscard]] Block* find(const void* address) const { return map_.find(address); }
   [[nodiscard]] const PageMap& page_map() const { return map_; }
-  [[nodiscard]] Bytes cached() const { return cached_; }
+  /// Pages of freed blocks.
+  [[nodiscard]] Bytes cached() const { return cached_.bytes() + cached_small_.bytes(); }
+  /// Pages of evicted blocks, not yet taken by others.
+  [[nodiscard]] Bytes lingering() const { return lingering_.bytes() + lingering_small_.bytes(); }
   [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }
+  /// Null where pages are not moved.
+  [[nodiscard]] const PagePool* pool() const { return pool_ ? &*pool_ : nullptr; }
 
   /// Index of the smallest class that holds `bytes`, and the bytes of addresses of a class.
   static std::uint32_t class_of(std::uint64_t bytes);
   static std::uint64_t class_capacity(std::uint32_t size_class);
+  /// Bytes of pages held for `bytes` in that block.
+  static std::uint64_t pages_of(const Block& block, Bytes bytes);
 
  private:
   Block* carve(std::uint32_t size_class);
   bool open_range(Block& block);
-  static void allow_huge_pages(Block& block);
-  void cache_push(Block& block);
-  void cache_remove(Block& block);
+  static void set_huge_pages(Block& block);
+  [[nodiscard]] Block* oldest_idle() const;
+  void drop_tail(Block& block);
+  void release_pages(Block& block);
+  void cache(Block& block);
+  void uncache(Block& block);
 
   MemoryBudget& budget_;
   PageMap map_;
+  std::optional<PagePool> pool_;
   std::deque<Block> blocks_;                 // addresses of blocks are stable and never given back
   std::vector<Block*> cached_heads_;         // per class, most recently freed first, pages held
   std::vector<std::vector<Block*>> vacant_;  // per class, no pages held
-  Block* oldest_ = nullptr;
-  Block* newest_ = nullptr;
-  Bytes cached_{};
+  BlockList cached_;           // freed, with chunks
+  BlockList cached_small_;     // freed, without
+  BlockList lingering_;        // evicted, with chunks
+  BlockList lingering_small_;  // evicted, without
+  std::uint64_t clock_ = 0;
+  std::uint32_t colours_;
+  std::uint32_t next_colour_ = 0;
   Poison poison_ = Poison::kNo;
 };
 

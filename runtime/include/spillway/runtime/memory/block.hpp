@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "spillway/base/bytes.hpp"
 
@@ -11,16 +12,25 @@ namespace spillway::runtime {
 class SlabSpan;
 struct StorageRecord;
 
+/// Unit in which held pages move between blocks: a huge page.
+inline constexpr std::uint64_t kChunk = std::uint64_t{2} << 20;
+
+class BlockList;
+
 /// A range of addresses, and the pages behind its front.
 ///
-///     address          address + resident              address + capacity
-///        |===== pages held =====|----- addresses only ---------|
-///        |---- bytes asked for ----|
+///     base   address                 base + resident              base + capacity
+///      |======|======= pages held ==========|----- addresses only ---------|
+///       colour |---- bytes asked for ----|
 ///
 /// The addresses belong to the block for the life of the process: a block is reused, never unmapped
 /// or handed to another size class. So a stale pointer never meets foreign memory.
+///
+/// Of what is held, the whole chunks at the front can be moved to other blocks (see PagePool), the
+/// rest, less than a chunk, is the *tail*.
 struct Block {
-  std::byte* address = nullptr;
+  std::byte* address = nullptr;  ///< what users get
+  std::byte* base = nullptr;
   std::uint64_t capacity = 0;  ///< bytes of address space, a multiple of the page
   std::uint64_t bytes = 0;     ///< asked for by the present user
   std::uint64_t resident = 0;  ///< bytes of pages held, a multiple of the page
@@ -28,6 +38,7 @@ struct Block {
   std::uint32_t size_class = 0;
   bool accessible = false;  ///< mapped read-write; else any access faults
   bool in_use = false;
+  bool intact = false;  ///< the pages are all there and hold its user's bytes
 
   SlabSpan* span = nullptr;         ///< set while the block holds small objects
   StorageRecord* record = nullptr;  ///< set while the block is one storage's memory
@@ -36,8 +47,14 @@ struct Block {
   // Links of the free lists: within the size class, and by age over all classes.
   Block* class_previous = nullptr;
   Block* class_next = nullptr;
+  BlockList* list = nullptr;  ///< by age: the one it is in
+  std::uint64_t listed_at = 0;
   Block* age_previous = nullptr;
   Block* age_next = nullptr;
+  std::vector<std::uint32_t> pieces;  ///< first chunk of each mapping that the chunks are made of
+
+  [[nodiscard]] std::uint64_t chunks() const { return resident / kChunk; }
+  [[nodiscard]] std::uint64_t colour() const { return static_cast<std::uint64_t>(address - base); }
 };
 
 }  // namespace spillway::runtime

@@ -47,30 +47,35 @@ class DeviceMemory {
   void take_freed(std::vector<Block*>& records);
   void free_block(Block& block) { arena_.free(block); }
 
-  /// Pages for an evicted block; short_by as above, pointer set on success.
+  /// Makes the block's range inaccessible. Its pages are counted as lingering until others take
+  /// them.
+  void evict(Block& block) { arena_.evict(block); }
+  /// Pages for an evicted block; short_by as above, pointer set on success. The bytes are there
+  /// again without a copy if `block.intact`; else who copies them in sets that.
   Allocation restore(Block& block, Overbooking overbooking);
-  void drop_pages(Block& block) { arena_.drop_pages(block); }
 
   void set_limit(Bytes limit) { budget_.set_limit(limit); }
   void set_small_objects(SmallObjects small) { small_ = small; }
   void set_poison(Poison poison) { arena_.set_poison(poison); }
   /// How far freed blocks may stay cached above the most that was ever live, as a share of it.
   void set_cache_slack(double share) { cache_slack_ = share; }
-  /// Gives all cached pages back to the kernel.
-  void release_cache() { arena_.release_cached(budget_.limit()); }
+  /// Gives all pages that nobody needs back to the kernel.
+  void release_idle() { arena_.release_idle(budget_.used()); }
 
   [[nodiscard]] const MemoryBudget& budget() const { return budget_; }
-  [[nodiscard]] Bytes live() const { return budget_.used() - arena_.cached(); }
+  [[nodiscard]] Bytes live() const { return budget_.used() - cached() - lingering(); }
   [[nodiscard]] Bytes peak_live() const { return peak_live_; }
   void reset_peak();
   [[nodiscard]] Bytes cached() const { return arena_.cached(); }
+  [[nodiscard]] Bytes lingering() const { return arena_.lingering(); }
   [[nodiscard]] const Arena& arena() const { return arena_; }
   /// The block `address` lies in, or null. Any thread.
   [[nodiscard]] Block* find(const void* address) const { return arena_.find(address); }
 
  private:
   Allocation allocate_block(Bytes bytes, Overbooking overbooking);
-  bool reserve(Bytes bytes, Overbooking overbooking, MemoryReservation& reservation);
+  void obey_limit();
+  Allocation fill(Block& block, Bytes bytes, Overbooking overbooking);
   void trim_cache(Bytes wanted);
 
   MemoryBudget budget_;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves held pages from one block to another instead of giving them back to the kernel and getting
+// zeroed ones.
+//
+//     source   |chunk|chunk|chunk|            mremap, 2 us a chunk; a fresh one costs 240 us of
+//                      \______\_______        zeroing
+//     target   |chunk|                |  ->   |chunk|chunk|chunk|
+//
+// Both ranges lie in the one reservation, and no address in it is ever unmapped: with
+// MREMAP_DONTUNMAP what the pages leave behind stays mapped, inaccessible and empty, so no foreign
+// mapping can settle in the hole and be destroyed when pages come back.
+//
+// Costs one kernel mapping per piece at worst. Pieces are counted, and moving stops at half of what
+// the kernel allows a process (vm.max_map_count); pages come from the kernel then.
+//
+// Needs Linux 5.7 (MREMAP_DONTUNMAP) and transparent huge pages: with 4 KiB pages a move costs 512
+// times as much. Not thread-safe: guarded by the engine's lock.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "spillway/runtime/memory/block.hpp"
+
+namespace spillway::runtime {
+
+class PagePool {
+ public:
+  PagePool();
+
+  /// Empty where pages can be moved; else why not, for people. Probed once per process.
+  static const std::string& why_not();
+
+  /// Moves up to `count` chunks from the end of `source`'s to the end of `target`'s. Neither has a
+  /// tail. Returns how many were moved: fewer than both could if the kernel refuses. The chunks
+  /// keep their protection; what they leave is inaccessible.
+  std::uint64_t move(Block& source, Block& target, std::uint64_t count);
+
+  /// `block` got chunks [first, ...) from the kernel.
+  void note_fresh(Block& block, std::uint64_t first);
+  /// `block` gave all pages back to the kernel.
+  void note_released(Block& block);
+
+  [[nodiscard]] std::uint64_t pieces() const { return pieces_; }
+  [[nodiscard]] std::uint64_t most_pieces() const { return most_pieces_; }
+  [[nodiscard]] std::uint64_t moved_chunks() const { return moved_chunks_; }
+
+ private:
+  std::uint64_t pieces_ = 0;
+  std::uint64_t most_pieces_;
+  std::uint64_t moved_chunks_ = 0;
+};
+
+}  // namespace spillway::runtime
