@@ -172,6 +172,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
       }
       ThreadFrames& frames = this_thread_frames();
       frames.peak_live = std::max(frames.peak_live, live);
+      frames.peak_demand = std::max(frames.peak_demand, live + mover_.away());
       keep_headroom();
       return result.pointer;
     }
@@ -219,6 +220,7 @@ bool Engine::begin_frame(const Op& op) {
   ThreadFrames::unpin_all(frames.outputs);
   ThreadFrames::unpin_all(frames.touched);
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
+  frames.recogniser.note_demand(std::exchange(frames.peak_demand, {}).count);
   frames.recogniser.begin_op(op.signature, op.boundary);
   note_boundary(frames, op.boundary);
   if (mode() == Mode::kRecord) {
@@ -304,7 +306,10 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
 }
 
 void Engine::inputs_ready() {
-  if (mode() != Mode::kFuzz || in_child_ || this_thread_frames().depth != 1) return;
+  ThreadFrames& frames = this_thread_frames();
+  if (in_child_ || frames.depth != 1) return;
+  if (mode() == Mode::kEnforce || mode() == Mode::kVerify) look_ahead(frames);
+  if (mode() != Mode::kFuzz) return;
   Lock lock(*this);
   drain_freed();
   evict_everything(lock);

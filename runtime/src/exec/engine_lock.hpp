@@ -34,6 +34,9 @@ class Engine::Lock {
 /// Monotonic nanoseconds.
 TimeNs now_ns();
 
+/// Whether nothing that the engine knows of keeps the storage where it is.
+bool can_leave(const StorageRecord& record, Bytes min_size);
+
 /// What Engine::last_failure says on the calling thread from now on.
 void set_last_failure(std::string text);
 

@@ -23,13 +23,6 @@ constexpr std::size_t kNamedInErrors = 5;
 // tried several times (see TransferPool).
 constexpr std::uint64_t kMostFailures = 8;
 
-bool can_leave(const StorageRecord& record, Bytes min_size) {
-  return record.state.load(std::memory_order_relaxed) == ResidencyState::kResident &&
-         record.pins.load(std::memory_order_relaxed) == 0 &&
-         record.owner.load(std::memory_order_relaxed) != nullptr && record.kept == 0 &&
-         record.bytes >= min_size;
-}
-
 const char* why_it_stays(const StorageRecord& record) {
   if (record.owner.load() == nullptr) return "scratch of a running op";
   if (record.kept != 0) return "kept";
@@ -39,6 +32,13 @@ const char* why_it_stays(const StorageRecord& record) {
 }
 
 }  // namespace
+
+bool can_leave(const StorageRecord& record, Bytes min_size) {
+  return record.state.load(std::memory_order_relaxed) == ResidencyState::kResident &&
+         record.pins.load(std::memory_order_relaxed) == 0 &&
+         record.owner.load(std::memory_order_relaxed) != nullptr && record.kept == 0 &&
+         record.bytes >= min_size;
+}
 
 Bytes Engine::start_evictions(Bytes needed) {
   std::vector<Candidate> candidates;

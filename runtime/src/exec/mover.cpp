@@ -90,6 +90,8 @@ void Mover::retire(StorageRecord& record) {
   record.made_by.store(nullptr);
   record.block = nullptr;
   record.disk = {};
+  away_ -= std::exchange(record.away, {}).count;
+  record.prefetched = false;
   record.checksum = 0;
   record.kept = 0;
   record.failed = false;
@@ -130,7 +132,7 @@ void Mover::carry_out(StorageRecord& record, const Action& action) {
       ++statistics_.failed_copies;
       // After a failed copy to a slower tier the bytes are where they were: no user need hear of
       // it.
-      if (action.to == Tier::kDevice) record.failed = true;
+      if (action.to == Tier::kDevice && !record.prefetched) record.failed = true;
       settled_.notify_all();
       break;
     case ActionKind::kRecompute:
@@ -151,7 +153,11 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
   switch (tier) {
     case Tier::kDevice:
       // A dying storage's pages stay in the cache of freed blocks: see `retire`.
-      if (machine_.contains(record.id)) memory_.evict(*record.block);
+      if (machine_.contains(record.id)) {
+        record.away = {record.block->resident};
+        away_ += record.away.count;
+        memory_.evict(*record.block);
+      }
       break;
     case Tier::kHost:
       host_used_ -= round_up(record.bytes, kPage);
@@ -366,6 +372,7 @@ bool Mover::demote_for(Bytes bytes) {
 
 Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking overbooking) {
   const EventKind kind = access == Access::kWrite ? EventKind::kWrite : EventKind::kUse;
+  record.prefetched = false;
   if (std::exchange(record.failed, false)) return {.outcome = Outcome::kFailed, .short_by = {}};
   switch (machine_.state(record.id)) {
     case ResidencyState::kResident:
@@ -391,9 +398,17 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
   if (pages.pointer == nullptr) {
     return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by};
   }
+  away_ -= std::exchange(record.away, {}).count;
   send(record, kind);
   const bool ready = machine_.state(record.id) == ResidencyState::kResident;
   return {.outcome = ready ? Outcome::kReady : Outcome::kPending, .short_by = {}};
+}
+
+bool Mover::prefetch(StorageRecord& record) {
+  if (record.failed) return true;
+  const Request result = request(record, Access::kRead, Overbooking::kRefuse);
+  record.prefetched = result.outcome == Outcome::kPending;
+  return result.outcome != Outcome::kNeedsRoom;
 }
 
 void Mover::exempt(StorageRecord& record) { send(record, EventKind::kExempt); }

@@ -25,6 +25,7 @@
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/look_ahead.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/out_of_budget.hpp"
 #include "spillway/runtime/exec/statistics.hpp"
@@ -143,6 +144,10 @@ class Engine {
   bool make_room(Bytes needed, Lock& lock);
   Bytes start_evictions(Bytes needed);
   void keep_headroom();
+  void look_ahead(ThreadFrames& frames);
+  std::vector<AwayStorage> away_storages();
+  void write_behind(LookAhead& ahead);
+  void prefetch(LookAhead& ahead);
   bool wait_for_progress(Lock& lock);
   void evict_everything(Lock& lock);
   void drain_freed();
@@ -171,6 +176,8 @@ class Engine {
   std::atomic<std::uint64_t> forgiven_step_{0};
   std::atomic<std::uint64_t> clock_{1};  // outermost frames begun
   std::atomic<std::uint64_t> live_now_{0};
+  std::atomic<TimeNs> look_again_at_{0};
+  std::vector<StorageRecord*> away_records_;  // see away_storages
   std::atomic<std::uint64_t> step_peak_{0};
   std::atomic<std::uint64_t> last_step_peak_{0};
   std::atomic<std::uint64_t> steps_{0};

@@ -60,6 +60,7 @@ struct ThreadFrames {
   std::uint64_t steps_seen = 0;  ///< recogniser.steps_completed() when last looked at
   Bytes live_at_start{};         ///< device bytes live when the outermost frame began
   Bytes peak_live{};             ///< most that was live since
+  Bytes peak_demand{};           ///< the same if nothing were away
 };
 
 /// The calling thread's frames. Destroyed, pins included, when the thread ends.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -78,6 +79,10 @@ class Mover {
   /// room must be made first, or its bytes cannot be had (`failure` says why).
   Request request(StorageRecord& record, Access access, Overbooking overbooking);
 
+  /// Brings `record` back before it is asked for. False if there is no room now. A failure is not
+  /// reported: the op that needs the bytes tries again.
+  bool prefetch(StorageRecord& record);
+
   /// Starts evicting. Returns the bytes that left at once or are on their way; 0 if the storage is
   /// in use, or no slower tier has room.
   Bytes evict(StorageRecord& record);
@@ -88,6 +93,8 @@ class Mover {
 
   [[nodiscard]] StorageRecord* record_of(StorageId id) const { return by_id_.at(id); }
   [[nodiscard]] Bytes leaving() const { return leaving_; }  ///< evictions in flight
+  /// Pages that evicted storages would take on the device. Any thread.
+  [[nodiscard]] Bytes away() const { return {away_.load(std::memory_order_relaxed)}; }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
   [[nodiscard]] const std::vector<StorageRecord*>& live() const { return live_; }
   [[nodiscard]] const MoveStatistics& statistics() const { return statistics_; }
@@ -145,6 +152,7 @@ class Mover {
   std::vector<StorageRecord*> live_;
   std::unordered_map<StorageId, StorageRecord*> by_id_;
   Bytes leaving_{};
+  std::atomic<std::uint64_t> away_{0};
   Bytes host_used_{};
   std::size_t in_flight_ = 0;
   std::string failure_;

@@ -83,6 +83,20 @@ class StepRecogniser {
   /// (greater than op_index()), kNeverUsed or kUnknownUse. `storage_id` must not be reused.
   std::uint64_t touch(std::uint64_t storage_id);
 
+  /// What the current op needed at most, in bytes. See demand().
+  void note_demand(std::uint64_t bytes) {
+    if (path_ == nullptr || !path_->loop) return;
+    if (path_->demand.ops() == 0) path_->demand = DemandProfile(path_->ops.size());
+    path_->demand.set(position_, bytes);
+  }
+
+  /// What the ops of the loop need, as noted in the latest pass; null off a loop, or before a whole
+  /// pass was noted. The current op is op `place()` of it.
+  const DemandProfile* demand() const {
+    return path_ != nullptr && path_->demand.complete() ? &path_->demand : nullptr;
+  }
+  std::uint64_t place() const { return position_; }
+
   /// Index of the current op; 0 before the first one.
   std::uint64_t op_index() const { return history_.ops() == 0 ? 0 : history_.ops() - 1; }
   bool on_path() const { return path_ != nullptr; }

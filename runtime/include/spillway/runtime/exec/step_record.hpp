@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/runtime/exec/demand_profile.hpp"
 #include "spillway/runtime/exec/op_history.hpp"
 
 namespace spillway::runtime {
@@ -61,6 +62,7 @@ struct StepRecord {
   std::uint64_t probe = 0;  ///< hash of the window before its last op
   std::vector<Op> ops;
   std::vector<Touch> plan;
+  DemandProfile demand;  ///< of loops; empty before the first note
   std::vector<std::pair<std::uint64_t, std::uint32_t>> windows;  ///< hash, position; sorted
   std::vector<Branch> branches;
   std::size_t oldest_branch = 0;

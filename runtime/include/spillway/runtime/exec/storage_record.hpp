@@ -38,6 +38,8 @@ struct StorageRecord {
   Extent disk{};
   std::byte* host = nullptr;
   Bytes leaving{};             ///< counted in Mover::leaving
+  Bytes away{};                ///< counted in Mover::away
+  bool prefetched = false;     ///< comes without being asked for by an op
   std::uint64_t checksum = 0;  ///< of the slower copies; 0: none was taken
   std::uint32_t kept = 0;      ///< times the user asked that it never moves, less releases
   bool failed = false;         ///< its last fetch failed; see Mover::failure

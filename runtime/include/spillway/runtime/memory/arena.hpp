@@ -89,8 +89,8 @@ class Arena {
   /// Makes the block's range inaccessible; its pages are anyone's.
   void evict(Block& block);
 
-  /// An evicted block is wanted again: until `open` or `linger` nobody takes its pages. Whether they
-  /// still hold its bytes is `block.intact`.
+  /// An evicted block is wanted again: until `open` or `linger` nobody takes its pages. Whether
+  /// they still hold its bytes is `block.intact`.
   void recall(Block& block);
   /// It is not opened after all.
   void linger(Block& block);
@@ -132,10 +132,10 @@ class Arena {
   std::deque<Block> blocks_;                 // addresses of blocks are stable and never given back
   std::vector<Block*> cached_heads_;         // per class, most recently freed first, pages held
   std::vector<std::vector<Block*>> vacant_;  // per class, no pages held
-  BlockList cached_;           // freed, with chunks
-  BlockList cached_small_;     // freed, without
-  BlockList lingering_;        // evicted, with chunks
-  BlockList lingering_small_;  // evicted, without
+  BlockList cached_;                         // freed, with chunks
+  BlockList cached_small_;                   // freed, without
+  BlockList lingering_;                      // evicted, with chunks
+  BlockList lingering_small_;                // evicted, without
   std::uint64_t clock_ = 0;
   std::uint32_t colours_;
   std::uint32_t next_colour_ = 0;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves storages before it is urgent, along the recorded step. See look_ahead.hpp.
+#include <algorithm>
+
+#include "engine_lock.hpp"
+#include "spillway/runtime/exec/look_ahead.hpp"
+
+namespace spillway::runtime {
+
+using residency::ResidencyState;
+
+namespace {
+
+// Looking ahead takes at most one part in so many of the time: where ops are short, it skips some.
+constexpr TimeNs kLookShare = 20;
+// Demand is known to the page, but blocks of less than a chunk stay cached where they were freed,
+// and slabs come in spans: of the budget, this part is not planned with.
+constexpr std::uint64_t kUnplannedShare = 64;
+
+/// Ops from `now` until the next use, or kNoUse where none is predicted.
+std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now) {
+  const std::uint64_t next = record.next_use.load(std::memory_order_relaxed);
+  return next > now && next != kNeverUsed ? next - now : kNoUse;
+}
+
+}  // namespace
+
+void Engine::look_ahead(ThreadFrames& frames) {
+  const DemandProfile* demand = frames.recogniser.demand();
+  if (demand == nullptr || blind()) return;
+  const Bytes planned = budget_ - Bytes{budget_.count / kUnplannedShare};
+  if (mover_.away().count == 0 && Bytes{demand->most()} <= planned) return;
+  const TimeNs begin = now_ns();
+  if (begin < look_again_at_.load(std::memory_order_relaxed)) return;
+  {
+    Lock lock(*this);
+    drain_freed();
+    const std::uint64_t place = frames.recogniser.place();
+    const auto most = [&](std::uint64_t first, std::uint64_t count) {
+      return Bytes{demand->most(place + first, count)};
+    };
+    LookAhead ahead(away_storages(), most, demand->ops(), planned);
+    if (ahead.shortage().count != 0) write_behind(ahead);
+    prefetch(ahead);
+  }
+  const TimeNs end = now_ns();
+  look_again_at_.store(end + (end - begin) * kLookShare, std::memory_order_relaxed);
+}
+
+// Also sets `away_records_`, whose indices are those of the result.
+std::vector<AwayStorage> Engine::away_storages() {
+  const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+  std::vector<AwayStorage> away;
+  away_records_.clear();
+  for (StorageRecord* record : mover_.live()) {
+    const ResidencyState state = record->state.load(std::memory_order_relaxed);
+    if (state == ResidencyState::kResident || state == ResidencyState::kFetching ||
+        state == ResidencyState::kExempt) {
+      continue;
+    }
+    const bool leaving = state == ResidencyState::kEvicting;
+    if (leaving && record->leaving.count == 0) continue;  // in use again: it stays
+    away.push_back({.next_use = ops_until_use(*record, now),
+                    .bytes = leaving ? record->leaving : record->away,
+                    .fetchable = !leaving});
+    away_records_.push_back(record);
+  }
+  return away;
+}
+
+void Engine::write_behind(LookAhead& ahead) {
+  const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+  std::vector<ResidentStorage> residents;
+  std::vector<StorageRecord*> records;
+  for (StorageRecord* record : mover_.live()) {
+    // What nothing is known of may be needed at once; what is never used again dies soon, as a
+    // rule, and the demand of later ops does not count it.
+    const std::uint64_t next_use = ops_until_use(*record, now);
+    if (next_use == kNoUse || !can_leave(*record, min_size_)) continue;
+    residents.push_back({.next_use = next_use,
+                         .bytes = {record->block->resident},
+                         .clean = record->has_copy.load(std::memory_order_relaxed)});
+    records.push_back(record);
+  }
+  for (const std::size_t index : ahead.write_behind(residents)) mover_.evict(*records[index]);
+}
+
+void Engine::prefetch(LookAhead& ahead) {
+  for (const std::size_t index : ahead.prefetch()) {
+    if (!mover_.prefetch(*away_records_[index])) return;
+  }
+}
+
+}  // namespace spillway::runtime
