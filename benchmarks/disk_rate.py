@@ -50,16 +50,22 @@ def measure(directory, total):
 
 def fio(path, direction, total, engine):
     """Bytes per second, or 0 if fio fails, as where a container forbids io_uring."""
+    job = fio_job(path, direction, total, engine)
+    return job[direction]["bw_bytes"] if job else 0
+
+
+def fio_job(path, pattern, total, engine, *options):
+    """What fio tells of a job, or nothing if it fails."""
     command = [
-        "fio", "--name=rate", f"--filename={path}", f"--rw={direction}", f"--size={total}",
+        "fio", "--name=rate", f"--filename={path}", f"--rw={pattern}", f"--size={total}",
         f"--bs={BLOCK}", f"--iodepth={DEPTH}", f"--ioengine={engine}", "--direct=1",
-        "--output-format=json",
+        "--output-format=json", *options,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        return json.loads(done.stdout)["jobs"][0][direction]["bw_bytes"]
+        return json.loads(done.stdout)["jobs"][0]
     except (ValueError, KeyError, IndexError):
-        return 0
+        return None
 
 
 def threads(path, flags, total):

@@ -94,13 +94,22 @@ class Worker:
             self._process.stdout.close()
             self._complaints.close()
 
-    def ask(self, order, count, timeout=120):
-        """Raises TooSlowError, WorkerError."""
+    def begin(self, order, count):
+        """Gives an order and does not wait for its answer. Raises WorkerError."""
         try:
             self._order(f"{order} {count}")
         except OSError:
             raise self._died() from None
         self._owed += 1
+
+    def kill(self):
+        """Ends it in the midst of whatever it does."""
+        self._process.kill()
+        self._process.wait()
+
+    def ask(self, order, count, timeout=120):
+        """Raises TooSlowError, WorkerError."""
+        self.begin(order, count)
         end = time.monotonic() + timeout
         while self._owed:
             wait = max(end - time.monotonic(), 0)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker: runs a program of examples/ unchanged, but halts it after as many steps as it is told.
+"""Worker: runs a program unchanged, but halts it after as many steps as it is told.
 
 Usage: train_example.py [--lock MODULE,...] SCRIPT [ITS ARGUMENTS]. The program's line `step N loss
-X` ends a step. The first step runs without an order: loading and warming up are nobody's step.
+X` or `{"step": N, ...}` ends a step. The first step runs without an order: loading and warming up
+are nobody's step.
 """
 
 import ctypes
@@ -16,7 +17,8 @@ import time
 
 from step_protocol import Orders, counters
 
-STEP = re.compile(r"step \d+ loss ")
+# What the programs of examples/ print, and those of benchmarks/programs/.
+STEP = re.compile(r'step \d+ loss |\{"step": ')
 
 
 class StepTap(io.TextIOBase):
@@ -63,6 +65,7 @@ def main():
         lock(sys.argv[1].split(","))
         sys.argv = sys.argv[2:]
     sys.stdout = StepTap(Orders())
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # as if it had been started itself
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

@@ -243,8 +243,8 @@ TEST(TraceText, NamesTheMistakeAndItsPlace) {
   const auto error = [&](std::string_view from, std::string_view to) {
     return error_of(with(good, from, to));
   };
-  EXPECT_THAT(error("\"spillway_trace\":1", "\"spillway_trace\":2"), HasSubstr("version 2"));
-  EXPECT_THAT(error("\"spillway_trace\":1,", ""), HasSubstr("no \"spillway_trace\""));
+  EXPECT_THAT(error("\"spillway_trace\":2", "\"spillway_trace\":3"), HasSubstr("version 3"));
+  EXPECT_THAT(error("\"spillway_trace\":2,", ""), HasSubstr("no \"spillway_trace\""));
   EXPECT_THAT(error("\"machine\"", "\"frame\""), HasSubstr("\"frame\" is not known"));
   EXPECT_THAT(error("\"machine\"", "\"framework\""), HasSubstr("\"framework\" stands twice"));
   EXPECT_THAT(error("\"ns\":1700", "\"ns\":-1700"), HasSubstr("op 2: \"ns\" is -1700"));

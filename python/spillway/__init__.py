@@ -27,14 +27,28 @@ from spillway._session import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "RecordedStep",
     "Statistics",
     "UserError",
     "budget",
     "disable",
     "enable",
     "keep",
+    "record_step",
     "release",
     "reset_peak",
     "resident",
     "stats",
+    "without_memory",
 ]
+
+_RECORDING = ("RecordedStep", "record_step", "without_memory")
+
+
+def __getattr__(name: str) -> object:
+    """Recording without memory is loaded when it is first asked for, since it imports torch."""
+    if name not in _RECORDING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from spillway import recording
+
+    return getattr(recording, name)

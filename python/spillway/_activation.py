@@ -25,7 +25,12 @@ def from_environment() -> None:
     """Starts with the ``SPILLWAY_*`` variables of this process, or ends it with status 2."""
     settings = {name: value for name, value in os.environ.items() if name.startswith("SPILLWAY_")}
     try:
-        start(settings)
+        if "SPILLWAY_WITHOUT_MEMORY" in settings:
+            from spillway.recording import program
+
+            program.start()
+        else:
+            start(settings)
     except UserError as error:
         _end(str(error))
     except Exception as error:  # noqa: BLE001 - import torch must not fail half-way

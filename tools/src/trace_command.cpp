@@ -22,13 +22,14 @@ constexpr std::size_t kColumns = 80;
 constexpr std::size_t kLongestOps = 5;
 
 // Names come from a file: what is not printable ASCII must not reach the terminal as it is.
-std::string cut_to(std::string text, std::size_t width) {
+std::string cut_to(std::string_view name, std::size_t width) {
+  std::string text(name);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
 }
 
-std::string row_of_line(std::string front, const std::string& name) {
+std::string row_of_line(std::string front, std::string_view name) {
   const std::size_t left = kColumns - front.size();
   return std::move(front) + cut_to(name, left) + "\n";
 }
@@ -100,8 +101,7 @@ std::string longest_ops(const Trace& trace) {
   rows.resize(std::min(rows.size(), kLongestOps));
   std::string text = fmt::format("\n{:>12}{:>10}  longest ops\n", "time", "count");
   for (const auto& [name, sum] : rows) {
-    text += row_of_line(fmt::format("{:>12}{:>10}  ", short_time(sum.first), sum.second),
-                        std::string(name));
+    text += row_of_line(fmt::format("{:>12}{:>10}  ", short_time(sum.first), sum.second), name);
   }
   return text;
 }

@@ -26,7 +26,8 @@ std::array<const StorageLists*, kListCount> lists_of(const TraceOps& ops) {
 
 using Problem = std::optional<std::string>;
 
-Problem check_list(const StorageLists& list, std::string_view verb, std::size_t ops) {
+template <typename Lists>
+Problem check_list(const Lists& list, std::string_view verb, std::size_t ops) {
   if (list.offsets.size() != ops + 1) {
     return fmt::format("the column of {} has {} offsets for {} ops", verb, list.offsets.size(),
                        ops);
@@ -43,21 +44,23 @@ Problem check_shape(const Trace& trace) {
   const TraceStorages& storages = trace.storages;
   const std::size_t rows = storages.size();
   if (storages.role.size() != rows || storages.persistent.size() != rows ||
-      storages.name.size() != rows) {
+      storages.name.size() != rows || storages.continues.size() != rows) {
     return "the columns of storages differ in length";
   }
   const TraceOps& ops = trace.ops;
   const std::size_t count = ops.size();
   if (ops.duration_ns.size() != count || ops.flop.size() != count ||
       ops.bytes_touched.size() != count || ops.thread.size() != count ||
-      ops.source.size() != count || ops.alloc_peak.size() != count) {
+      ops.stream.size() != count || ops.arithmetic.size() != count ||
+      ops.replayable.size() != count || ops.source.size() != count || ops.module.size() != count ||
+      ops.alloc_peak.size() != count) {
     return "the columns of ops differ in length";
   }
   const auto lists = lists_of(ops);
   for (std::size_t i = 0; i < kListCount; ++i) {
     if (Problem problem = check_list(*lists[i], kVerbs[i], count)) return problem;
   }
-  return std::nullopt;
+  return check_list(ops.alternatives, "alternatives", count);
 }
 
 Problem check_storages(const TraceStorages& storages) {
@@ -95,7 +98,8 @@ class LifeChecker {
         return fmt::format("op {} ({}): {}", op, trace_.ops.name[op], *problem);
       }
     }
-    return check_persistence();
+    if (Problem problem = check_persistence()) return problem;
+    return check_continuations();
   }
 
  private:
@@ -105,12 +109,20 @@ class LifeChecker {
   [[nodiscard]] bool is_known(StorageId id) const { return to_value(id) < states_.size(); }
 
   Problem check_op(std::size_t op) {
-    if (trace_.ops.duration_ns[op] < 0) {
-      return fmt::format("lasts {} ns", trace_.ops.duration_ns[op]);
+    if (Problem problem = check_cost(trace_.ops.duration_ns[op], trace_.ops.alloc_peak[op])) {
+      return problem;
     }
-    if (trace_.ops.alloc_peak[op].count > kMostBytes) {
-      return fmt::format("holds {} bytes of scratch memory, more than {}",
-                         trace_.ops.alloc_peak[op].count, kMostBytes);
+    for (const OpAlternative& alternative : trace_.ops.alternatives[OpIndex{op}]) {
+      if (Problem problem = check_cost(alternative.duration_ns, alternative.alloc_peak)) {
+        return "in an alternative " + *problem;
+      }
+    }
+    if (static_cast<std::size_t>(trace_.ops.arithmetic[op]) >= kArithmeticCount) {
+      return fmt::format("arithmetic {} does not exist",
+                         static_cast<unsigned>(trace_.ops.arithmetic[op]));
+    }
+    if (trace_.ops.replayable[op] > 1) {
+      return fmt::format("replayable is {}, neither 0 nor 1", trace_.ops.replayable[op]);
     }
     const auto lists = lists_of(trace_.ops);
     for (std::size_t list = 0; list < kListCount; ++list) {
@@ -119,6 +131,28 @@ class LifeChecker {
           return fmt::format("{} storage {}, {}", kVerbs[list], to_value(id), *problem);
         }
       }
+    }
+    return trace_.ops.replayable[op] == 0 ? std::nullopt : check_purity(op);
+  }
+
+  [[nodiscard]] Problem check_cost(TimeNs duration, Bytes scratch) const {
+    if (duration < 0) return fmt::format("lasts {} ns", duration);
+    if (duration > 0 && !trace_.timed) {
+      return fmt::format("lasts {} ns, but the trace is said to have no durations", duration);
+    }
+    if (scratch.count > kMostBytes) {
+      return fmt::format("holds {} bytes of scratch memory, more than {}", scratch.count,
+                         kMostBytes);
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] Problem check_purity(std::size_t op) const {
+    const auto creates = trace_.ops.creates[OpIndex{op}];
+    for (const StorageId id : trace_.ops.writes[OpIndex{op}]) {
+      if (std::find(creates.begin(), creates.end(), id) != creates.end()) continue;
+      return fmt::format("is replayable, but writes storage {}, which it does not create",
+                         to_value(id));
     }
     return std::nullopt;
   }
@@ -153,6 +187,31 @@ class LifeChecker {
     return std::nullopt;
   }
 
+  /// Each storage that goes on is one alive at the end, and becomes another alive at the beginning.
+  [[nodiscard]] Problem check_continuations() const {
+    std::vector<bool> born(states_.size());
+    for (const StorageId id : trace_.ops.creates.items) born[to_value(id)] = true;
+    std::vector<bool> taken(states_.size());
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const StorageId next = trace_.storages.continues[i];
+      if (next == kNoStorage) continue;
+      const auto problem = [&](std::string_view what) {
+        return fmt::format("storage {}: continues as storage {}, {}", i, to_value(next), what);
+      };
+      if (!is_known(next)) return problem(fmt::format("but there are {}", states_.size()));
+      if (states_[i] != State::kBorn) return problem("but is not alive after the step alone");
+      if (states_[to_value(next)] != State::kFreed || born[to_value(next)]) {
+        return problem("which is not alive before the step alone");
+      }
+      if (trace_.storages.bytes[i] != trace_.storages.bytes[to_value(next)]) {
+        return problem("which has another size");
+      }
+      if (taken[to_value(next)]) return problem("as does another storage");
+      taken[to_value(next)] = true;
+    }
+    return std::nullopt;
+  }
+
   const Trace& trace_;
   std::vector<State> states_;
   std::vector<std::uint64_t> seen_;
@@ -170,27 +229,38 @@ std::optional<StorageRole> parse_storage_role(std::string_view text) {
   return static_cast<StorageRole>(found - kRoleNames.begin());
 }
 
+void AlternativeLists::append(std::span<const OpAlternative> row) {
+  items.insert(items.end(), row.begin(), row.end());
+  offsets.push_back(items.size());
+}
+
 void StorageLists::append(std::span<const StorageId> row) {
   items.insert(items.end(), row.begin(), row.end());
   offsets.push_back(items.size());
 }
 
-StorageId Trace::add(TraceStorage storage) {
+StorageId Trace::add(const TraceStorage& storage) {
   storages.bytes.push_back(storage.bytes);
   storages.role.push_back(storage.role);
   storages.persistent.push_back(storage.persistent ? 1 : 0);
-  storages.name.push_back(std::move(storage.name));
+  storages.name.push_back(storage.name);
+  storages.continues.push_back(storage.continues);
   return StorageId{storages.size() - 1};
 }
 
-OpIndex Trace::add(TraceOp op) {
-  ops.name.push_back(std::move(op.name));
+OpIndex Trace::add(const TraceOp& op) {
+  ops.name.push_back(op.name);
   ops.duration_ns.push_back(op.duration_ns);
   ops.flop.push_back(op.flop);
   ops.bytes_touched.push_back(op.bytes_touched);
   ops.thread.push_back(op.thread);
-  ops.source.push_back(std::move(op.source));
+  ops.stream.push_back(op.stream);
+  ops.arithmetic.push_back(op.arithmetic);
+  ops.replayable.push_back(op.replayable ? 1 : 0);
+  ops.source.push_back(op.source);
+  ops.module.push_back(op.module);
   ops.alloc_peak.push_back(op.alloc_peak);
+  ops.alternatives.append(op.alternatives);
   ops.reads.append(op.reads);
   ops.writes.append(op.writes);
   ops.creates.append(op.creates);
@@ -202,6 +272,28 @@ std::optional<std::string> validate(const Trace& trace) {
   if (Problem problem = check_shape(trace)) return problem;
   if (Problem problem = check_storages(trace.storages)) return problem;
   return LifeChecker(trace).check();
+}
+
+std::uint64_t structure_hash(const Trace& trace) {
+  // FNV-1a over whole words (Fowler, Noll, Vo), with a shift so that high bits reach low ones.
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto mix = [&hash](std::uint64_t word) {
+    hash = (hash ^ word) * 0x100000001b3;
+    hash ^= hash >> 29;
+  };
+  const auto mix_ids = [&mix](std::span<const StorageId> ids) {
+    mix(ids.size());
+    for (const StorageId id : ids) mix(to_value(id));
+  };
+  mix(trace.storages.size());
+  for (const Bytes bytes : trace.storages.bytes) mix(bytes.count);
+  mix_ids(trace.storages.continues);
+  mix(trace.ops.size());
+  for (const StorageLists* lists : lists_of(trace.ops)) {
+    mix_ids(lists->items);
+    for (const std::uint64_t offset : lists->offsets) mix(offset);
+  }
+  return hash;
 }
 
 Bytes peak_bytes(const Trace& trace) {

@@ -31,12 +31,14 @@ constexpr std::size_t kChunk = std::size_t{1} << 18;
 // Far above what one op can touch, and small enough that its parsed row is of no weight.
 constexpr std::size_t kMostRowItems = std::size_t{1} << 20;
 
-constexpr std::array<std::string_view, 5> kMembers{kVersionKey, "machine", "framework", "storages",
-                                                   "ops"};
-constexpr std::array<std::string_view, 5> kStorageKeys{"id", "bytes", "role", "persistent", "name"};
-constexpr std::array<std::string_view, 11> kOpKeys{"name",    "ns",     "flop",      "bytes",
-                                                   "thread",  "source", "reads",     "writes",
-                                                   "creates", "frees",  "alloc_peak"};
+constexpr std::array<std::string_view, 7> kMembers{
+    kVersionKey, "machine", "framework", "timed", "scratch_known", "storages", "ops"};
+constexpr std::array<std::string_view, 6> kStorageKeys{"id",         "bytes", "role",
+                                                       "persistent", "name",  "continues"};
+constexpr std::array<std::string_view, 16> kOpKeys{
+    "name",       "ns",         "flop",    "bytes",       "thread",     "source",
+    "reads",      "writes",     "creates", "frees",       "alloc_peak", "stream",
+    "arithmetic", "replayable", "module",  "alternatives"};
 
 [[noreturn]] void throw_bad_trace(std::string_view what, const std::string& problem) {
   throw UserError(fmt::format(
@@ -205,12 +207,18 @@ class TraceBuilder {
 
   void take_value(const json& value) {
     if (member_ == kVersionKey) {
-      if (!value.is_number_unsigned() || value.get<std::uint64_t>() != kTraceVersion) {
-        throw UserError(fmt::format("it has version {}; this Spillway reads version {}",
+      if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kTraceVersion ||
+          value.get<std::uint64_t>() == 0) {
+        throw UserError(fmt::format("it has version {}; this Spillway reads versions 1 to {}",
                                     value.is_number() ? value.dump() : value.type_name(),
                                     kTraceVersion));
       }
       has_version_ = true;
+      return;
+    }
+    if (member_ == "timed" || member_ == "scratch_known") {
+      require(value.is_boolean(), "is neither true nor false");
+      (member_ == "timed" ? trace_.timed : trace_.scratch_known) = value.get<bool>();
       return;
     }
     require(value.is_string(), "is not a text");
@@ -238,6 +246,8 @@ class TraceBuilder {
     storage.role = *known;
     storage.persistent = fields.flag("persistent");
     storage.name = fields.text_or_empty("name");
+    storage.continues =
+        StorageId{fields.number_or("continues", to_value(kNoStorage), FieldReader::kMost)};
     trace_.add(std::move(storage));
   }
 
@@ -251,7 +261,14 @@ class TraceBuilder {
       op.bytes_touched = Bytes{*bytes};
     }
     op.thread = static_cast<std::uint32_t>(fields.number_or("thread", 0, ~std::uint32_t{0}));
+    op.stream = static_cast<std::uint32_t>(fields.number_or("stream", 0, ~std::uint32_t{0}));
+    const std::string arithmetic = fields.text_or_empty("arithmetic");
+    const auto known = parse_arithmetic(arithmetic.empty() ? "unknown" : arithmetic);
+    if (!known) fields.fail("arithmetic", fmt::format("is \"{}\", which is no type", arithmetic));
+    op.arithmetic = *known;
+    op.replayable = fields.flag("replayable");
     op.source = fields.text_or_empty("source");
+    op.module = fields.text_or_empty("module");
     op.alloc_peak = {fields.number_or("alloc_peak", 0, FieldReader::kMost)};
     op.creates = fields.ids("creates");
     op.reads = fields.ids("reads");
@@ -293,7 +310,7 @@ Trace parse_json(std::string_view text, std::string_view what) {
   }
 }
 
-std::string quoted(const std::string& text) {
+std::string json_text(std::string_view text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -310,17 +327,27 @@ void append_storage(std::string& text, const TraceStorages& storages, std::size_
   fmt::format_to(std::back_inserter(text), R"({{"id":{},"bytes":{},"role":"{}")", row,
                  storages.bytes[row].count, to_string(storages.role[row]));
   if (storages.persistent[row] != 0) text += R"(,"persistent":true)";
-  if (!storages.name[row].empty()) text += R"(,"name":)" + quoted(storages.name[row]);
+  if (!storages.name[row].empty()) text += R"(,"name":)" + json_text(storages.name[row]);
+  if (storages.continues[row] != kNoStorage) {
+    fmt::format_to(std::back_inserter(text), R"(,"continues":{})",
+                   to_value(storages.continues[row]));
+  }
   text += '}';
 }
 
 void append_op(std::string& text, const TraceOps& ops, std::size_t row) {
   const auto out = std::back_inserter(text);
-  fmt::format_to(out, R"({{"name":{},"ns":{})", quoted(ops.name[row]), ops.duration_ns[row]);
+  fmt::format_to(out, R"({{"name":{},"ns":{})", json_text(ops.name[row]), ops.duration_ns[row]);
   if (ops.flop[row]) fmt::format_to(out, R"(,"flop":{})", *ops.flop[row]);
   if (ops.bytes_touched[row]) fmt::format_to(out, R"(,"bytes":{})", ops.bytes_touched[row]->count);
   if (ops.thread[row] != 0) fmt::format_to(out, R"(,"thread":{})", ops.thread[row]);
-  if (!ops.source[row].empty()) text += R"(,"source":)" + quoted(ops.source[row]);
+  if (ops.stream[row] != 0) fmt::format_to(out, R"(,"stream":{})", ops.stream[row]);
+  if (ops.arithmetic[row] != Arithmetic::kUnknown) {
+    fmt::format_to(out, R"(,"arithmetic":"{}")", to_string(ops.arithmetic[row]));
+  }
+  if (ops.replayable[row] != 0) text += R"(,"replayable":true)";
+  if (!ops.source[row].empty()) text += R"(,"source":)" + json_text(ops.source[row]);
+  if (!ops.module[row].empty()) text += R"(,"module":)" + json_text(ops.module[row]);
   if (ops.alloc_peak[row].count != 0) {
     fmt::format_to(out, R"(,"alloc_peak":{})", ops.alloc_peak[row].count);
   }
@@ -432,7 +459,7 @@ std::string format_trace(const Trace& trace) {
   SPILLWAY_CHECK(!problem, *problem);
   std::string text =
       fmt::format("{{\n\"{}\":{},\n\"machine\":{},\n\"framework\":{},\n\"storages\":[", kVersionKey,
-                  kTraceVersion, quoted(trace.machine), quoted(trace.framework));
+                  kTraceVersion, json_text(trace.machine), json_text(trace.framework));
   for (std::size_t row = 0; row < trace.storages.size(); ++row) {
     text += row == 0 ? "\n" : ",\n";
     append_storage(text, trace.storages, row);

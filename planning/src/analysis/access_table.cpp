@@ -54,10 +54,15 @@ void AccessTable::collect(const Trace& trace) {
     }
     for (const StorageId id : trace.ops.reads[op]) touched(id).reads = true;
     for (const StorageId id : trace.ops.writes[op]) touched(id).writes = true;
-    for (const StorageId id : trace.ops.frees[op]) freed_by_[to_value(id)] = static_cast<Row>(i);
+    freed_first_.push_back(static_cast<Row>(freed_.size()));
+    for (const StorageId id : trace.ops.frees[op]) {
+      freed_by_[to_value(id)] = static_cast<Row>(i);
+      freed_.push_back(static_cast<Row>(to_value(id)));
+    }
     scratch_[i] = trace.ops.alloc_peak[i].count;
     op_first_.push_back(static_cast<Row>(touches_.size()));
   }
+  freed_first_.push_back(static_cast<Row>(freed_.size()));
 }
 
 void AccessTable::link() {

@@ -59,8 +59,7 @@ void link_next(CyclicView& view) {
       after = table.first_touch(heir);
       shift = view.ops;
     }
-    // What is written whole before it is read need not come back.
-    if (after == kNoRow || !table.touch(after).reads) continue;
+    if (after == kNoRow) continue;
     view.next[row] = static_cast<Position>(table.op_of(after)) + shift;
   }
 }

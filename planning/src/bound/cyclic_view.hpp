@@ -43,7 +43,7 @@ struct CyclicView {
   std::vector<double> begin;  ///< per op
   // Per touch, as positions of a touch in this step:
   std::vector<Position> previous;    ///< of the touch before; kNeverAgain where it creates
-  std::vector<Position> next;        ///< of the touch after; kNeverAgain where none reads it
+  std::vector<Position> next;        ///< of the touch after; kNeverAgain where there is none
   std::vector<Position> last_write;  ///< up to this touch; kLongAgo where no step writes it
 };
 

@@ -200,7 +200,7 @@ Instant make_instant(const CyclicView& view, const Boundary& boundary, Row p,
     if (row != kNoRow) {
       item.used = view.next[row] == kNeverAgain ? kNeverAgain : view.next[row] + shift;
       item.written = view.last_write[row] == kLongAgo ? kLongAgo : view.last_write[row] + shift;
-    } else if (table.first_touch(s) != kNoRow && table.touch(table.first_touch(s)).reads) {
+    } else if (table.first_touch(s) != kNoRow) {
       item.used = table.op_of(table.first_touch(s));
       item.written = -1;
     }

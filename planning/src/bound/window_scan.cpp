@@ -13,8 +13,8 @@ namespace {
 // computing again. Any division gives a bound; the best one depends on what is cheap to make again.
 constexpr std::array<double, 4> kLinkShares{1.0, 0.7, 0.4, 0.15};
 
-// Visits of touches that a bound may take, over all lengths: a fifth of a second.
-constexpr double kVisits = 2e7;
+// Visits of touches that short traces may take, over all lengths: some hundredths of a second.
+constexpr double kVisits = 5e6;
 
 struct Best {
   double excess = 0;
@@ -63,8 +63,8 @@ class AfterScan {
     for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
       const Touch& touch = table_.touch(row);
       const Position previous = view_.previous[row];
-      // Held at the instant, born since, not yet there (an input of the next step), or overwritten.
-      if (!touch.reads || previous == kNeverAgain || previous + shift >= p) continue;
+      // Held at the instant, born since, or not yet there (an input of the next step).
+      if (previous == kNeverAgain || previous + shift >= p) continue;
       if (previous == -1 && shift > 0) continue;
       const double copy = copy_[touch.storage];
       const Row id = previous < 0 && shift > 0 ? table_.predecessor(touch.storage) : touch.storage;

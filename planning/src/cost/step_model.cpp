@@ -44,6 +44,7 @@ double StepModel::replay_share_ns(Row storage) const {
 
 void StepModel::measure_alternatives(const Trace& trace) {
   least_duration = duration;
+  alternatives = trace.ops.alternatives;
   least_scratch.resize(table.ops());
   for (Row op = 0; op < table.ops(); ++op) {
     least_scratch[op] = table.scratch(op);
@@ -56,7 +57,7 @@ void StepModel::measure_alternatives(const Trace& trace) {
 
 void StepModel::find_replays(const Trace& trace) {
   const Row count = table.touches();
-  std::vector<Row> next_write(count, kNoRow);  // the op of the next write after a touch
+  next_write.assign(count, kNoRow);
   for (Row row = count; row-- > 0;) {
     const Row next = table.next_touch(row);
     if (next != kNoRow) {

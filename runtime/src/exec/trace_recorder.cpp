@@ -63,8 +63,8 @@ void TraceRecorder::use(StorageId id, Bytes bytes, bool writes, const char* made
   add_once(writes ? op.writes : op.reads, row);
   current_.last_use[to_value(row)] =
       std::max(current_.last_use[to_value(row)].value_or(0), t_open.index);
-  std::string& name = current_.trace.storages.name[to_value(row)];
-  if (name.empty() && made_by != nullptr) name = made_by;
+  TextColumn& names = current_.trace.storages.name;
+  if (names[to_value(row)].empty() && made_by != nullptr) names.assign(to_value(row), made_by);
 }
 
 void TraceRecorder::allocated(StorageId id, Bytes bytes) {
@@ -105,8 +105,8 @@ Trace TraceRecorder::build(const Step& step) {
     TraceStorage storage{.bytes = trace.storages.bytes[row],
                          .role = born && dies ? StorageRole::kActivation : StorageRole::kUnknown,
                          .persistent = !born && !dies,
-                         .name = trace.storages.name[row]};
-    renamed[row] = result.add(std::move(storage));
+                         .name = std::string(trace.storages.name[row])};
+    renamed[row] = result.add(storage);
     if (born) {
       TraceOp& maker = ops[*step.born_at[row]];
       maker.creates.push_back(*renamed[row]);
@@ -122,7 +122,7 @@ Trace TraceRecorder::build(const Step& step) {
   for (TraceOp& op : ops) {
     rename(op.reads);
     rename(op.writes);
-    result.add(std::move(op));
+    result.add(op);
   }
   return result;
 }

@@ -32,6 +32,8 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
+#include "spillway/base/text_column.hpp"
+#include "spillway/machine/arithmetic.hpp"
 
 namespace spillway {
 
@@ -53,6 +55,9 @@ std::string_view to_string(StorageRole role);
 /// Nothing on a word that is no role.
 std::optional<StorageRole> parse_storage_role(std::string_view text);
 
+/// No storage, where one may be named.
+inline constexpr StorageId kNoStorage{~std::uint64_t{0}};
+
 /// A list of storages for every op: row `i` is `items[offsets[i], offsets[i + 1])`.
 struct StorageLists {
   std::vector<std::uint64_t> offsets{0};
@@ -68,25 +73,58 @@ struct StorageLists {
   bool operator==(const StorageLists&) const = default;
 };
 
+/// Another way to run the same op with the same result, such as a convolution's other algorithm.
+struct OpAlternative {
+  TimeNs duration_ns = 0;
+  Bytes alloc_peak{};  ///< as the column of that name
+
+  bool operator==(const OpAlternative&) const = default;
+};
+
+/// The alternatives of every op beside the one recorded, in rows as StorageLists has them.
+struct AlternativeLists {
+  std::vector<std::uint64_t> offsets{0};
+  std::vector<OpAlternative> items;
+
+  [[nodiscard]] std::size_t size() const { return offsets.size() - 1; }
+  [[nodiscard]] std::span<const OpAlternative> operator[](OpIndex op) const {
+    const std::uint64_t first = offsets[to_value(op)];
+    return std::span(items).subspan(first, offsets[to_value(op) + 1] - first);
+  }
+  void append(std::span<const OpAlternative> row);
+
+  bool operator==(const AlternativeLists&) const = default;
+};
+
 struct TraceStorages {
   std::vector<Bytes> bytes;
   std::vector<StorageRole> role;
   std::vector<std::uint8_t> persistent;  ///< 1: alive before, within and after the step
-  std::vector<std::string> name;         ///< may be empty
+  TextColumn name;                       ///< may be empty
+  /// Of a storage created and not freed: the one alive before and freed that it will be in the next
+  /// step, of the same size; kNoStorage where it is none.
+  std::vector<StorageId> continues;
 
   [[nodiscard]] std::size_t size() const { return bytes.size(); }
   bool operator==(const TraceStorages&) const = default;
 };
 
 struct TraceOps {
-  std::vector<std::string> name;
+  TextColumn name;
   std::vector<TimeNs> duration_ns;
   std::vector<std::optional<std::uint64_t>> flop;
   std::vector<std::optional<Bytes>> bytes_touched;  ///< read plus written by the op's kernels
   std::vector<std::uint32_t> thread;                ///< numbered from 0 in order of appearance
-  std::vector<std::string> source;                  ///< `train.py:12`; may be empty
+  std::vector<std::uint32_t> stream;                ///< of the device; numbered likewise
+  std::vector<Arithmetic> arithmetic;
+  /// 1: a pure function of what it reads (no random state, nothing in place, nothing hidden), so
+  /// that running it again yields the same bytes. Such an op writes only what it creates.
+  std::vector<std::uint8_t> replayable;
+  TextColumn source;              ///< `train.py:12`; may be empty
+  TextColumn module;              ///< `layer1.0.conv2`; may be empty
   std::vector<Bytes> alloc_peak;  ///< most scratch memory held within the op beyond its creates
-  StorageLists reads;             ///< no storage twice in one row, here and below
+  AlternativeLists alternatives;
+  StorageLists reads;  ///< no storage twice in one row, here and below
   StorageLists writes;
   StorageLists creates;
   StorageLists frees;
@@ -101,6 +139,7 @@ struct TraceStorage {
   StorageRole role = StorageRole::kUnknown;
   bool persistent = false;
   std::string name{};
+  StorageId continues = kNoStorage;
 };
 
 /// One op, as it is appended.
@@ -110,8 +149,13 @@ struct TraceOp {
   std::optional<std::uint64_t> flop{};
   std::optional<Bytes> bytes_touched{};
   std::uint32_t thread = 0;
+  std::uint32_t stream = 0;
+  Arithmetic arithmetic = Arithmetic::kUnknown;
+  bool replayable = false;
   std::string source{};
+  std::string module{};
   Bytes alloc_peak{};
+  std::vector<OpAlternative> alternatives{};
   std::vector<StorageId> reads{};
   std::vector<StorageId> writes{};
   std::vector<StorageId> creates{};
@@ -119,13 +163,15 @@ struct TraceOp {
 };
 
 struct Trace {
-  std::string machine;    ///< where it was recorded, for people
-  std::string framework;  ///< by what, e.g. `torch 2.12.0`
+  std::string machine;        ///< where it was recorded, for people
+  std::string framework;      ///< by what, e.g. `torch 2.12.0`
+  bool timed = true;          ///< false: recorded without running, so that every duration is 0
+  bool scratch_known = true;  ///< false: recorded without kernels, so that alloc_peak lacks theirs
   TraceStorages storages;
   TraceOps ops;
 
-  StorageId add(TraceStorage storage);
-  OpIndex add(TraceOp op);
+  StorageId add(const TraceStorage& storage);
+  OpIndex add(const TraceOp& op);
 
   bool operator==(const Trace&) const = default;
 };
@@ -133,6 +179,10 @@ struct Trace {
 /// The first thing wrong with the trace, with its position ("op 3 (aten::add): reads storage 9,
 /// ..."); nothing where every promise above holds. Never throws on a malformed trace.
 std::optional<std::string> validate(const Trace& trace);
+
+/// A number that two traces share if they have the same ops and storages: all but durations, names
+/// and other words. A plan made for one fits the other.
+std::uint64_t structure_hash(const Trace& trace);
 
 /// Most bytes alive at once, scratch memory included. The trace must be valid.
 Bytes peak_bytes(const Trace& trace);

@@ -15,7 +15,8 @@
 
 namespace spillway {
 
-inline constexpr int kTraceVersion = 1;
+/// What is written. All versions from 1 are read.
+inline constexpr int kTraceVersion = 2;
 
 /// Longest text that is read. A step of 100 000 ops takes about 20 MiB.
 inline constexpr Bytes kMostTraceText = kMiB * 512;

@@ -67,6 +67,10 @@ class AccessTable {
   [[nodiscard]] Row creator(Row storage) const { return creator_[storage]; }
   /// The op that frees it; kNoRow where it is alive after the step.
   [[nodiscard]] Row freed_by(Row storage) const { return freed_by_[storage]; }
+  /// What an op frees.
+  [[nodiscard]] std::span<const Row> frees(Row op) const {
+    return std::span(freed_).subspan(freed_first_[op], freed_first_[op + 1] - freed_first_[op]);
+  }
   /// The id that the storage has in the next (had in the previous) step: itself where persistent;
   /// kNoRow where it does not live on.
   [[nodiscard]] Row successor(Row storage) const { return successor_[storage]; }
@@ -86,6 +90,7 @@ class AccessTable {
 
   std::vector<Touch> touches_;
   std::vector<Row> touch_op_, op_first_, next_, previous_;
+  std::vector<Row> freed_, freed_first_;
   std::vector<Row> first_, last_, creator_, freed_by_, successor_, predecessor_;
   std::vector<std::uint64_t> bytes_, alive_, working_set_, scratch_;
 };

@@ -29,6 +29,7 @@ struct StepModel {
   std::vector<TimeNs> start;           ///< per op and one more: sum of the durations before it
   std::vector<TimeNs> least_duration;  ///< per op, the shortest of its alternatives
   std::vector<std::uint64_t> least_scratch;
+  AlternativeLists alternatives;       ///< of the trace
 
   /// Per storage: the op to be run again that makes it, kNoRow where none does. Its creator, which
   /// is a pure function and the only op that writes it.
@@ -38,6 +39,8 @@ struct StepModel {
   std::vector<Row> replay_until;
   /// The same where what it reads may itself be made again, alive or not.
   std::vector<Row> chain_until;
+  /// Per touch: the op of the next write to the same id in this step; kNoRow where there is none.
+  std::vector<Row> next_write;
   /// Per op: the bytes that it creates.
   std::vector<std::uint64_t> created;
 

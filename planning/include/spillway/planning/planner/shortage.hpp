@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why there is no plan, worked out from the step itself.
+//
+// A step needs at every op what the op touches on the device, and somewhere what is alive besides;
+// and it begins with its inputs on the device. The op that binds is the one that lacks most.
+#pragma once
+
+#include <functional>
+
+#include "spillway/planning/cost/step_model.hpp"
+#include "spillway/planning/planner.hpp"
+
+namespace spillway::planning {
+
+/// Bytes that no plan does without: the largest working set of an op with its smallest scratch
+/// memory, or the inputs that a step begins with.
+struct Floor {
+  std::uint64_t bytes = 0;
+  Row op = 0;
+};
+Floor floor_of(const StepModel& model);
+
+/// Whether a planner has a plan within a device budget.
+using FitsBudget = std::function<bool(Bytes)>;
+
+/// `fits` is asked for budgets above the problem's, about `most_tries` times.
+Infeasible explain_shortage(const Problem& problem, const StepModel& model, const FitsBudget& fits,
+                            int most_tries);
+
+}  // namespace spillway::planning

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as planners think of it: what becomes of every gap.
+//
+//     touch      gap                                   touch of the same storage
+//     op 3  [    out_at 4 ........ in_at 11   ]        op 13
+//               evict or drop      fetch
+//
+// A gap is named by the touch before it (access_table.hpp); gaps that wrap around the end of the
+// step have positions from `ops` on in the next step. An input, which no touch precedes, has a
+// leading gap of its own, and what lives on untouched has none but a tier where it lies.
+//
+// `write_plan` turns a draft into actions and works out where each storage is when the step begins.
+// A value. Linear time, but for sorting.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spillway/machine/tier.hpp"
+#include "spillway/plan/plan.hpp"
+#include "spillway/planning/cost/step_model.hpp"
+#include "spillway/planning/problem.hpp"
+
+namespace spillway::planning {
+
+enum class Remedy : std::uint8_t {
+  kKeep,
+  kHost,
+  kDisk,
+  kForget,  ///< dropped: nothing reads it again, or a replay of the draft brings it back
+};
+
+struct GapChoice {
+  Remedy remedy = Remedy::kKeep;
+  bool wait_out = false;  ///< computing waits for the copy out
+  bool wait_in = false;   ///< computing waits for the copy in when it is queued
+  Row out_at = 0;
+  Row in_at = kNoRow;     ///< kNoRow: no fetch is queued
+  Row more = kNoRow;      ///< row of Draft::again: leaves once more within the same gap
+
+  bool operator==(const GapChoice&) const = default;
+};
+
+struct Replay {
+  Row at = 0;  ///< before this op
+  Row op = 0;
+
+  auto operator<=>(const Replay&) const = default;
+};
+
+struct Draft {
+  explicit Draft(const AccessTable& table)
+      : gap(table.touches()), leading(table.storages()), idle(table.storages(), Tier::kDevice) {}
+  Draft() = default;
+
+  std::vector<GapChoice> gap;      ///< by touch
+  std::vector<GapChoice> leading;  ///< by storage; of inputs only
+  std::vector<GapChoice> again;    ///< where a replay needs a storage in the middle of its gap
+  std::vector<Tier> idle;          ///< by storage; of those alive all step long and never touched
+  std::vector<Replay> replays;     ///< in any order; several before one op run by ascending op
+  std::vector<std::pair<Row, std::uint32_t>> alternatives;  ///< op and which
+
+  bool operator==(const Draft&) const = default;
+};
+
+/// The storage a gap's fetch brings back, and whether it is in the next step.
+struct GapEnd {
+  Row storage = kNoRow;  ///< kNoRow: nothing touches it again
+  Row touch = kNoRow;
+  bool wraps = false;
+};
+GapEnd end_of_gap(const AccessTable& table, Row touch);
+
+Plan write_plan(const Problem& problem, const StepModel& model, const Draft& draft,
+                std::string planner);
+
+}  // namespace spillway::planning

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks for the settings of a pass (sweep.hpp) that give the shortest step.
+//
+// First a fixed table of settings that differ in what decides most, the price of the links; then
+// random changes of the best so far, smaller ones as time goes by. A plan's worth is what the
+// simulator says, or, for traces too long to simulate often, the pass's own estimate.
+//
+// **Amount of work.** A pass over a million touches takes most of a second, one over a hundred no
+// time; so the number of passes and simulations follows from the number of touches, and the clock
+// only ends a search early. Without a clock the result is the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "spillway/planning/planner.hpp"
+#include "spillway/planning/sim/simulator.hpp"
+#include "spillway/planning/tune/sweep.hpp"
+
+namespace spillway::planning {
+
+struct Candidate {
+  Plan plan;
+  Draft draft;
+  SweepSettings settings;
+  double step_ns = 0;
+};
+
+class SettingsSearch {
+ public:
+  SettingsSearch(const Problem& problem, const StepModel& model, Simulator& simulator,
+                 const PlanningContext& context, std::string planner);
+
+  /// Tries the settings and those around them; the best plan found, if any fits.
+  std::optional<Candidate> run(const SweepSettings& base, bool search);
+
+  /// The simulated step of a plan; nothing if it fails.
+  [[nodiscard]] std::optional<double> measure(const Plan& plan);
+  [[nodiscard]] bool time_is_up() const;
+  /// Where the last pass that did not fit stopped.
+  [[nodiscard]] const SweepResult& last_failure() const { return last_failure_; }
+
+ private:
+  bool consider(const SweepSettings& settings, std::optional<Candidate>& best);
+  SweepSettings vary(const SweepSettings& settings, double size);
+  double random();
+
+  const Problem& problem_;
+  const StepModel& model_;
+  Simulator& simulator_;
+  const PlanningContext& context_;
+  std::string planner_;
+  TimeNs began_;
+  int passes_left_;
+  int simulations_left_;
+  bool simulate_;
+  std::uint64_t random_ = 0x9e3779b97f4a7c15;
+  SweepResult last_failure_;
+};
+
+}  // namespace spillway::planning

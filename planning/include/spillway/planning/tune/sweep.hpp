@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over the step that decides every gap: what leaves when room is short, when it comes back.
+//
+// The pass follows the ops with an estimate of the time at which each begins. Where op i does not
+// fit, storages are chosen to leave:
+//
+//     last touch        chosen here                next use
+//        a ---- copy out ---- i ................... b
+//             ^ in the past: as early as the link was idle
+//
+// Leaving is decided late, when all that could leave instead is known, and takes effect early. The
+// price of a candidate is what computing would wait for its copies out and in, or the time to make
+// it again, per byte and time that it stays away; among those that cost nothing the furthest next
+// use wins (Belady). Copies in are queued as late as the link allows for all that is away.
+//
+// **Memory is safe by counting, not by timing**: at every op, what is on the device or queued to
+// come, with the op's own need, stays within the budget. So however long copies take, a plan from a
+// finished pass never runs out of memory; wrong times only cost time.
+//
+// Cost: O((touches + moves) log touches). Sources: L. A. Belady 1966; P. Cao et al., "A study of
+// integrated prefetching and caching strategies", SIGMETRICS 1995 (fetch in the order of next use,
+// evict the furthest); Capuchin (Peng et al. 2020) for prices; DTR (Kirisame et al. 2021) for cost
+// per byte and time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/planning/tune/draft.hpp"
+
+namespace spillway::planning {
+
+/// In which order storages are considered for leaving.
+enum class LeaveOrder : std::uint8_t {
+  kFurthest,  ///< next use furthest ahead first
+  kOldest,    ///< least recently used first
+};
+
+/// What may become of a storage in its gaps.
+enum class StorageRule : std::uint8_t { kAny, kKeep, kSwapOnly, kReplayOnly };
+
+/// Rules by storage, for planners that decide by kind. An empty column means that none has one.
+struct SweepRules {
+  std::vector<StorageRule> rule;
+  /// Leaves at the beginning of a gap that reaches beyond this op, needed or not; kNoRow: never.
+  std::vector<Row> leave_before;
+  /// A replay brings back all dropped storages of the same segment; kNoRow: only itself.
+  std::vector<Row> segment;
+  /// 1: dropped again after each use.
+  std::vector<std::uint8_t> drop_after_use;
+};
+
+struct SweepSettings {
+  bool recompute = true;        ///< storages may be dropped and made again
+  bool transients = true;       ///< what a replay reads may be made again though it is dead
+  bool early_out = true;        ///< copies out begin as early as the link was idle
+  bool prefetch = true;         ///< copies in are queued before they are needed
+  double link_price = 0.2;      ///< ns charged per ns of copying, though nobody waits for it
+  double lead = 0.05;           ///< copies in begin earlier by this share of the time they take
+  double lead_ns = 0;           ///< and by this much
+  double reach = 1.0;           ///< exponent of the time away in the price: more favours Belady
+  int candidates = 8;           ///< looked at for each storage that leaves, per order
+  bool choose_workspace = true; ///< ops run as the fastest alternative that fits
+  LeaveOrder order = LeaveOrder::kFurthest;
+  SweepRules rules{};
+  std::uint64_t reserve = 0;    ///< bytes of the device left unused, for copies to overlap
+};
+
+/// Where storages that live on are when the step begins; by storage.
+struct BeginState {
+  std::vector<std::uint8_t> away;       ///< 1: not on the device
+};
+
+struct SweepResult {
+  Draft draft;
+  bool feasible = false;
+  Row binding_op = 0;               ///< where not feasible
+  std::uint64_t short_by = 0;       ///< bytes, there
+  std::vector<Row> to_blame;        ///< storages whose replays did not fit there
+  double step_ns = 0;               ///< estimated
+  BeginState end;                   ///< where what lives on was at the end
+};
+
+/// Runs the pass twice: once to see where storages are at the end of a step, once from there.
+SweepResult sweep(const StepModel& model, const SweepSettings& settings);
+/// One pass from a given beginning.
+SweepResult sweep_from(const StepModel& model, const SweepSettings& settings,
+                       const BeginState& begin);
+
+}  // namespace spillway::planning

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/planning/registry.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "spillway/base/error.hpp"
+#include "spillway/base/nearest.hpp"
+
+namespace spillway::planning {
+
+std::span<const Planner* const> planners() {
+  static const std::vector<const Planner*> all{};
+  return all;
+}
+
+const Planner& planner_named(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Planner* planner : planners()) {
+    if (planner->name() == name) return *planner;
+    names.push_back(planner->name());
+  }
+  const auto nearest = nearest_word(name, names);
+  throw UserError(fmt::format("There is no planner \"{}\".{} Planners: {}.", name,
+                              nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "",
+                              fmt::join(names, ", ")));
+}
+
+}  // namespace spillway::planning

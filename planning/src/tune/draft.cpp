@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/planning/tune/draft.hpp"
+
+#include <algorithm>
+
+namespace spillway::planning {
+namespace {
+
+class Writer {
+ public:
+  Writer(const StepModel& model, const Draft& draft, Plan& plan)
+      : model_(model), table_(model.table), draft_(draft), plan_(plan) {}
+
+  void write() {
+    for (const auto& [op, alternative] : draft_.alternatives) {
+      plan_.actions.push_back(PlanAction::choose(OpIndex{op}, alternative));
+    }
+    // What leaves comes before what enters, so that within one op memory is free first.
+    for (Row row = 0; row < table_.touches(); ++row) {
+      const GapEnd end = end_of_gap(table_, row);
+      leave(draft_.gap[row], table_.touch(row).storage, end.storage);
+    }
+    for (Row s = 0; s < table_.storages(); ++s) leave(draft_.leading[s], s, s);
+    for (Row row = 0; row < table_.touches(); ++row) {
+      const GapEnd end = end_of_gap(table_, row);
+      enter(draft_.gap[row], table_.touch(row).storage, end.storage);
+    }
+    for (Row s = 0; s < table_.storages(); ++s) enter(draft_.leading[s], s, s);
+    std::vector<Replay> replays = draft_.replays;
+    std::sort(replays.begin(), replays.end());
+    for (const Replay& replay : replays) {
+      plan_.actions.push_back(PlanAction::replay(OpIndex{replay.at}, OpIndex{replay.op}));
+    }
+    for (Row s = 0; s < table_.storages(); ++s) place(s);
+    sort(plan_);
+  }
+
+ private:
+  struct Point {
+    Row at;
+    Row storage;
+  };
+
+  // A position past the end of the step is an op of the next one, where the id may be another.
+  [[nodiscard]] Point point(Row position, Row now, Row later) const {
+    if (position < table_.ops() || later == kNoRow) {
+      return {std::min(position, table_.ops()), now};
+    }
+    return {static_cast<Row>(position - table_.ops()), later};
+  }
+
+  [[nodiscard]] Row later_id(Row storage, Row end) const {
+    return end != kNoRow && table_.successor(storage) == end ? end : kNoRow;
+  }
+
+  void leave(const GapChoice& choice, Row storage, Row end) {
+    if (choice.remedy == Remedy::kKeep) return;
+    if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end);
+    const Point from = point(choice.out_at, storage, later_id(storage, end));
+    const OpIndex at{from.at};
+    const StorageId id{from.storage};
+    switch (choice.remedy) {
+      case Remedy::kHost:
+        plan_.actions.push_back(PlanAction::evict(at, id, Tier::kHost));
+        break;
+      case Remedy::kDisk:
+        plan_.actions.push_back(PlanAction::evict(at, id, Tier::kDisk));
+        break;
+      default:
+        plan_.actions.push_back(PlanAction::drop(at, id));
+    }
+    if (choice.wait_out && choice.remedy != Remedy::kForget) {
+      plan_.actions.push_back(PlanAction::wait(at, id));
+    }
+  }
+
+  void enter(const GapChoice& choice, Row storage, Row end) {
+    if (choice.more != kNoRow) enter(draft_.again[choice.more], storage, end);
+    if (choice.remedy == Remedy::kKeep || choice.remedy == Remedy::kForget) return;
+    if (choice.in_at == kNoRow || end == kNoRow) return;
+    const Point to = point(choice.in_at, storage, later_id(storage, end));
+    plan_.actions.push_back(PlanAction::fetch(OpIndex{to.at}, StorageId{to.storage}));
+    if (choice.wait_in) {
+      plan_.actions.push_back(PlanAction::wait(OpIndex{to.at}, StorageId{to.storage}));
+    }
+  }
+
+  // Copies on slower tiers and whether the bytes are on the device, as a set of tiers.
+  struct Whereabouts {
+    bool device = true;
+    bool host = false;
+    bool disk = false;
+
+    void evict(Tier tier) {
+      device = false;
+      if (host || disk) return;
+      (tier == Tier::kHost ? host : disk) = true;
+    }
+    bool operator==(const Whereabouts&) const = default;
+  };
+
+  // Where the storage is after the choices of one gap that fall into the step of its touch.
+  void pass_gap(Whereabouts& now, const GapChoice& first, bool wraps) const {
+    const GapChoice* choice = &first;
+    while (choice->remedy != Remedy::kKeep) {
+      if (choice->out_at >= table_.ops() && wraps) return;
+      if (choice->remedy == Remedy::kForget) {
+        now = {false, false, false};
+      } else {
+        now.evict(choice->remedy == Remedy::kHost ? Tier::kHost : Tier::kDisk);
+      }
+      if (choice->more == kNoRow) break;
+      now.device = true;
+      choice = &draft_.again[choice->more];
+    }
+    if (wraps && choice->in_at < table_.ops()) now.device = true;
+  }
+
+  // Where the storage is when the next step begins, from where it is when this one does.
+  [[nodiscard]] Whereabouts walk(Row storage, Whereabouts now) const {
+    for (Row row = table_.first_touch(storage); row != kNoRow; row = table_.next_touch(row)) {
+      now.device = true;
+      if (table_.touch(row).writes) now.host = now.disk = false;
+      pass_gap(now, draft_.gap[row], table_.next_touch(row) == kNoRow);
+    }
+    return now;
+  }
+
+  void place(Row storage) {
+    const Row older = table_.predecessor(storage);
+    if (older == kNoRow) return;
+    Whereabouts begin;
+    if (table_.first_touch(older) == kNoRow) {
+      if (draft_.idle[storage] == Tier::kDevice) return;
+      begin = {};
+      begin.evict(draft_.idle[storage]);
+    } else {
+      Whereabouts start = walk(older, begin);
+      begin = walk(older, start);
+    }
+    if (begin == Whereabouts{} || begin == Whereabouts{false, false, false}) return;
+    PlanPlace place{.storage = StorageId{storage}};
+    if (begin.device) place.add(Tier::kDevice);
+    if (begin.host) place.add(Tier::kHost);
+    if (begin.disk) place.add(Tier::kDisk);
+    plan_.places.push_back(place);
+  }
+
+  const StepModel& model_;
+  const AccessTable& table_;
+  const Draft& draft_;
+  Plan& plan_;
+};
+
+}  // namespace
+
+GapEnd end_of_gap(const AccessTable& table, Row touch) {
+  const Row next = table.next_touch(touch);
+  const Row storage = table.touch(touch).storage;
+  if (next != kNoRow) return {storage, next, false};
+  const Row heir = table.successor(storage);
+  if (heir == kNoRow || table.first_touch(heir) == kNoRow) return {};
+  return {heir, table.first_touch(heir), true};
+}
+
+Plan write_plan(const Problem& problem, const StepModel& model, const Draft& draft,
+                std::string planner) {
+  Plan plan;
+  plan.planner = std::move(planner);
+  plan.machine = problem.machine.name;
+  plan.budgets = problem.budgets;
+  plan.structure = structure_hash(problem.trace);
+  Writer(model, draft, plan).write();
+  return plan;
+}
+
+}  // namespace spillway::planning

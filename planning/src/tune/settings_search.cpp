@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/planning/tune/settings_search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace spillway::planning {
+namespace {
+
+// Touches visited in all passes, and in all simulations, of one search.
+constexpr double kPassWork = 4e6;
+constexpr double kSimulationWork = 3e6;
+constexpr int kMostPasses = 240;
+// A trace longer than this is not simulated while planning.
+constexpr Row kMostSimulatedTouches = 150'000;
+
+// Of the changes that are accepted, half are found within the first third of the changes.
+constexpr double kFirstSize = 1.5;
+
+struct Start {
+  double link_price, reach, lead;
+};
+constexpr std::array<Start, 12> kStarts{{
+    {0.2, 1.0, 0.05},
+    {0.02, 1.0, 0.5},
+    {1.0, 1.0, 0.05},
+    {0.2, 2.0, 0.05},
+    {0.0, 3.0, 0.0},
+    {0.5, 0.5, 0.2},
+    {0.02, 0.3, 0.05},
+    {2.0, 1.0, 1.0},
+    {0.1, 1.5, 2.0},
+    {5.0, 2.0, 0.05},
+    {0.0, 1.0, 4.0},
+    {0.3, 0.0, 0.05},
+}};
+
+}  // namespace
+
+SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model,
+                               Simulator& simulator, const PlanningContext& context,
+                               std::string planner)
+    : problem_(problem),
+      model_(model),
+      simulator_(simulator),
+      context_(context),
+      planner_(std::move(planner)),
+      began_(context.now()) {
+  const double touches = std::max<double>(1, model.table.touches());
+  passes_left_ = static_cast<int>(std::clamp(kPassWork / touches, 3.0, double{kMostPasses}));
+  simulations_left_ =
+      static_cast<int>(std::clamp(kSimulationWork / touches, 0.0, double{kMostPasses}));
+  simulate_ = model.table.touches() <= kMostSimulatedTouches;
+}
+
+bool SettingsSearch::time_is_up() const {
+  return context_.now() - began_ >= context_.time_limit_ns;
+}
+
+std::optional<double> SettingsSearch::measure(const Plan& plan) {
+  --simulations_left_;
+  const SimulationOutcome outcome = simulator_.run(plan);
+  const auto* report = std::get_if<SimulationReport>(&outcome);
+  if (report == nullptr) return std::nullopt;
+  return static_cast<double>(report->step_ns);
+}
+
+double SettingsSearch::random() {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return static_cast<double>(random_ >> 11) * 0x1p-53;
+}
+
+SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
+  SweepSettings other = settings;
+  const auto scaled = [&](double value, double least, double most) {
+    return std::clamp((value + least) * std::exp(size * (2 * random() - 1)), 0.0, most);
+  };
+  other.link_price = scaled(settings.link_price, 0.005, 20);
+  other.reach = scaled(settings.reach, 0.05, 4);
+  other.lead = scaled(settings.lead, 0.01, 20);
+  const double share = static_cast<double>(settings.reserve) /
+                       static_cast<double>(std::max<std::uint64_t>(
+                           model_.budget(Tier::kDevice), 1));
+  other.reserve = random() < 0.5 ? 0
+                                 : static_cast<std::uint64_t>(
+                                       scaled(share, 0.003, 0.3) *
+                                       static_cast<double>(model_.budget(Tier::kDevice)));
+  other.candidates = random() < 0.5 ? settings.candidates : 1 + static_cast<int>(random() * 24);
+  if (random() < 0.1) other.recompute = false;
+  if (random() < 0.1) other.early_out = !settings.early_out;
+  return other;
+}
+
+bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candidate>& best) {
+  if (passes_left_ <= 0) return false;
+  --passes_left_;
+  SweepResult result = sweep(model_, settings);
+  if (!result.feasible) {
+    last_failure_ = std::move(result);
+    return true;
+  }
+  if (!simulate_) {
+    if (!best || result.step_ns < best->step_ns) {
+      best = Candidate{{}, std::move(result.draft), settings, result.step_ns};
+    }
+    return true;
+  }
+  if (simulations_left_ <= 0) return false;
+  Plan plan = write_plan(problem_, model_, result.draft, planner_);
+  const std::optional<double> step = measure(plan);
+  if (step && (!best || *step < best->step_ns)) {
+    best = Candidate{std::move(plan), std::move(result.draft), settings, *step};
+  }
+  return true;
+}
+
+std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool search) {
+  std::optional<Candidate> best;
+  consider(base, best);
+  const auto done = [&](const std::optional<Candidate>& candidate) {
+    // Nothing is faster than the ops themselves.
+    return candidate &&
+           candidate->step_ns <= static_cast<double>(model_.start[model_.ops()]) * (1 + 1e-6);
+  };
+  if (search) {
+    for (const Start& start : kStarts) {
+      if (done(best) || time_is_up()) break;
+      SweepSettings settings = base;
+      settings.link_price = start.link_price;
+      settings.reach = start.reach;
+      settings.lead = start.lead;
+      if (!consider(settings, best)) break;
+    }
+    const int changes = passes_left_;
+    for (int turn = 0; turn < changes && best && !done(best) && !time_is_up(); ++turn) {
+      const double size = kFirstSize * std::exp(-3.0 * turn / changes);
+      SweepSettings settings = vary(best->settings, size);
+      settings.recompute = settings.recompute && base.recompute;
+      if (!consider(settings, best)) break;
+    }
+  }
+  if (!best && base.recompute) {
+    SweepSettings plain = base;
+    plain.recompute = false;
+    passes_left_ = std::max(passes_left_, 1);
+    simulations_left_ = std::max(simulations_left_, 1);
+    consider(plain, best);
+  }
+  if (best && best->plan.structure == 0) {
+    best->plan = write_plan(problem_, model_, best->draft, planner_);
+  }
+  return best;
+}
+
+}  // namespace spillway::planning

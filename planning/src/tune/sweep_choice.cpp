@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who leaves the device when room is short, and how.
+#include <algorithm>
+#include <cmath>
+
+#include "tune/sweep_state.hpp"
+
+namespace spillway::planning::tune {
+namespace {
+
+// A chain longer than this is not worth its look-up; what is dropped on the way ends it earlier.
+constexpr std::size_t kMostChain = 24;
+
+// Among candidates nobody waits for, copying still counts a little, so that what stays away longer
+// per byte copied is preferred.
+constexpr double kIdleLinkPrice = 1e-3;
+
+double rank(LeaveOrder order, const Item& item) {
+  return order == LeaveOrder::kFurthest ? static_cast<double>(item.next)
+                                        : -static_cast<double>(item.free_from);
+}
+
+// Cheapest per byte first in steps of half a power of two; within one, furthest next use first.
+double cheapest_first(double ns_per_byte, Row next) {
+  const double step = std::floor(2 * std::log2(std::max(ns_per_byte, 1e-12)));
+  return step - static_cast<double>(next) * 1e-10;
+}
+
+}  // namespace
+
+void SweepState::offer(Row storage) {
+  Item& item = items_[storage];
+  ++item.version;
+  by_next_.push({rank(settings_.order, item), {storage, item.version}});
+  if (!may_replay(storage)) return;
+  const double bytes = static_cast<double>(std::max<std::uint64_t>(table_.bytes(storage), 1));
+  by_replay_.push({cheapest_first(model_.replay_share_ns(storage) / bytes, item.next),
+                   {storage, item.version}});
+}
+
+void SweepState::forget_copies(Row storage) {
+  Item& item = items_[storage];
+  if (item.host_copy) host_used_ -= table_.bytes(storage);
+  if (item.disk_copy) disk_used_ -= table_.bytes(storage);
+  item.host_copy = item.disk_copy = false;
+}
+
+double SweepState::out_ns(Tier tier, std::uint64_t bytes) const {
+  const double device = model_.has_host() ? model_.copy_ns(LinkKind::kDeviceToHost, bytes) : 0;
+  return tier == Tier::kHost ? device
+                             : std::max(device, model_.copy_ns(LinkKind::kHostToDisk, bytes));
+}
+
+double SweepState::in_ns(Where where, std::uint64_t bytes) const {
+  return where == Where::kHost ? model_.copy_ns(LinkKind::kHostToDevice, bytes)
+                               : model_.copy_ns(LinkKind::kDiskToHost, bytes);
+}
+
+void SweepState::set_away(Row storage, bool away) {
+  const Item& item = items_[storage];
+  if (item.next == kNoRow) return;
+  const bool disk = item.where == Where::kDisk;
+  ArrivalQueue& queue = disk ? disk_arrivals_ : arrivals_;
+  auto& order = disk ? away_on_disk_ : away_;
+  const double copy = in_ns(item.where, table_.bytes(storage));
+  if (away) {
+    queue.add(item.next, copy);
+    order.insert({item.next, storage});
+  } else {
+    queue.remove(item.next, copy);
+    order.erase({item.next, storage});
+  }
+}
+
+GapChoice& SweepState::current_choice(Row storage) {
+  const Row touch = items_[storage].touch;
+  GapChoice* choice = touch == kNoRow ? &draft_.leading[storage] : &draft_.gap[touch];
+  while (choice->more != kNoRow) choice = &draft_.again[choice->more];
+  return *choice;
+}
+
+GapChoice& SweepState::new_choice(Row storage) {
+  GapChoice& choice = current_choice(storage);
+  if (choice.remedy == Remedy::kKeep) return choice;
+  const Row more = static_cast<Row>(draft_.again.size());
+  choice.more = more;
+  return draft_.again.emplace_back();
+}
+
+bool SweepState::make_room(Row op, std::uint64_t need, Row keep_until) {
+  while (used_ + need > capacity_) {
+    if (evict_one(op, keep_until)) continue;
+    short_by = used_ + need - capacity_;
+    return false;
+  }
+  return true;
+}
+
+template <typename Heap>
+void SweepState::look_at(Heap& heap, Row op, Row keep_until, Row& best, Option& best_option) {
+  std::vector<Entry> seen;
+  int looked = 0;
+  while (!heap.empty() && looked < settings_.candidates) {
+    const Entry entry = heap.top();
+    const auto [storage, version] = entry.second;
+    const Item& item = items_[storage];
+    heap.pop();
+    if (item.version != version || item.where != Where::kIn) continue;
+    seen.push_back(entry);
+    if (seen.size() > 64) break;
+    if (item.pinned == op || item.free_from > op) continue;
+    if (item.next <= keep_until) {
+      // In this order all others are needed sooner still.
+      if (std::is_same_v<Heap, decltype(by_next_)> && settings_.order == LeaveOrder::kFurthest) break;
+      continue;
+    }
+    ++looked;
+    Option option = price(op, storage);
+    if (option.remedy == Remedy::kKeep) continue;
+    if (best != kNoRow && option.score >= best_option.score) continue;
+    best = storage;
+    best_option = std::move(option);
+  }
+  for (const Entry& entry : seen) {
+    if (entry.second.first != best) heap.push(entry);
+  }
+}
+
+bool SweepState::evict_one(Row op, Row keep_until) {
+  Row best = kNoRow;
+  Option option;
+  look_at(by_next_, op, keep_until, best, option);
+  const Row furthest = best;
+  // The least recently used one leaves whatever it costs.
+  if (settings_.recompute && settings_.order == LeaveOrder::kFurthest) {
+    look_at(by_replay_, op, keep_until, best, option);
+  }
+  if (best == kNoRow) return false;
+  if (furthest != kNoRow && furthest != best) {
+    by_next_.push({rank(settings_.order, items_[furthest]), {furthest, items_[furthest].version}});
+  }
+  if (items_[best].unused) {
+    give_up_fetch(best);
+  } else if (option.remedy == Remedy::kForget) {
+    drop(op, best, option.closure);
+  } else {
+    leave_by_copy(op, best, option.remedy == Remedy::kHost ? Tier::kHost : Tier::kDisk);
+  }
+  return true;
+}
+
+std::optional<Tier> SweepState::tier_for(Row storage) const {
+  const Item& item = items_[storage];
+  if (item.host_copy) return Tier::kHost;
+  if (item.disk_copy) return Tier::kDisk;
+  const std::uint64_t bytes = table_.bytes(storage);
+  if (model_.has_host() && host_used_ + bytes <= model_.budget(Tier::kHost)) return Tier::kHost;
+  if (model_.has_disk() && disk_used_ + bytes <= model_.budget(Tier::kDisk)) return Tier::kDisk;
+  return std::nullopt;
+}
+
+double SweepState::swap_cost(Row op, Row storage, Tier tier) const {
+  const Item& item = items_[storage];
+  const std::uint64_t bytes = table_.bytes(storage);
+  double cost = 0;
+  double copying = 0;
+  if (!item.host_copy && !item.disk_copy) {
+    const double out = out_ns(tier, bytes);
+    const LinkClock& link = tier == Tier::kHost ? out_link_ : disk_out_link_;
+    const double end = link.look(settings_.early_out ? item.ready : now_, out).end;
+    cost += std::max(0.0, end - now_);
+    copying += out;
+  }
+  if (item.next != kNoRow) {
+    const bool disk = tier == Tier::kDisk;
+    const double in = in_ns(disk ? Where::kDisk : Where::kHost, bytes);
+    const double from = std::max(now_, disk ? disk_in_link_free_ : in_link_free_) - lag(op);
+    const double slack = (disk ? disk_arrivals_ : arrivals_).slack_with(item.next, in, from);
+    cost += std::clamp(-slack, 0.0, in);
+    copying += in;
+  }
+  return cost + copying * (settings_.link_price + kIdleLinkPrice);
+}
+
+Option SweepState::price(Row op, Row storage) const {
+  const Item& item = items_[storage];
+  Option option;
+  if (rule_of(storage) == StorageRule::kKeep) return option;
+  if (item.next == kNoRow && table_.freed_by(storage) != kNoRow) {
+    return {Remedy::kForget, -1, {}};  // nothing reads it again
+  }
+  const Row until = item.next == kNoRow ? 2 * table_.ops() : item.next;
+  const double away = std::max(1.0, deadlines_[until] - deadlines_[op]);
+  const double worth = static_cast<double>(std::max<std::uint64_t>(table_.bytes(storage), 1)) *
+                       std::pow(away, settings_.reach);
+  const bool swaps = rule_of(storage) != StorageRule::kReplayOnly;
+  if (const std::optional<Tier> tier = swaps ? tier_for(storage) : std::nullopt) {
+    option.remedy = *tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
+    option.score = swap_cost(op, storage, *tier) / worth;
+  }
+  if (!may_replay(storage)) return option;
+  const double share = model_.replay_share_ns(storage) / worth;
+  if (option.remedy != Remedy::kKeep && share >= option.score) return option;
+  Closure closure = closure_of(storage, item.next, kMostChain);
+  if (!closure.possible || !fits_replayed(closure, item.next)) return option;
+  const double score = closure.cost / worth;
+  if (option.remedy != Remedy::kKeep && score >= option.score) return option;
+  return {Remedy::kForget, score, std::move(closure)};
+}
+
+Closure SweepState::closure_of(Row storage, Row at, std::size_t most_ops) const {
+  Closure closure;
+  std::vector<Row> open{model_.replay_op[storage]};
+  while (!open.empty()) {
+    const Row op = open.back();
+    open.pop_back();
+    if (op == kNoRow) return {};
+    if (std::find(closure.ops.begin(), closure.ops.end(), op) != closure.ops.end()) continue;
+    closure.ops.push_back(op);
+    if (closure.ops.size() > most_ops) return {};
+    closure.cost += static_cast<double>(duration_[op]);
+    for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+      const Touch& touch = table_.touch(row);
+      if (touch.creates) continue;
+      const Row input = touch.storage;
+      const bool there = std::min(model_.next_write[row], table_.freed_by(input)) >= at;
+      if (there && items_[input].where != Where::kDropped) {
+        closure.leaves.push_back(input);
+        continue;
+      }
+      const bool made = std::find(transients_.begin(), transients_.end(), input) != transients_.end();
+      if (made && at == op_) continue;
+      if (!there && (!settings_.transients || model_.next_write[row] != kNoRow)) return {};
+      open.push_back(model_.replay_op[input]);
+    }
+  }
+  std::sort(closure.ops.begin(), closure.ops.end());
+  closure.possible = true;
+  return closure;
+}
+
+std::uint64_t SweepState::bytes_of(const Closure& closure) const {
+  std::uint64_t bytes = 0;
+  for (const Row op : closure.ops) bytes += model_.created[op];
+  for (const Row leaf : closure.leaves) bytes += table_.bytes(leaf);
+  return bytes;
+}
+
+// Whether what runs again before an op fits beside what the op needs, all of it at once: more than
+// is needed, but it cannot fail later.
+bool SweepState::fits_replayed(const Closure& closure, Row at) const {
+  std::uint64_t scratch = 0;
+  for (const Row op : closure.ops) scratch = std::max(scratch, scratch_[op]);
+  return table_.working_set(at) + replayed_bytes_[at] + bytes_of(closure) + scratch <= capacity_;
+}
+
+void SweepState::pledge(Row storage, Row at) {
+  pledges_[storage].push_back(at);
+  Item& item = items_[storage];
+  if (at >= item.next) return;
+  const bool away = item.where == Where::kHost || item.where == Where::kDisk;
+  if (away) set_away(storage, false);
+  item.next = at;
+  if (away) {
+    set_away(storage, true);
+  } else if (item.where == Where::kIn) {
+    offer(storage);
+  }
+}
+
+void SweepState::drop(Row op, Row storage, const Closure& closure) {
+  Item& item = items_[storage];
+  GapChoice& choice = new_choice(storage);
+  choice.remedy = Remedy::kForget;
+  choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
+  used_ -= table_.bytes(storage);
+  forget_copies(storage);
+  item.where = Where::kDropped;
+  replayed_bytes_[item.next] += bytes_of(closure);
+  for (const Row leaf : closure.leaves) pledge(leaf, item.next);
+}
+
+// As if it had never been queued; what the link was taken for stays, on the safe side.
+void SweepState::give_up_fetch(Row storage) {
+  Item& item = items_[storage];
+  current_choice(storage).in_at = kNoRow;
+  item.unused = false;
+  item.where = item.host_copy ? Where::kHost : Where::kDisk;
+  used_ -= table_.bytes(storage);
+  set_away(storage, true);
+}
+
+void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
+  Item& item = items_[storage];
+  const std::uint64_t bytes = table_.bytes(storage);
+  GapChoice& choice = new_choice(storage);
+  choice.remedy = tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
+  choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
+  used_ -= bytes;
+  if (!item.host_copy && !item.disk_copy) {
+    LinkClock& link = tier == Tier::kHost ? out_link_ : disk_out_link_;
+    const LinkClock::Slot slot =
+        link.take(settings_.early_out ? item.ready : now_, out_ns(tier, bytes));
+    // The copy is queued before the op at which the link is free for it.
+    const auto later = std::upper_bound(began_.begin(), began_.end(), slot.begin);
+    const Row free_at = later == began_.begin() ? 0 : static_cast<Row>(later - began_.begin() - 1);
+    if (settings_.early_out) choice.out_at = std::clamp(free_at, choice.out_at, op);
+    if (host_tight_ && tier == Tier::kHost) choice.out_at = op;
+    if (slot.end > now_) {
+      leaving_.push({slot.end, bytes});
+      leaving_bytes_ += bytes;
+    }
+    (tier == Tier::kHost ? item.host_copy : item.disk_copy) = true;
+    (tier == Tier::kHost ? host_used_ : disk_used_) += bytes;
+  }
+  item.where = item.host_copy ? Where::kHost : Where::kDisk;
+  set_away(storage, true);
+}
+
+}  // namespace spillway::planning::tune

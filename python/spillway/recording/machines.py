@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding the file of a named machine."""
+
+import difflib
+import pathlib
+
+from spillway._native import UserError
+
+_PACKAGE = pathlib.Path(__file__).resolve().parent.parent
+#: An installation has the files beside the package, a checkout at its root.
+FOLDERS = (_PACKAGE / "machines", _PACKAGE.parent.parent / "machines")
+
+
+def find(machine: str) -> pathlib.Path:
+    """The file of ``machine``: a name such as ``h200``, or a path.
+
+    Raises:
+        UserError: there is none.
+    """
+    path = pathlib.Path(machine)
+    if path.suffix == ".json" or "/" in machine:
+        if path.is_file():
+            return path
+        raise UserError(f"there is no machine file {machine}")
+    for folder in FOLDERS:
+        if (folder / f"{machine}.json").is_file():
+            return folder / f"{machine}.json"
+    known = names()
+    near = difflib.get_close_matches(machine, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UserError(f'no machine "{machine}"{hint} There are: {", ".join(known)}')
+
+
+def names() -> list[str]:
+    """The machines that come with Spillway."""
+    return sorted({file.stem for folder in FOLDERS for file in folder.glob("*.json")})

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells the recorder what tensors are for and which module is running."""
+
+import ctypes
+import threading
+from collections.abc import Callable
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+
+class Watch:
+    """Global hooks on modules and optimizers, from `install` to `remove`."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        #: Describe tensors with data too.
+        self.with_data = False
+        self._names: dict[int, str] = {}  # of modules, by identity
+        self._parameters: dict[int, torch.nn.Parameter] = {}
+        self._parameter_names: dict[int, str] = {}
+        self._running = threading.local()
+        self._handles: list = []
+        #: Called when the outermost step of any optimizer has ended.
+        self.after_optimizer: Callable[[torch.optim.Optimizer], None] = lambda optimizer: None
+
+    def install(self) -> None:
+        modules = torch.nn.modules.module
+        self._handles = [
+            modules.register_module_forward_pre_hook(self._enter),
+            modules.register_module_forward_hook(self._leave, always_call=True),
+            register_optimizer_step_pre_hook(self._before_optimizer),
+            register_optimizer_step_post_hook(self._after_optimizer),
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def describe_gradients(self) -> None:
+        for identity, parameter in self._parameters.items():
+            if parameter.grad is not None:
+                name = self._parameter_names.get(identity, "parameter")
+                self._describe(parameter.grad, "gradient", f"{name}.grad")
+
+    # Modules
+
+    def _enter(self, module: torch.nn.Module, arguments) -> None:
+        stack = self._stack()
+        if id(module) not in self._names:
+            self._learn(module)
+        stack.append(self._names[id(module)])
+        self._library.spillway_record_module(stack[-1].encode())
+
+    def _leave(self, module: torch.nn.Module, arguments, result) -> None:
+        stack = self._stack()
+        stack.pop()
+        self._library.spillway_record_module((stack[-1] if stack else "").encode())
+
+    def _stack(self) -> list[str]:
+        if not hasattr(self._running, "stack"):
+            self._running.stack = []
+        return self._running.stack
+
+    def _learn(self, root: torch.nn.Module) -> None:
+        for name, module in root.named_modules():
+            self._names.setdefault(id(module), name or type(root).__name__)
+        for name, parameter in root.named_parameters():
+            self._learn_parameter(parameter, name)
+        for name, buffer in root.named_buffers():
+            self._describe(buffer, "parameter", name)
+
+    def _learn_parameter(self, parameter: torch.Tensor, name: str) -> None:
+        if id(parameter) in self._parameter_names:
+            return
+        self._parameters[id(parameter)] = parameter
+        self._parameter_names[id(parameter)] = name
+        self._describe(parameter, "parameter", name)
+
+    # Optimizers
+
+    def _before_optimizer(self, optimizer: torch.optim.Optimizer, arguments, keywords) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = f"parameter {len(self._parameters)}"
+                self._learn_parameter(parameter, name)
+        self.describe_gradients()
+
+    def _after_optimizer(self, optimizer: torch.optim.Optimizer, arguments, keywords) -> None:
+        for parameter, state in optimizer.state.items():
+            name = self._parameter_names.get(id(parameter), "parameter")
+            for key, value in state.items():
+                if isinstance(value, torch.Tensor):
+                    self._describe(value, "optimizer_state", f"{name}.{key}")
+        self.after_optimizer(optimizer)
+
+    def _describe(self, tensor: torch.Tensor, role: str, name: str) -> None:
+        if not (tensor.is_meta or self.with_data) or tensor.layout != torch.strided:
+            return
+        storage = tensor.untyped_storage()
+        self._library.spillway_record_storage(storage._cdata, role.encode(), name.encode())

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording without memory cannot do, and says."""
+
+import pytest
+import spillway
+import torch
+
+from . import networks
+
+
+def test_a_fused_lstm_is_said_to_be_decomposed():
+    assert any("aten::lstm" in note for note in spillway.record_step(networks.lstm).notes)
+    assert not any("aten::lstm" in note for note in spillway.record_step(networks.cnn).notes)
+
+
+def test_a_fused_optimizer_is_recorded_as_its_twin():
+    fused = spillway.record_step(lambda: networks.cnn("adamw_fused"))
+    assert any("AdamW(fused=True)" in note for note in fused.notes)
+    assert fused.bytes_by_role["optimizer_state"] > fused.bytes_by_role["parameter"]
+
+
+def test_every_recording_says_that_workspace_is_missing():
+    recorded = spillway.record_step(networks.cnn)
+    assert any("without workspace" in note for note in recorded.notes)
+    assert recorded.to_dict()["scratch_known"] is False
+
+
+def reading_step(read):
+    def build():
+        x = torch.zeros(4, 4, requires_grad=True)
+
+        def step():
+            loss = (x * x).sum()
+            loss.backward()
+            read(loss)
+
+        return step
+
+    return build
+
+
+READS = {
+    "item": lambda loss: loss.item(),
+    "branch": lambda loss: 1 if loss > 0 else 2,
+    "nonzero": lambda loss: loss.reshape(1).nonzero(),
+    "tolist": lambda loss: loss.tolist(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_depending_on_values_names_operator_and_line(read):
+    with pytest.raises(spillway.UserError, match=r"test_refusals.py:\d+: aten::\w+ depends on"):
+        spillway.record_step(reading_step(READS[read]))
+
+
+def test_values_may_be_assumed():
+    recorded = spillway.record_step(reading_step(READS["item"]), assume=0.5)
+    assert any("assumed to be 0.5" in note for note in recorded.notes)
+
+
+def test_a_step_on_the_cpu_alone_is_refused():
+    x = torch.zeros(4, requires_grad=True)
+    with pytest.raises(spillway.UserError, match="no operator on the meta device"):
+        spillway.record_step(lambda: x.sum().backward())
+
+
+def test_an_unknown_machine_is_answered_with_the_nearest():
+    with pytest.raises(spillway.UserError, match="did you mean h200"):
+        spillway.record_step(networks.cnn, "h20")
+
+
+def test_an_error_of_the_program_stays_its_own():
+    def step():
+        raise RuntimeError("the program's own")
+
+    with pytest.raises(RuntimeError, match="the program's own"):
+        spillway.record_step(step)
+
+
+def test_nothing_stays_switched_on_after_an_error():
+    with pytest.raises(spillway.UserError):
+        spillway.record_step(reading_step(READS["item"]))
+    assert torch.zeros(2).device.type == "cpu"
+    assert torch.optim.AdamW([torch.zeros(2, requires_grad=True)], fused=True)
