@@ -26,6 +26,8 @@ void Engine::before_fork() {
   std::unique_lock lock(mutex_, std::adopt_lock);
   // Direct I/O in flight over a fork may land in the wrong process's pages.
   while (mover_.in_flight() != 0) settled_.wait(lock);
+  drain_freed();
+  memory_.before_fork();
   lock.release();
   mover_.transfers().before_fork();
   if (mover_.spool() == nullptr) return;

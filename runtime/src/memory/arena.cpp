@@ -134,6 +134,7 @@ bool Arena::open(Block& block, Bytes bytes, MemoryReservation& reservation) {
   set_huge_pages(block);
   block.bytes = bytes.count;
   block.in_use = true;
+  block.forks = forks_;
   return true;
 }
 
@@ -178,7 +179,13 @@ void Arena::free(Block& block) {
   if (poison_ == Poison::kYes && block.accessible && block.resident != 0) {
     std::memset(block.base, kPoisonByte, block.resident);
   }
+  if (was_shared(block)) release_pages(block);
   give_up(block);
+}
+
+void Arena::before_fork() {
+  release_idle(budget_.used());
+  ++forks_;
 }
 
 void Arena::evict(Block& block) {
@@ -187,6 +194,7 @@ void Arena::evict(Block& block) {
     block.intact = false;
   }
   set_access(block, false);
+  if (was_shared(block)) release_pages(block);
   linger(block);
 }
 
@@ -230,6 +238,8 @@ Bytes Arena::release_idle(Bytes bytes) {
 }
 
 void Arena::release_pages(Block& block) {
+  if (block.resident == 0) return;
+  block.intact = false;
   ::madvise(block.base, block.resident, MADV_DONTNEED);
   budget_.give_back({block.resident});
   block.resident = 0;

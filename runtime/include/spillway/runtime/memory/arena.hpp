@@ -86,6 +86,11 @@ class Arena {
   /// those of freed blocks first. Returns how many.
   Bytes release_idle(Bytes bytes);
 
+  /// The process is about to fork. Idle pages go: the child needs none of them, and a page that it
+  /// shares costs the parent a copy at the first write and a huge page besides. For the same reason
+  /// pages that are held now go back to the kernel, and not to other users, when they become idle.
+  void before_fork();
+
   /// Makes the block's range inaccessible; its pages are anyone's.
   void evict(Block& block);
 
@@ -122,6 +127,7 @@ class Arena {
   static void set_huge_pages(Block& block);
   [[nodiscard]] Block* oldest_idle() const;
   void drop_tail(Block& block);
+  [[nodiscard]] bool was_shared(const Block& block) const { return block.forks != forks_; }
   void release_pages(Block& block);
   void cache(Block& block);
   void uncache(Block& block);
@@ -137,6 +143,7 @@ class Arena {
   BlockList lingering_;                      // evicted, with chunks
   BlockList lingering_small_;                // evicted, without
   std::uint64_t clock_ = 0;
+  std::uint32_t forks_ = 0;
   std::uint32_t colours_;
   std::uint32_t next_colour_ = 0;
   Poison poison_ = Poison::kNo;

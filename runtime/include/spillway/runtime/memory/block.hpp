@@ -36,6 +36,7 @@ struct Block {
   std::uint64_t resident = 0;  ///< bytes of pages held, a multiple of the page
   std::uint64_t huge = 0;      ///< bytes at the front that the kernel may back with huge pages
   std::uint32_t size_class = 0;
+  std::uint32_t forks = 0;  ///< of the process, before it was opened last
   bool accessible = false;  ///< mapped read-write; else any access faults
   bool in_use = false;
   bool intact = false;  ///< the pages are all there and hold its user's bytes

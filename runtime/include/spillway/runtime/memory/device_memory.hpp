@@ -54,6 +54,9 @@ class DeviceMemory {
   /// again without a copy if `block.intact`; else who copies them in sets that.
   Allocation restore(Block& block, Overbooking overbooking);
 
+  /// See Arena::before_fork.
+  void before_fork() { arena_.before_fork(); }
+
   void set_limit(Bytes limit) { budget_.set_limit(limit); }
   void set_small_objects(SmallObjects small) { small_ = small; }
   void set_poison(Poison poison) { arena_.set_poison(poison); }

@@ -46,6 +46,7 @@ class PageMap {
   /// Records `block` as the owner of its range.
   void assign(Block& block);
 
+  [[nodiscard]] std::uintptr_t begin() const { return base_; }
   [[nodiscard]] Bytes reserved() const { return {size_}; }
   [[nodiscard]] Bytes carved() const { return {next_}; }
 
