@@ -129,7 +129,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
                            .need = need,
                            .have = saturating_sub(need, short_by),
                            .budget = budget_,
-                           .smallest_budget = memory_.live() + need,
+                           .smallest_budget = memory_.budget().limit() + short_by,
                            .why = mover_.failure(),
                            .pinned = {}};
   std::vector<const StorageRecord*> resident;
