@@ -28,11 +28,13 @@ PLAN = {
     "spillway_plan": 1,
     "planner": "hybrid",
     "machine": "h200",
-    "budgets": {"device": 505, "host": 1000, "disk": 0},
+    "device_budget": 505,
+    "host_budget": 1000,
+    "disk_budget": 0,
     "places": [],
     "actions": [
-        {"at": 1, "kind": "evict", "storage": 1, "tier": "host"},
-        {"at": 2, "kind": "fetch", "storage": 1},
+        {"at": 1, "do": "evict", "storage": 1, "tier": "host"},
+        {"at": 2, "do": "fetch", "storage": 1},
     ],
 }
 

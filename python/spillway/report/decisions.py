@@ -31,7 +31,7 @@ def _decision(trace, storage, actions, tiers, starts) -> Decision:
     moved = 0
     leaves = returns = None
     for action in actions:
-        kind, at = action["kind"], action["at"]
+        kind, at = action["do"], action["at"]
         if kind == "evict":
             kinds.append(action.get("tier", "host"))
             moved += size

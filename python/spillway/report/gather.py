@@ -30,7 +30,6 @@ _CAUSES = {
     "allocation": "room for new storages",
     "input": "a fetch under way",
     "demand_fetch": "a fetch nobody had queued",
-    "demand-fetch": "a fetch nobody had queued",
     "wait": "a copy, as the plan says",
 }
 
@@ -53,7 +52,7 @@ def report(
     if "spillway_trace" in document:
         result = _of_trace(Trace.from_json(document, subject), subject)
     elif "spillway_plan" in document:
-        result = _of_plan(document, subject, _needed_trace(trace, subject), machine)
+        result = _of_plan(document, subject, trace or _own_trace(document, subject), machine)
     elif "budget_bytes" in document and "mode" in document:
         result = _of_run(document, subject, trace)
     else:
@@ -67,10 +66,13 @@ def report(
     return result
 
 
-def _needed_trace(trace: str | None, subject: str) -> str:
-    if trace is None:
-        raise UserError(f"{subject} is a plan: name the trace it belongs to with --trace")
-    return trace
+def _own_trace(plan: dict[str, Any], subject: str) -> str:
+    """The trace that the plan names, here or beside the plan."""
+    named = plan.get("trace", "")
+    for path in (pathlib.Path(named), pathlib.Path(subject).parent / named):
+        if named and path.is_file():
+            return str(path)
+    raise UserError(f"{subject} is a plan: name the trace it belongs to with --trace")
 
 
 def _stem(path: str | os.PathLike) -> str:
@@ -78,7 +80,7 @@ def _stem(path: str | os.PathLike) -> str:
 
 
 def _notes(trace: Trace) -> list[str]:
-    notes = []
+    notes = [f"Recorded by {trace.framework}."] if trace.framework else []
     if not trace.scratch_known:
         notes.append("Without workspace: what kernels allocate for themselves is not known.")
     if not trace.timed:
@@ -93,7 +95,6 @@ def _of_trace(trace: Trace, path: str) -> Report:
         ("ops", f"{len(trace.ops):,}"),
         ("storages", f"{len(trace.storages):,}"),
         ("peak", size(memory.peak())),
-        ("recorded by", trace.framework or "unknown"),
     ]
     if trace.timed:
         facts.insert(0, ("step time", duration(starts[-1])))
@@ -124,13 +125,13 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
     spans = timeline.get("spans", [])
     step = simulated["step_ns"]
     starts = _unlimited_starts(trace, spans)
-    budgets = plan.get("budgets", {})
+    budgets = {tier: plan.get(f"{tier}_budget", 0) for tier in ("device", "host", "disk")}
     rows, left_out = decisions(trace, plan, starts)
     result = Report(
         title=f"{_stem(trace_path)}: plan of {plan.get('planner', 'unknown')}",
         facts=_plan_facts(plan, simulated, budgets),
         notes=_notes(trace),
-        budget_bytes=budgets.get("device"),
+        budget_bytes=budgets["device"] or None,
         unmanaged=unmanaged_memory(trace, starts),
         planned=planned_memory(trace, plan, spans, step),
         streams=_lanes(trace, spans),

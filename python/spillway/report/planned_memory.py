@@ -50,9 +50,9 @@ class _Residency:
         for action in self._plan.get("actions", ()):
             at = begins[min(action["at"], len(begins) - 1)]
             storage = action.get("storage")
-            if action["kind"] == "drop":
+            if action["do"] == "drop":
                 events.append((at, 1, "leave", storage))
-            elif action["kind"] == "evict":
+            elif action["do"] == "evict":
                 copies = sorted(copied_out.get(storage, ()))
                 # Clean: no copy follows this eviction, the memory is free at once.
                 if bisect.bisect_left(copies, at) == len(copies):
