@@ -62,6 +62,14 @@ soak: build ## Train for long and watch for growth
 bench: build ## Run the benchmarks
 	@$(IN_ENVIRONMENT) exec scripts/bench.sh
 
+.PHONY: bench-speed
+bench-speed: build ## Time training under a budget against stock and tuned PyTorch
+	@$(IN_ENVIRONMENT) exec python benchmarks/bench_speed.py $(ARGS)
+
+.PHONY: bench-disk
+bench-disk: build ## Time transfers to and from the disk against fio
+	@$(IN_ENVIRONMENT) ONLY=disk exec scripts/bench.sh $(ARGS)
+
 .PHONY: lint
 lint: ## Check format, naming, layers and static analysis
 	@scripts/packages.sh clang-tidy-14

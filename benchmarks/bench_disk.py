@@ -42,6 +42,15 @@ SMOKE = Effort(rounds=1, file=64, move=128)
 
 
 @dataclass(frozen=True)
+class Case:
+    pattern: str
+    small_pages: bool  # of the memory: 4 KiB, not 2 MiB
+
+    def name(self):
+        return self.pattern + ", pages of 4 KiB" * self.small_pages
+
+
+@dataclass(frozen=True)
 class Rate:
     """Bytes per second, and processor seconds for each GB."""
 
@@ -49,11 +58,12 @@ class Rate:
     cost: float
 
 
-def run_fio(path, pattern, effort):
+def run_fio(path, case, effort):
     """The rate, or nothing if fio fails."""
     job = disk_rate.fio_job(
-        path, PATTERNS[pattern], effort.file << 20, "io_uring", f"--io_size={effort.move << 20}",
-        "--randrepeat=1", "--norandommap", "--overwrite=1",
+        path, PATTERNS[case.pattern], effort.file << 20, "io_uring",
+        f"--io_size={effort.move << 20}", "--randrepeat=1", "--norandommap", "--overwrite=1",
+        pages=disk_rate.SMALL_PAGES if case.small_pages else disk_rate.HUGE_PAGES,
     )  # fmt: skip
     if not job:
         return None
@@ -63,10 +73,11 @@ def run_fio(path, pattern, effort):
     return Rate(moved / seconds, processor / moved * 1e9)
 
 
-def run_driver(driver, directory, method, pattern, effort, extra):
+def run_driver(arguments, method, case, effort):
     command = [
-        driver, "--directory", directory, "--io", method, "--pattern", pattern,
-        "--file", effort.file, "--move", effort.move, *extra,
+        arguments.driver, "--directory", arguments.directory, "--io", method,
+        "--pattern", case.pattern, "--file", effort.file, "--move", effort.move,
+        *["--small-pages"] * case.small_pages, *arguments.extra,
     ]  # fmt: skip
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -94,45 +105,36 @@ def beside(program):
 
 
 def measure(arguments, effort, training):
-    """Rates by pattern and contestant, each a list with one entry for each round."""
-    found = {(pattern, who): [] for pattern in arguments.pattern for who in ("fio", *METHODS)}
+    """Rates by case and contestant, each a list with one entry for each round."""
+    found = {(case, who): [] for case in arguments.cases for who in ("fio", *METHODS)}
     with tempfile.NamedTemporaryFile(dir=arguments.directory, prefix="spillway-bench-") as file:
         disk_rate.fio_job(file.name, "write", effort.file << 20, "io_uring")
         with beside(arguments.program if training else None):
             for _ in range(effort.rounds):
-                for pattern in arguments.pattern:
-                    one_round(arguments, effort, pattern, file.name, found)
+                for case in arguments.cases:
+                    found[case, "fio"].append(run_fio(file.name, case, effort))
+                    for method in METHODS:
+                        found[case, method].append(run_driver(arguments, method, case, effort))
     return found
 
 
-def one_round(arguments, effort, pattern, path, found):
-    found[pattern, "fio"].append(run_fio(path, pattern, effort))
-    for method in METHODS:
-        rate = run_driver(
-            arguments.driver, arguments.directory, method, pattern, effort, arguments.extra
-        )
-        found[pattern, method].append(rate)
-
-
-def rows_of(arguments, found, alone, load):
+def rows_of(cases, found, alone, load):
     """Lines of the table; `alone` is what was found without a load."""
     rows = []
-    for pattern in arguments.pattern:
-        fio = median(found[pattern, "fio"])
-        reference = median(alone[pattern, "fio"])
-        cells = [pattern, load, cell(fio)]
+    for case in cases:
+        fio, reference = found[case, "fio"], alone[case, "fio"]
+        cells = [case.name(), load, cell(median(fio))]
         for method in METHODS:
-            rate = median(found[pattern, method])
-            if not rate or not reference:
+            ours = found[case, method]
+            if not median(ours) or not median(reference):
                 cells += ["not available", ""]
                 continue
-            pairs = zip(found[pattern, method], alone[pattern, "fio"], strict=True)
-            ratios = Spread.of([ours.rate / theirs.rate for ours, theirs in pairs])
+            ratios = Spread.of([a.rate / b.rate for a, b in zip(ours, reference, strict=True)])
             target = TARGETS.get((method, load))
             reached = ""
             if target:
                 reached = f" ({target}: {'met' if ratios.median >= target else '**missed**'})"
-            cells += [cell(rate), ratios.text() + reached]
+            cells += [cell(median(ours)), ratios.text() + reached]
         rows.append(cells)
     return rows
 
@@ -167,7 +169,11 @@ def parse_arguments():
     )  # fmt: skip
     parser.add_argument("extra", nargs="*", help="after --: options of the driver")
     arguments = parser.parse_args()
-    arguments.pattern = arguments.pattern or list(PATTERNS)
+    arguments.cases = [
+        Case(pattern, small)
+        for small in ((False,) if arguments.smoke else (False, True))
+        for pattern in arguments.pattern or PATTERNS
+    ]
     return arguments
 
 
@@ -186,13 +192,14 @@ def main():
     report = Report(arguments.page if arguments.write else None, command, arguments.directory)
     begin = time.monotonic()
     alone = measure(arguments, effort, training=False)
-    rows = rows_of(arguments, alone, alone, "alone")
+    rows = rows_of(arguments.cases, alone, alone, "alone")
     if not arguments.smoke and not arguments.alone:
         busy = measure(arguments, effort, training=True)
-        rows += rows_of(arguments, busy, alone, "training")
+        rows += rows_of(arguments.cases, busy, alone, "training")
     text = (
         f"Each cell: rate, and processor seconds of the program itself for each GB. fio: "
-        f"io_uring, direct, 4 MiB, depth 8; `mix` is half reads, half writes. {effort.rounds} "
+        f"io_uring, direct, 4 MiB, depth 8, its buffers in pages like ours, which are of 2 MiB "
+        f"unless stated; `mix` is half reads, half writes. {effort.rounds} "
         f"rounds of {effort.move} MiB each, in turns, within {time.monotonic() - begin:.0f} s. "
         f"`training`: beside `benchmarks/programs/{arguments.program}.py` on all cores."
     )

@@ -196,7 +196,7 @@ class TraceFileTest : public testing::Test {
 
 std::string error_of(std::string_view text) {
   try {
-    (void)parse_trace(text, "t.json");
+    (void)parse_trace(std::string(text), "t.json");
     return "read";
   } catch (const UserError& error) {
     return error.what();
@@ -248,7 +248,7 @@ TEST(TraceText, NamesTheMistakeAndItsPlace) {
   EXPECT_THAT(error("\"machine\"", "\"frame\""), HasSubstr("\"frame\" is not known"));
   EXPECT_THAT(error("\"machine\"", "\"framework\""), HasSubstr("\"framework\" stands twice"));
   EXPECT_THAT(error("\"ns\":1700", "\"ns\":-1700"), HasSubstr("op 2: \"ns\" is -1700"));
-  EXPECT_THAT(error("\"ns\":1700", "\"ns\":17e2"), HasSubstr("op 2: \"ns\" is 1700.0"));
+  EXPECT_THAT(error("\"ns\":1700", "\"ns\":17e2"), HasSubstr("op 2: \"ns\" is 17e2"));
   EXPECT_THAT(error("\"ns\":1700", "\"ns\":9223372036854775808"),
               HasSubstr("op 2: \"ns\" is 9223"));
   EXPECT_THAT(error("\"ns\":1700,", ""), HasSubstr("op 2: \"ns\" is missing"));

@@ -102,7 +102,8 @@ const RecordedOpFacts* make_facts(const OpFacts& op, const c10::OperatorName& na
                              .uninitialized = lists(kUninitialized, base),
                              .outputs = handle ? output_arguments(handle->schema()) : 0,
                              .dropout = handle ? dropout_argument(handle->schema()) : -1,
-                             .flop = rule_of(base)};
+                             .flop = rule_of(base),
+                             .adds_bias = base == "linear"};
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct RecordedOpFacts {
   std::uint64_t outputs;  ///< bit i: argument i is an `out=` that the op fills
   int dropout;            ///< position of the dropout probability; -1 where there is none
   FlopRule flop;
+  bool adds_bias;  ///< not a leaf: a matrix product to which it then adds in place
 };
 
 /// Null for what is no operator: autograd nodes and user scopes. Never freed; thread-safe.

@@ -16,7 +16,7 @@ struct Recording::OpenOp {
   bool has_input = false;
   bool from_host = false;    // reads a tensor that is not recorded
   bool random = false;       // drops out
-  bool accumulates = false;  // the autograd engine's own addition
+  bool accumulates = false;  // an addition that devices do in place
 };
 
 namespace {
@@ -27,6 +27,7 @@ struct ThreadState {
   std::int64_t node = -1;  // sequence number of the innermost
   int engine = 0;
   int accumulations = 0;
+  int biases = 0;
   std::uint32_t module = 0;
   const RecordedOpFacts* last = nullptr;
   Recording::OpenOp op;
@@ -224,7 +225,9 @@ Recording::Opened Recording::open(const at::RecordFunction& function) {
       const std::lock_guard lock(mutex_);
       decomposed_.insert(facts->op->name);
     }
-    return Opened::kNothing;
+    if (!facts->adds_bias) return Opened::kNothing;
+    ++t_state.biases;
+    return Opened::kBias;
   }
   open_leaf(function, *facts);
   // Nothing below a leaf is looked at, which also makes the meta kernels written in Python faster.
@@ -270,7 +273,8 @@ void Recording::open_leaf(const at::RecordFunction& function, const RecordedOpFa
       op.row.source = origin->second.source;
     }
   }
-  op.accumulates = t_state.accumulations > 0 || (t_state.engine > 0 && !in_node);
+  op.accumulates =
+      t_state.accumulations > 0 || t_state.biases > 0 || (t_state.engine > 0 && !in_node);
   const auto inputs = function.inputs();
   op.random = facts.seeded || drops_out(facts, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -337,6 +341,9 @@ void Recording::close(const at::RecordFunction& function, Opened what) {
       return;
     case Opened::kEngine:
       --t_state.engine;
+      return;
+    case Opened::kBias:
+      --t_state.biases;
       return;
   }
 }

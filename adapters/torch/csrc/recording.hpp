@@ -7,9 +7,9 @@
 // further ops. A storage without data dies when the deleter of its null pointer is called, so
 // deaths are exact and nothing is held.
 //
-// Autograd takes meta tensors for wrappers and adds gradients out of place, which no device does:
-// an addition by the engine itself whose first operand dies with it is recorded as the in-place
-// one.
+// Autograd and linear layers take meta tensors for wrappers and add gradients and biases out of
+// place, which no device does: such an addition whose first operand dies with it is recorded as the
+// in-place one.
 //
 // Callbacks may come from any thread. The mutex is taken last; the interpreter is called without
 // it.
@@ -61,7 +61,7 @@ class Recording {
 
   // What the callbacks call.
   struct OpenOp;
-  enum class Opened : std::uint8_t { kNothing, kLeaf, kNode, kEngine, kAccumulation };
+  enum class Opened : std::uint8_t { kNothing, kLeaf, kNode, kEngine, kAccumulation, kBias };
   Opened open(const at::RecordFunction& function);
   void close(const at::RecordFunction& function, Opened what);
   void died(c10::StorageImpl* storage);
@@ -96,7 +96,7 @@ class Recording {
   std::unordered_map<std::int64_t, Origin> forward_;  // by sequence number of the autograd node
   std::unordered_map<std::uint32_t, std::uint32_t> lines_;
   std::set<std::string> decomposed_;
-  // The engine's addition that was the latest op, in case its operand dies.
+  // The addition that was the latest op, in case its operand dies.
   struct Addition {
     std::uint32_t operand = kNoRow;
     c10::StorageImpl* result = nullptr;

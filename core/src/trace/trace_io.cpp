@@ -1,514 +1,415 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/trace/trace_io.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zstd.h>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <memory>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include "../base/compressed_text.hpp"
+#include "../base/json_rows.hpp"
+#include "../base/text_file.hpp"
 #include "spillway/base/error.hpp"
 
 namespace spillway {
 namespace {
 
-using nlohmann::json;
+enum MemberKey : std::size_t { kVersion, kMachine, kFramework, kTimed, kScratchKnown };
+constexpr std::array<std::string_view, 5> kMembers{"spillway_trace", "machine", "framework",
+                                                   "timed", "scratch_known"};
 
-constexpr std::string_view kVersionKey = "spillway_trace";
-constexpr std::string_view kZstdMagic = "\x28\xb5\x2f\xfd";
-// Level 9 halves the size of level 3 on traces, whose lines are alike, at no cost that is felt.
-constexpr int kCompressionLevel = 9;
-constexpr std::size_t kChunk = std::size_t{1} << 18;
-// Far above what one op can touch, and small enough that its parsed row is of no weight.
-constexpr std::size_t kMostRowItems = std::size_t{1} << 20;
-
-constexpr std::array<std::string_view, 7> kMembers{
-    kVersionKey, "machine", "framework", "timed", "scratch_known", "storages", "ops"};
+enum StorageKey : std::size_t { kId, kBytes, kRole, kPersistent, kStorageName, kContinues };
 constexpr std::array<std::string_view, 6> kStorageKeys{"id",         "bytes", "role",
                                                        "persistent", "name",  "continues"};
-constexpr std::array<std::string_view, 16> kOpKeys{
-    "name",       "ns",         "flop",    "bytes",       "thread",     "source",
-    "reads",      "writes",     "creates", "frees",       "alloc_peak", "stream",
-    "arithmetic", "replayable", "module",  "alternatives"};
 
-[[noreturn]] void throw_bad_trace(std::string_view what, const std::string& problem) {
-  throw UserError(fmt::format(
-      "trace {}: {}. Record it again, or check that the file was copied whole.", what, problem));
+enum OpKey : std::size_t {
+  kName,
+  kNs,
+  kFlop,
+  kTouched,
+  kThread,
+  kStream,
+  kArithmetic,
+  kReplayable,
+  kSource,
+  kModule,
+  kAllocPeak,
+  kCreates,
+  kReads,
+  kWrites,
+  kFrees,
+  kAlternativesNs,
+  kAlternativesPeak,
+};
+constexpr std::array<std::string_view, 17> kOpKeys{"name",
+                                                   "ns",
+                                                   "flop",
+                                                   "bytes",
+                                                   "thread",
+                                                   "stream",
+                                                   "arithmetic",
+                                                   "replayable",
+                                                   "source",
+                                                   "module",
+                                                   "alloc_peak",
+                                                   "creates",
+                                                   "reads",
+                                                   "writes",
+                                                   "frees",
+                                                   "alternatives_ns",
+                                                   "alternatives_alloc_peak"};
+constexpr std::uint32_t kOpLists = 1U << kCreates | 1U << kReads | 1U << kWrites | 1U << kFrees |
+                                   1U << kAlternativesNs | 1U << kAlternativesPeak;
+
+enum List : std::size_t { kStorages, kOps };
+constexpr std::array<JsonRows, 2> kRows{JsonRows{"storages", "storage", kStorageKeys, 0},
+                                        JsonRows{"ops", "op", kOpKeys, kOpLists}};
+
+constexpr std::uint64_t kMostTime = ~std::uint64_t{0} >> 1;
+constexpr std::uint64_t kMostNumber = ~std::uint32_t{0};
+
+/// The word of a role or a type, or the first of its kind where it is left out.
+template <typename Word>
+Word parse_word(const std::optional<Word>& known, std::string_view key, std::string_view text,
+                std::string_view kind) {
+  if (!known) throw UserError(fmt::format("\"{}\" is \"{}\", which is no {}", key, text, kind));
+  return *known;
 }
 
-/// The members of one object, by name and kind.
-class FieldReader {
+/// Appends each row of the document to the trace. The two rows being read are kept, so that their
+/// lists and texts are allocated once.
+class TraceTarget final : public JsonRowTarget {
  public:
-  FieldReader(const json& object, std::string position)
-      : object_(object), position_(std::move(position)) {}
-
-  [[nodiscard]] std::uint64_t number(const char* key, std::uint64_t most) const {
-    const json* const value = find(key);
-    if (value == nullptr) fail(key, "is missing");
-    return number_of(*value, key, most);
-  }
-  [[nodiscard]] std::uint64_t number_or(const char* key, std::uint64_t fallback,
-                                        std::uint64_t most) const {
-    const json* const value = find(key);
-    return value == nullptr ? fallback : number_of(*value, key, most);
-  }
-  [[nodiscard]] std::optional<std::uint64_t> optional_number(const char* key,
-                                                             std::uint64_t most) const {
-    const json* const value = find(key);
-    return value == nullptr ? std::nullopt : std::optional(number_of(*value, key, most));
-  }
-  [[nodiscard]] std::string text_or_empty(const char* key) const {
-    const json* const value = find(key);
-    if (value == nullptr) return {};
-    if (!value->is_string()) fail(key, "is not a text");
-    return value->get<std::string>();
-  }
-  [[nodiscard]] bool flag(const char* key) const {
-    const json* const value = find(key);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) fail(key, "is neither true nor false");
-    return value->get<bool>();
-  }
-  [[nodiscard]] std::vector<StorageId> ids(const char* key) const {
-    std::vector<StorageId> result;
-    const json* const value = find(key);
-    if (value == nullptr) return result;
-    if (!value->is_array()) fail(key, "is not a list");
-    result.reserve(value->size());
-    for (const json& item : *value) result.push_back(StorageId{number_of(item, key, kMost)});
-    return result;
-  }
-  [[noreturn]] void fail(std::string_view key, std::string_view problem) const {
-    throw UserError(fmt::format("{}: \"{}\" {}", position_, key, problem));
-  }
-
-  static constexpr std::uint64_t kMost = ~std::uint64_t{0};
-
- private:
-  const json* find(const char* key) const {
-    const auto found = object_.find(key);
-    return found == object_.end() ? nullptr : &*found;
-  }
-  std::uint64_t number_of(const json& value, const char* key, std::uint64_t most) const {
-    // Negative and fractional numbers, and those above 2^64, have other types.
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
-      fail(key, fmt::format("is {}, not a whole number from 0 to {}", shown(value), most));
-    }
-    return value.get<std::uint64_t>();
-  }
-  static std::string shown(const json& value) {
-    return value.is_number() ? value.dump() : std::string(value.type_name());
-  }
-
-  const json& object_;
-  std::string position_;
-};
-
-/// Builds a trace from the events of the JSON parser. Each op and storage is taken over when its
-/// object ends and dropped from the document, which so never grows beyond one of them.
-class TraceBuilder {
- public:
-  /// An answer of false drops the value from the document.
-  bool on_event(int depth, json::parse_event_t event, const json& parsed) {
-    using Event = json::parse_event_t;
-    switch (depth) {
-      case 0:
-        require(event == Event::object_start || event == Event::object_end, "it is not an object");
-        return true;
-      case 1:
-        return on_member(event, parsed);
-      case 2:
-        require(event == Event::object_start || event == Event::object_end,
-                "an entry is not an object");
-        if (event == Event::object_start) start_entry();
-        if (event == Event::object_end) take_entry(parsed);
-        return event != Event::object_end;
-      case 3:
-        require(event != Event::object_start, "an entry holds an object");
-        if (event == Event::key) start_field(parsed.get_ref<const std::string&>());
-        return true;
+  void on_member(std::size_t key, const JsonScalar& value) override {
+    switch (key) {
+      case kVersion:
+        version_ = value.as_whole(kMembers[key]);
+        if (version_ == 0 || version_ > kTraceVersion) {
+          throw UserError(fmt::format("it has version {}; this Spillway reads versions 1 to {}",
+                                      version_, kTraceVersion));
+        }
+        return;
+      case kMachine:
+        trace_.machine = value.as_text(kMembers[key]);
+        return;
+      case kFramework:
+        trace_.framework = value.as_text(kMembers[key]);
+        return;
+      case kTimed:
+        trace_.timed = value.as_flag(kMembers[key]);
+        return;
       default:
-        require(event == Event::value, "lists are nested");
-        require(++items_ <= kMostRowItems, "an entry lists too many storages");
-        return true;
+        trace_.scratch_known = value.as_flag(kMembers[key]);
+        return;
     }
+  }
+
+  void on_row(std::size_t list) override {
+    if (list == kStorages) {
+      storage_ = {};
+      id_ = ~std::uint64_t{0};
+      return;
+    }
+    op_.name.clear();
+    op_.duration_ns = 0;
+    op_.flop.reset();
+    op_.bytes_touched.reset();
+    op_.thread = op_.stream = 0;
+    op_.arithmetic = Arithmetic::kUnknown;
+    op_.replayable = false;
+    op_.source.clear();
+    op_.module.clear();
+    op_.alloc_peak = {};
+    for (auto* ids : {&op_.creates, &op_.reads, &op_.writes, &op_.frees}) ids->clear();
+    op_.alternatives.clear();
+    alternative_times_ = alternative_peaks_ = 0;
+  }
+
+  void on_field(std::size_t list, std::size_t key, const JsonScalar& value) override {
+    if (list == kStorages) return on_storage_field(key, value);
+    on_op_field(key, value);
+  }
+
+  void on_item(std::size_t /*list*/, std::size_t key, const JsonScalar& value) override {
+    switch (key) {
+      case kCreates:
+        return op_.creates.push_back(id_of(key, value));
+      case kReads:
+        return op_.reads.push_back(id_of(key, value));
+      case kWrites:
+        return op_.writes.push_back(id_of(key, value));
+      case kFrees:
+        return op_.frees.push_back(id_of(key, value));
+      case kAlternativesNs:
+        alternative(alternative_times_++).duration_ns =
+            static_cast<TimeNs>(value.as_whole(kOpKeys[key], kMostTime));
+        return;
+      default:
+        alternative(alternative_peaks_++).alloc_peak = {value.as_whole(kOpKeys[key])};
+    }
+  }
+
+  void on_row_end(std::size_t list, std::uint32_t seen) override {
+    if (list == kStorages) {
+      require(seen, kBytes, kStorageKeys);
+      require(seen, kId, kStorageKeys);
+      if (id_ != trace_.storages.size()) {
+        throw UserError("\"id\" is not the storage's position in the list, counted from 0");
+      }
+      trace_.add(storage_);
+      return;
+    }
+    if ((seen >> kNs & 1) == 0 && untimed_op_ == kNone) untimed_op_ = trace_.ops.size();
+    if (alternative_times_ != alternative_peaks_) {
+      throw UserError(fmt::format("\"{}\" has {} items, but \"{}\" has {}",
+                                  kOpKeys[kAlternativesNs], alternative_times_,
+                                  kOpKeys[kAlternativesPeak], alternative_peaks_));
+    }
+    trace_.add(op_);
   }
 
   Trace finish() {
-    if (!has_version_)
-      throw UserError(fmt::format("it has no \"{}\", so it is no trace", kVersionKey));
-    if (const auto problem = validate(trace_)) throw UserError(*problem);
+    if (version_ == 0) {
+      throw UserError(fmt::format("it has no \"{}\", so it is no trace", kMembers[kVersion]));
+    }
+    // Checked here, since "timed" may stand behind the ops.
+    if (trace_.timed && untimed_op_ != kNone) {
+      throw UserError(fmt::format("op {}: \"{}\" is missing", untimed_op_, kOpKeys[kNs]));
+    }
+    if (auto problem = validate(trace_)) throw UserError(*problem);
     return std::move(trace_);
   }
 
-  /// Where in the trace the parser stands.
-  [[nodiscard]] std::string position() const {
-    if (member_ == "storages") return fmt::format("storage {}", trace_.storages.size());
-    if (member_ == "ops") return fmt::format("op {}", trace_.ops.size());
-    return member_.empty() ? "the beginning" : fmt::format("\"{}\"", member_);
-  }
-
  private:
-  bool on_member(json::parse_event_t event, const json& parsed) {
-    using Event = json::parse_event_t;
-    const bool is_list = member_ == "storages" || member_ == "ops";
-    switch (event) {
-      case Event::key:
-        start_member(parsed.get<std::string>());
-        return true;
-      case Event::value:
-        require(!is_list, "is not a list");
-        take_value(parsed);
-        return true;
-      case Event::array_start:
-        require(is_list, "is a list");
-        return true;
-      case Event::array_end:
-        return true;
-      default:
-        fail("is an object");
-    }
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  static StorageId id_of(std::size_t key, const JsonScalar& value) {
+    return StorageId{value.as_whole(kOpKeys[key])};
   }
 
-  void start_member(std::string name) {
-    note_key(name, kMembers, members_seen_);
-    member_ = std::move(name);
+  static void require(std::uint32_t seen, std::size_t key, std::span<const std::string_view> keys) {
+    if ((seen >> key & 1) == 0) throw UserError(fmt::format("\"{}\" is missing", keys[key]));
   }
 
-  void start_entry() {
-    items_ = 0;
-    fields_seen_ = {};
+  OpAlternative& alternative(std::size_t row) {
+    if (row >= op_.alternatives.size()) op_.alternatives.emplace_back();
+    return op_.alternatives[row];
   }
 
-  void start_field(const std::string& name) {
-    note_key(name, member_ == "ops" ? std::span<const std::string_view>(kOpKeys) : kStorageKeys,
-             fields_seen_);
-  }
-
-  using Seen = std::array<bool, kOpKeys.size()>;
-  static_assert(kOpKeys.size() >= kMembers.size() && kOpKeys.size() >= kStorageKeys.size());
-
-  // An unknown key is refused since dropping it could drop a dependency ("read" for "reads").
-  void note_key(const std::string& name, std::span<const std::string_view> keys, Seen& seen) const {
-    const auto known = std::find(keys.begin(), keys.end(), name);
-    if (known == keys.end()) fail(fmt::format("\"{}\" is not known", name));
-    const bool twice = std::exchange(seen[static_cast<std::size_t>(known - keys.begin())], true);
-    if (twice) fail(fmt::format("\"{}\" stands twice", name));
-  }
-
-  void take_value(const json& value) {
-    if (member_ == kVersionKey) {
-      if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kTraceVersion ||
-          value.get<std::uint64_t>() == 0) {
-        throw UserError(fmt::format("it has version {}; this Spillway reads versions 1 to {}",
-                                    value.is_number() ? value.dump() : value.type_name(),
-                                    kTraceVersion));
+  void on_storage_field(std::size_t key, const JsonScalar& value) {
+    const std::string_view name = kStorageKeys[key];
+    switch (key) {
+      case kId:
+        id_ = value.as_whole(name);
+        return;
+      case kBytes:
+        storage_.bytes = {value.as_whole(name)};
+        return;
+      case kRole: {
+        const std::string_view role = value.as_text(name);
+        storage_.role = parse_word(parse_storage_role(role), name, role, "role");
+        return;
       }
-      has_version_ = true;
-      return;
-    }
-    if (member_ == "timed" || member_ == "scratch_known") {
-      require(value.is_boolean(), "is neither true nor false");
-      (member_ == "timed" ? trace_.timed : trace_.scratch_known) = value.get<bool>();
-      return;
-    }
-    require(value.is_string(), "is not a text");
-    (member_ == "machine" ? trace_.machine : trace_.framework) = value.get<std::string>();
-  }
-
-  void take_entry(const json& entry) {
-    const FieldReader fields(entry, position());
-    if (member_ == "storages") {
-      take_storage(fields);
-    } else {
-      take_op(fields);
+      case kPersistent:
+        storage_.persistent = value.as_flag(name);
+        return;
+      case kStorageName:
+        storage_.name = value.as_text(name);
+        return;
+      default:
+        storage_.continues = StorageId{value.as_whole(name)};
     }
   }
 
-  void take_storage(const FieldReader& fields) {
-    if (fields.number("id", FieldReader::kMost) != trace_.storages.size()) {
-      fields.fail("id", "is not the storage's position in the list, counted from 0");
+  void on_op_field(std::size_t key, const JsonScalar& value) {
+    const std::string_view name = kOpKeys[key];
+    switch (key) {
+      case kName:
+        op_.name = value.as_text(name);
+        return;
+      case kNs:
+        op_.duration_ns = static_cast<TimeNs>(value.as_whole(name, kMostTime));
+        return;
+      case kFlop:
+        op_.flop = value.as_whole(name);
+        return;
+      case kTouched:
+        op_.bytes_touched = Bytes{value.as_whole(name)};
+        return;
+      case kThread:
+        op_.thread = static_cast<std::uint32_t>(value.as_whole(name, kMostNumber));
+        return;
+      case kStream:
+        op_.stream = static_cast<std::uint32_t>(value.as_whole(name, kMostNumber));
+        return;
+      case kArithmetic: {
+        const std::string_view type = value.as_text(name);
+        op_.arithmetic = parse_word(parse_arithmetic(type), name, type, "type of arithmetic");
+        return;
+      }
+      case kReplayable:
+        op_.replayable = value.as_flag(name);
+        return;
+      case kSource:
+        op_.source = value.as_text(name);
+        return;
+      case kModule:
+        op_.module = value.as_text(name);
+        return;
+      default:
+        op_.alloc_peak = {value.as_whole(name)};
     }
-    TraceStorage storage;
-    storage.bytes = {fields.number("bytes", FieldReader::kMost)};
-    const std::string role = fields.text_or_empty("role");
-    const auto known = parse_storage_role(role.empty() ? "unknown" : role);
-    if (!known) fields.fail("role", fmt::format("is \"{}\", which is no role", role));
-    storage.role = *known;
-    storage.persistent = fields.flag("persistent");
-    storage.name = fields.text_or_empty("name");
-    storage.continues =
-        StorageId{fields.number_or("continues", to_value(kNoStorage), FieldReader::kMost)};
-    trace_.add(std::move(storage));
-  }
-
-  void take_op(const FieldReader& fields) {
-    constexpr std::uint64_t kMostTime = ~std::uint64_t{0} >> 1;
-    TraceOp op;
-    op.name = fields.text_or_empty("name");
-    op.duration_ns = static_cast<TimeNs>(fields.number("ns", kMostTime));
-    op.flop = fields.optional_number("flop", FieldReader::kMost);
-    if (const auto bytes = fields.optional_number("bytes", FieldReader::kMost)) {
-      op.bytes_touched = Bytes{*bytes};
-    }
-    op.thread = static_cast<std::uint32_t>(fields.number_or("thread", 0, ~std::uint32_t{0}));
-    op.stream = static_cast<std::uint32_t>(fields.number_or("stream", 0, ~std::uint32_t{0}));
-    const std::string arithmetic = fields.text_or_empty("arithmetic");
-    const auto known = parse_arithmetic(arithmetic.empty() ? "unknown" : arithmetic);
-    if (!known) fields.fail("arithmetic", fmt::format("is \"{}\", which is no type", arithmetic));
-    op.arithmetic = *known;
-    op.replayable = fields.flag("replayable");
-    op.source = fields.text_or_empty("source");
-    op.module = fields.text_or_empty("module");
-    op.alloc_peak = {fields.number_or("alloc_peak", 0, FieldReader::kMost)};
-    op.creates = fields.ids("creates");
-    op.reads = fields.ids("reads");
-    op.writes = fields.ids("writes");
-    op.frees = fields.ids("frees");
-    trace_.add(std::move(op));
-  }
-
-  void require(bool condition, std::string_view problem) const {
-    if (!condition) fail(problem);
-  }
-  [[noreturn]] void fail(std::string_view problem) const {
-    throw UserError(fmt::format("{}: {}", position(), problem));
   }
 
   Trace trace_;
-  std::string member_;
-  Seen members_seen_{};
-  Seen fields_seen_{};
-  bool has_version_ = false;
-  std::size_t items_ = 0;
+  TraceStorage storage_;
+  TraceOp op_;
+  std::uint64_t version_ = 0;
+  std::uint64_t id_ = 0;
+  std::size_t alternative_times_ = 0;
+  std::size_t alternative_peaks_ = 0;
+  std::size_t untimed_op_ = kNone;  // the first
 };
 
-Trace parse_json(std::string_view text, std::string_view what) {
-  TraceBuilder builder;
-  try {
-    const auto document = json::parse(
-        text.begin(), text.end(), [&builder](int depth, json::parse_event_t event, json& parsed) {
-          return builder.on_event(depth, event, parsed);
-        });
-    return builder.finish();
-  } catch (const UserError& error) {
-    throw_bad_trace(what, error.what());
-  } catch (const json::parse_error& error) {
-    throw_bad_trace(what, fmt::format("{}: at byte {} of {} the text is not JSON",
-                                      builder.position(), error.byte, text.size()));
-  } catch (const json::exception& error) {
-    throw_bad_trace(what, fmt::format("{}: {}", builder.position(), error.what()));
-  }
-}
-
-std::string json_text(std::string_view text) {
-  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-void append_ids(std::string& line, std::string_view key, std::span<const StorageId> ids) {
-  if (ids.empty()) return;
-  fmt::format_to(std::back_inserter(line), ",\"{}\":[", key);
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    fmt::format_to(std::back_inserter(line), "{}{}", i == 0 ? "" : ",", to_value(ids[i]));
-  }
-  line += ']';
-}
-
-void append_storage(std::string& text, const TraceStorages& storages, std::size_t row) {
-  fmt::format_to(std::back_inserter(text), R"({{"id":{},"bytes":{},"role":"{}")", row,
-                 storages.bytes[row].count, to_string(storages.role[row]));
-  if (storages.persistent[row] != 0) text += R"(,"persistent":true)";
-  if (!storages.name[row].empty()) text += R"(,"name":)" + json_text(storages.name[row]);
-  if (storages.continues[row] != kNoStorage) {
-    fmt::format_to(std::back_inserter(text), R"(,"continues":{})",
-                   to_value(storages.continues[row]));
-  }
-  text += '}';
-}
-
-void append_op(std::string& text, const TraceOps& ops, std::size_t row) {
-  const auto out = std::back_inserter(text);
-  fmt::format_to(out, R"({{"name":{},"ns":{})", json_text(ops.name[row]), ops.duration_ns[row]);
-  if (ops.flop[row]) fmt::format_to(out, R"(,"flop":{})", *ops.flop[row]);
-  if (ops.bytes_touched[row]) fmt::format_to(out, R"(,"bytes":{})", ops.bytes_touched[row]->count);
-  if (ops.thread[row] != 0) fmt::format_to(out, R"(,"thread":{})", ops.thread[row]);
-  if (ops.stream[row] != 0) fmt::format_to(out, R"(,"stream":{})", ops.stream[row]);
-  if (ops.arithmetic[row] != Arithmetic::kUnknown) {
-    fmt::format_to(out, R"(,"arithmetic":"{}")", to_string(ops.arithmetic[row]));
-  }
-  if (ops.replayable[row] != 0) text += R"(,"replayable":true)";
-  if (!ops.source[row].empty()) text += R"(,"source":)" + json_text(ops.source[row]);
-  if (!ops.module[row].empty()) text += R"(,"module":)" + json_text(ops.module[row]);
-  if (ops.alloc_peak[row].count != 0) {
-    fmt::format_to(out, R"(,"alloc_peak":{})", ops.alloc_peak[row].count);
-  }
-  append_ids(text, "creates", ops.creates[OpIndex{row}]);
-  append_ids(text, "reads", ops.reads[OpIndex{row}]);
-  append_ids(text, "writes", ops.writes[OpIndex{row}]);
-  append_ids(text, "frees", ops.frees[OpIndex{row}]);
-  text += '}';
-}
-
-std::string compressed(const std::string& text) {
-  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
-                                                                     &ZSTD_freeCCtx);
-  SPILLWAY_CHECK(context != nullptr, "no memory for zstd");
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kCompressionLevel);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
-  std::string result(ZSTD_compressBound(text.size()), '\0');
-  const std::size_t size =
-      ZSTD_compress2(context.get(), result.data(), result.size(), text.data(), text.size());
-  SPILLWAY_CHECK(ZSTD_isError(size) == 0, ZSTD_getErrorName(size));
-  result.resize(size);
-  return result;
-}
-
-/// Grows with what is really there: the size that a frame claims is not believed.
-std::string decompressed(std::string_view contents, std::string_view what) {
-  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
-                                                                     &ZSTD_freeDCtx);
-  SPILLWAY_CHECK(context != nullptr, "no memory for zstd");
-  std::string text;
-  std::vector<char> chunk(kChunk);
-  ZSTD_inBuffer in{contents.data(), contents.size(), 0};
-  std::size_t hint = 1;
-  // A full output chunk may leave more behind, even when the input is used up.
-  for (bool more = true; in.pos < in.size || (more && hint != 0);) {
-    ZSTD_outBuffer out{chunk.data(), chunk.size(), 0};
-    hint = ZSTD_decompressStream(context.get(), &out, &in);
-    if (ZSTD_isError(hint) != 0) {
-      throw_bad_trace(what, fmt::format("at byte {} of {} the zstd data is damaged ({})", in.pos,
-                                        in.size, ZSTD_getErrorName(hint)));
-    }
-    text.append(chunk.data(), out.pos);
-    more = out.pos == out.size;
-    if (Bytes{text.size()} > kMostTraceText) {
-      throw_bad_trace(what, fmt::format("it unpacks to more than {}", to_string(kMostTraceText)));
-    }
-  }
-  if (hint != 0) {
-    throw_bad_trace(what, fmt::format("the zstd data is cut off after {} bytes", contents.size()));
-  }
-  return text;
-}
-
-[[noreturn]] void throw_file_error(const char* verb, const std::string& path) {
-  throw UserError(fmt::format("trace {}: it cannot be {}: {}.", path, verb, std::strerror(errno)));
-}
-
-/// An open file that closes itself. close() is for writers, who must hear of a late error.
-class File {
+/// Writes JSON. Texts that stand in many rows are quoted once.
+class TraceWriter {
  public:
-  File(const std::string& path, int flags)
-      : number_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (number_ >= 0) ::close(number_);
+  explicit TraceWriter(const Trace& trace)
+      : trace_(trace),
+        op_names_(quoted_texts(trace.ops.name)),
+        sources_(quoted_texts(trace.ops.source)),
+        modules_(quoted_texts(trace.ops.module)),
+        storage_names_(quoted_texts(trace.storages.name)) {}
+
+  std::string text() && {
+    format(R"({{
+"{}":{},
+"machine":{},
+"framework":{},
+)",
+           kMembers[kVersion], kTraceVersion, json_text(trace_.machine),
+           json_text(trace_.framework));
+    if (!trace_.timed) text_ += "\"timed\":false,\n";
+    if (!trace_.scratch_known) text_ += "\"scratch_known\":false,\n";
+    text_ += "\"storages\":[";
+    for (std::size_t row = 0; row < trace_.storages.size(); ++row) append_storage(row);
+    text_ += "\n],\n\"ops\":[";
+    for (std::size_t row = 0; row < trace_.ops.size(); ++row) append_op(row);
+    text_ += "\n]\n}\n";
+    return std::move(text_);
   }
-  [[nodiscard]] bool is_open() const { return number_ >= 0; }
-  [[nodiscard]] ssize_t read(char* memory, std::size_t size) const {
-    for (;;) {
-      const ssize_t got = ::read(number_, memory, size);
-      if (got >= 0 || errno != EINTR) return got;
-    }
-  }
-  [[nodiscard]] bool write_all(std::string_view data) const {
-    while (!data.empty()) {
-      const ssize_t put = ::write(number_, data.data(), data.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return false;
-      data.remove_prefix(static_cast<std::size_t>(put));
-    }
-    return true;
-  }
-  [[nodiscard]] bool close() { return ::close(std::exchange(number_, -1)) == 0; }
 
  private:
-  int number_;
+  static std::vector<std::string> quoted_texts(const TextColumn& column) {
+    std::vector<std::string> result(column.distinct());
+    for (std::uint32_t id = 0; id < result.size(); ++id) result[id] = json_text(column.text(id));
+    return result;
+  }
+
+  template <typename... Values>
+  void format(fmt::format_string<Values...> pattern, Values&&... values) {
+    fmt::format_to(std::back_inserter(text_), pattern, std::forward<Values>(values)...);
+  }
+
+  void append_storage(std::size_t row) {
+    const TraceStorages& storages = trace_.storages;
+    format(R"({}{{"id":{},"bytes":{},"role":"{}")", row == 0 ? "\n" : ",\n", row,
+           storages.bytes[row].count, to_string(storages.role[row]));
+    if (storages.persistent[row] != 0) text_ += R"(,"persistent":true)";
+    append_text("name", storages.name, row, storage_names_);
+    if (storages.continues[row] != kNoStorage) {
+      format(R"(,"continues":{})", to_value(storages.continues[row]));
+    }
+    text_ += '}';
+  }
+
+  void append_op(std::size_t row) {
+    const TraceOps& ops = trace_.ops;
+    format(R"({}{{"name":{})", row == 0 ? "\n" : ",\n", op_names_[ops.name.id(row)]);
+    if (trace_.timed) format(R"(,"ns":{})", ops.duration_ns[row]);
+    if (ops.flop[row]) format(R"(,"flop":{})", *ops.flop[row]);
+    if (ops.bytes_touched[row]) format(R"(,"bytes":{})", ops.bytes_touched[row]->count);
+    if (ops.thread[row] != 0) format(R"(,"thread":{})", ops.thread[row]);
+    if (ops.stream[row] != 0) format(R"(,"stream":{})", ops.stream[row]);
+    if (ops.arithmetic[row] != Arithmetic::kUnknown) {
+      format(R"(,"arithmetic":"{}")", to_string(ops.arithmetic[row]));
+    }
+    if (ops.replayable[row] != 0) text_ += R"(,"replayable":true)";
+    append_text("source", ops.source, row, sources_);
+    append_text("module", ops.module, row, modules_);
+    if (ops.alloc_peak[row].count != 0) format(R"(,"alloc_peak":{})", ops.alloc_peak[row].count);
+    append_ids("creates", ops.creates[OpIndex{row}]);
+    append_ids("reads", ops.reads[OpIndex{row}]);
+    append_ids("writes", ops.writes[OpIndex{row}]);
+    append_ids("frees", ops.frees[OpIndex{row}]);
+    append_alternatives(ops.alternatives[OpIndex{row}]);
+    text_ += '}';
+  }
+
+  void append_text(std::string_view key, const TextColumn& column, std::size_t row,
+                   const std::vector<std::string>& quoted) {
+    if (!column[row].empty()) format(R"(,"{}":{})", key, quoted[column.id(row)]);
+  }
+
+  void append_ids(std::string_view key, std::span<const StorageId> ids) {
+    if (ids.empty()) return;
+    format(R"(,"{}":[)", key);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      format("{}{}", i == 0 ? "" : ",", to_value(ids[i]));
+    }
+    text_ += ']';
+  }
+
+  void append_alternatives(std::span<const OpAlternative> alternatives) {
+    if (alternatives.empty()) return;
+    std::vector<TimeNs> times;
+    std::vector<std::uint64_t> peaks;
+    for (const OpAlternative& alternative : alternatives) {
+      times.push_back(alternative.duration_ns);
+      peaks.push_back(alternative.alloc_peak.count);
+    }
+    format(R"(,"{}":[{}],"{}":[{}])", kOpKeys[kAlternativesNs], fmt::join(times, ","),
+           kOpKeys[kAlternativesPeak], fmt::join(peaks, ","));
+  }
+
+  const Trace& trace_;
+  std::vector<std::string> op_names_;
+  std::vector<std::string> sources_;
+  std::vector<std::string> modules_;
+  std::vector<std::string> storage_names_;
+  std::string text_;
 };
-
-bool write_file(const std::string& path, std::string_view data) {
-  File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  return file.is_open() && file.write_all(data) && file.close();
-}
-
-bool is_special(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
-}
-
-bool ends_in_zst(std::string_view path) {
-  constexpr std::string_view kEnding = ".zst";
-  return path.size() >= kEnding.size() && path.substr(path.size() - kEnding.size()) == kEnding;
-}
 
 }  // namespace
 
 std::string format_trace(const Trace& trace) {
   const auto problem = validate(trace);
   SPILLWAY_CHECK(!problem, *problem);
-  std::string text =
-      fmt::format("{{\n\"{}\":{},\n\"machine\":{},\n\"framework\":{},\n\"storages\":[", kVersionKey,
-                  kTraceVersion, json_text(trace.machine), json_text(trace.framework));
-  for (std::size_t row = 0; row < trace.storages.size(); ++row) {
-    text += row == 0 ? "\n" : ",\n";
-    append_storage(text, trace.storages, row);
-  }
-  text += "\n],\n\"ops\":[";
-  for (std::size_t row = 0; row < trace.ops.size(); ++row) {
-    text += row == 0 ? "\n" : ",\n";
-    append_op(text, trace.ops, row);
-  }
-  return text + "\n]\n}\n";
+  return TraceWriter(trace).text();
 }
 
-Trace parse_trace(std::string_view contents, std::string_view what) {
-  if (contents.substr(0, kZstdMagic.size()) == kZstdMagic) {
-    return parse_json(decompressed(contents, what), what);
+Trace parse_trace(std::string contents, std::string_view what) {
+  try {
+    TraceTarget target;
+    parse_json_rows(decompressed(std::move(contents), kMostTraceText), kMembers, kRows, target);
+    return target.finish();
+  } catch (const UserError& error) {
+    throw UserError(
+        fmt::format("trace {}: {}. Record it again, or check that the file was copied whole.", what,
+                    error.what()));
   }
-  return parse_json(contents, what);
 }
 
 void write_trace(const Trace& trace, const std::string& path) {
-  std::string data = format_trace(trace);
-  if (ends_in_zst(path)) data = compressed(data);
-  if (is_special(path)) {
-    if (!write_file(path, data)) throw_file_error("written", path);
-    return;
-  }
-  const std::string partial = fmt::format("{}.{}.partial", path, ::getpid());
-  if (!write_file(partial, data) || ::rename(partial.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(partial.c_str());
-    errno = error;
-    throw_file_error("written", path);
-  }
+  const std::string text = format_trace(trace);
+  write_file(path, "trace", ends_in_zst(path) ? compressed(text) : text);
 }
 
 Trace read_trace(const std::string& path) {
-  const File file(path, O_RDONLY);
-  if (!file.is_open()) throw_file_error("read", path);
-  std::string contents;
-  std::vector<char> chunk(kChunk);
-  for (;;) {
-    const ssize_t got = file.read(chunk.data(), chunk.size());
-    if (got < 0) throw_file_error("read", path);
-    if (got == 0) return parse_trace(contents, path);
-    contents.append(chunk.data(), static_cast<std::size_t>(got));
-    if (Bytes{contents.size()} > kMostTraceText) {
-      throw_bad_trace(path, fmt::format("it is longer than {}", to_string(kMostTraceText)));
-    }
-  }
+  return parse_trace(read_file(path, "trace", kMostTraceText), path);
 }
 
 }  // namespace spillway

@@ -276,6 +276,7 @@ void SweepState::drop(Row op, Row storage, const Closure& closure) {
   used_ -= table_.bytes(storage);
   forget_copies(storage);
   item.where = Where::kDropped;
+  if (item.next == kNoRow) return;  // nothing reads it again
   replayed_bytes_[item.next] += bytes_of(closure);
   for (const Row leaf : closure.leaves) pledge(leaf, item.next);
 }

@@ -116,6 +116,7 @@ inline constexpr Bytes kPageBytes = kKiB * 64;
 
 struct Plan {
   std::string planner{};  ///< which made it, with its options, for people
+  std::string trace{};    ///< path of the trace it was made from, as it was given
   std::string machine{};  ///< name of the machine it was made for
   Budgets budgets{};      ///< what it keeps to
   /// Of the trace it was made for. It fits another with the same structure.

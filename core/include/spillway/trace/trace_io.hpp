@@ -26,7 +26,7 @@ inline constexpr Bytes kMostTraceText = kMiB * 512;
 std::string format_trace(const Trace& trace);
 
 /// Reads JSON or its zstd compression, whichever `contents` is. `what` names it in errors.
-Trace parse_trace(std::string_view contents, std::string_view what);
+Trace parse_trace(std::string contents, std::string_view what);
 
 /// Writes the file, compressed if its name ends in `.zst`. The file appears complete or not at all,
 /// unless `path` is a pipe or a device. Throws UserError if it cannot be written.

@@ -66,7 +66,7 @@ struct TimelineLevel {
 };
 
 struct Timeline {
-  std::vector<TimelineSpan> spans;    ///< by begin, lane by lane
+  std::vector<TimelineSpan> spans;    ///< by begin
   std::vector<TimelineLevel> levels;  ///< by time
 };
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recordings in the repository, from which the tables are made without a framework."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from spillway.report.trace_file import read_json
+
+from paper_tables.affine import AffineTrace
+from paper_tables.rows import ROWS, Row
+
+FOLDER = pathlib.Path(__file__).parent / "recordings"
+
+# Sizes that leave the network's ops alone: recorded at two values, checked at a third.
+_AFFINE = {
+    "resnet": ("batch", (8, 16), 40),
+    "inception_v3": ("batch", (8, 16), 40),
+    "googlenet": ("batch", (8, 16), 40),
+    "vgg": ("batch", (8, 16), 40),
+    "alexnet": ("batch", (32, 64), 96),
+    "wide_resnet": ("batch", (8, 16), 40),
+    "lstm_language_model": ("batch", (8, 16), 40),
+    "translation": ("batch", (8, 16), 40),
+    "unet3d": ("resolution", (32, 64), 96),
+}
+# Others: at each of these.
+_VALUES = {
+    "resnet_layers": (101, 245, 503, 1001, 1916),
+    "mixture_of_experts": (8, 12, 16, 24, 32, 48, 64),
+    "deep_speech": (100, 200, 400, 800),
+}
+# Networks that issue no published row but are planned all the same.
+_WITHOUT_ROWS = (
+    ("googlenet", ()),
+    ("vgg", (("depth", 19),)),
+    ("wide_resnet", (("widen", 1),)),
+    ("wide_resnet", (("widen", 4),)),
+    ("wide_resnet", (("widen", 8),)),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """One network with all sizes fixed but the one that grows."""
+
+    network: str
+    sizes: tuple[tuple[str, int], ...]
+
+    @property
+    def grows(self) -> str:
+        if self.network in _AFFINE:
+            return _AFFINE[self.network][0]
+        return {"resnet_layers": "layers", "mixture_of_experts": "experts"}.get(
+            self.network, "steps"
+        )
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        return _AFFINE[self.network][1] if self.network in _AFFINE else _VALUES[self.network]
+
+    @property
+    def third(self) -> int | None:
+        return _AFFINE[self.network][2] if self.network in _AFFINE else None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all its files are in the repository."""
+        return all(self.path(value).exists() for value in self.values)
+
+    def nearest(self, value: int) -> int:
+        """The value nearest to this one that a trace can be had at."""
+        if self.third is not None:
+            return value
+        return min(self.values, key=lambda kept: abs(kept - value))
+
+    def measure(self, value: int) -> int:
+        """What sizes grow affinely with: voxels of a volume, else the value itself."""
+        return value**3 if self.grows == "resolution" else value
+
+    def path(self, value: int) -> pathlib.Path:
+        parts = [self.network, *(f"{name}{size}" for name, size in self.sizes)]
+        return FOLDER / f"{'-'.join(parts)}-{self.grows}{value}.json.zst"
+
+    def trace_at(self, value: int) -> dict[str, Any] | None:
+        """The trace of the network at that value; None where none is kept."""
+        if self.third is None:
+            path = self.path(value)
+            return read_trace(path) if path.exists() else None
+        return self._affine().at(self.measure(value))
+
+    def _affine(self) -> AffineTrace:
+        if self not in _cache:
+            low, high = self.values
+            _cache[self] = AffineTrace(
+                self.measure(low),
+                read_trace(self.path(low)),
+                self.measure(high),
+                read_trace(self.path(high)),
+            )
+        return _cache[self]
+
+
+_cache: dict[Recording, AffineTrace] = {}
+
+
+def of_row(row: Row) -> Recording:
+    return Recording(row.network, row.sizes)
+
+
+def recordings() -> list[Recording]:
+    """All that are kept, each once."""
+    return list(dict.fromkeys([*map(of_row, ROWS), *(Recording(*each) for each in _WITHOUT_ROWS)]))
+
+
+def read_trace(path: pathlib.Path) -> dict[str, Any]:
+    return read_json(path)

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The four links on the virtual clock: what each carries now, and what waits for it.
+//
+//     waiting                                    carried
+//     urgent:  what computing waits for  ---+
+//                                           +--> one copy, until `end`
+//     in turn: all else, oldest first  -----+
+//
+// The queues know nothing of memory: whether the copy at the head may start is the caller's matter.
+// An entry can be taken back by its ticket; it is then passed over when it comes to the head.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+
+#include "spillway/base/ids.hpp"
+#include "spillway/machine/machine.hpp"
+
+namespace spillway::planning::sim {
+
+/// What the end of a copy over a link means.
+enum class Leg : std::uint8_t {
+  kOut,        ///< device-to-host, and the host keeps it
+  kOutFirst,   ///< device-to-host, on its way to the disk without room on the host
+  kOutSecond,  ///< host-to-disk, of the same
+  kDemote,     ///< host-to-disk
+  kIn,         ///< host-to-device; room on the device is needed to start
+  kInFirst,    ///< disk-to-host, on its way to the device; likewise
+  kInSecond,   ///< host-to-device, of the same: the room is held already
+};
+
+struct Copy {
+  std::uint32_t item = 0;    ///< of MemoryModel
+  std::uint32_t ticket = 0;  ///< of the item when queued; entries with an old one are void
+  Leg leg = Leg::kOut;
+};
+
+class CopyQueues {
+ public:
+  static constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
+
+  struct Carried {
+    Copy copy;
+    TimeNs begin = 0;
+    TimeNs end = kNever;
+  };
+
+  void push(LinkKind link, Copy copy) { lanes_[index_of(link)].in_turn.push_back(copy); }
+  void push_urgent(LinkKind link, Copy copy) { lanes_[index_of(link)].urgent.push_back(copy); }
+
+  /// The copy that goes next if the link is free now; nothing if it is not or none waits. `is_void`
+  /// tells of a copy that was taken back; such copies are removed.
+  template <typename IsVoid>
+  [[nodiscard]] std::optional<Copy> next(LinkKind link, bool urgent_only, const IsVoid& is_void) {
+    Lane& lane = lanes_[index_of(link)];
+    if (lane.carried.end != kNever) return std::nullopt;
+    for (std::deque<Copy>* queue : {&lane.urgent, &lane.in_turn}) {
+      while (!queue->empty() && is_void(queue->front())) queue->pop_front();
+      if (!queue->empty() && (queue == &lane.urgent || !urgent_only)) return queue->front();
+    }
+    return std::nullopt;
+  }
+
+  /// Starts what next() returned last for the link.
+  void start_next(LinkKind link, TimeNs now, TimeNs duration) {
+    Lane& lane = lanes_[index_of(link)];
+    std::deque<Copy>& queue = lane.urgent.empty() ? lane.in_turn : lane.urgent;
+    lane.carried = {queue.front(), now, now + duration};
+    queue.pop_front();
+  }
+
+  /// The link whose copy ends first, if any carries one.
+  [[nodiscard]] std::optional<LinkKind> first_to_end() const;
+  [[nodiscard]] TimeNs end_of(LinkKind link) const { return lanes_[index_of(link)].carried.end; }
+
+  /// Frees the link and returns what it carried.
+  Carried finish(LinkKind link);
+
+ private:
+  struct Lane {
+    std::deque<Copy> urgent;
+    std::deque<Copy> in_turn;
+    Carried carried;
+  };
+  std::array<Lane, kLinkCount> lanes_;
+};
+
+}  // namespace spillway::planning::sim

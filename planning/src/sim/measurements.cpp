@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measurements.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway::planning::sim {
+
+void Measurements::begin_step(TimeNs now, const std::array<Bytes, kTierCount>& levels) {
+  report_ = {};
+  began_ = now;
+  note_levels(now, OpIndex{0}, levels);
+}
+
+void Measurements::note_levels(TimeNs now, OpIndex op,
+                               const std::array<Bytes, kTierCount>& levels) {
+  for (const Tier tier : kTiers) {
+    TierPeak& peak = report_.peak[index_of(tier)];
+    if (levels[index_of(tier)] > peak.bytes) peak = {levels[index_of(tier)], op};
+  }
+  if (!with_timeline_) return;
+  auto& line = report_.timeline.levels;
+  const TimeNs time = now - began_;
+  if (!line.empty() && line.back().bytes == levels) return;
+  if (!line.empty() && line.back().time == time) line.pop_back();
+  line.push_back({time, levels});
+}
+
+void Measurements::note_stall(StallCause cause, TimeNs begin, TimeNs end, OpIndex op,
+                              StorageId storage) {
+  if (begin == end) return;
+  report_.stall_ns[index_of(cause)] += end - begin;
+  add_span({.kind = TimelineSpan::Kind::kStall,
+            .cause = cause,
+            .begin = begin,
+            .end = end,
+            .op = op,
+            .storage = storage});
+}
+
+void Measurements::note_op(TimeNs begin, TimeNs end, OpIndex op) {
+  report_.compute_ns += end - begin;
+  add_span({.kind = TimelineSpan::Kind::kOp, .begin = begin, .end = end, .op = op});
+}
+
+void Measurements::note_replay(TimeNs begin, TimeNs end, OpIndex op) {
+  ++report_.replays;
+  report_.stall_ns[index_of(StallCause::kReplay)] += end - begin;
+  add_span({.kind = TimelineSpan::Kind::kReplay, .begin = begin, .end = end, .op = op});
+}
+
+void Measurements::note_copy(LinkKind link, TimeNs begin, TimeNs end, OpIndex op, StorageId storage,
+                             Bytes bytes) {
+  LinkUse& use = report_.links[index_of(link)];
+  use.bytes += bytes;
+  ++use.copies;
+  use.busy_ns += end - begin;
+  add_span({.kind = TimelineSpan::Kind::kCopy,
+            .link = link,
+            .begin = begin,
+            .end = end,
+            .op = op,
+            .storage = storage});
+}
+
+void Measurements::add_span(TimelineSpan span) {
+  if (!with_timeline_) return;
+  span.begin -= began_;
+  span.end -= began_;
+  report_.timeline.spans.push_back(span);
+}
+
+SimulationReport Measurements::take(TimeNs now) {
+  report_.step_ns = now - began_;
+  std::stable_sort(report_.timeline.spans.begin(), report_.timeline.spans.end(),
+                   [](const TimelineSpan& a, const TimelineSpan& b) { return a.begin < b.begin; });
+  return std::exchange(report_, {});
+}
+
+}  // namespace spillway::planning::sim

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory side of the simulator: the driver of a ResidencyMachine whose copies take virtual
+// time.
+//
+// It keeps the driver's contract with the machine (residency_machine.hpp) as the engine's mover
+// does: room is there before an event that may start a copy, every copy ends exactly once. What it
+// adds is when: copies wait for their link and, into the device, for room.
+//
+// An *item* is one storage from its creation to its death, over the end of a step too; the trace's
+// row of it may change there. Time moves by advance() and by step_to_next_end() alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "copy_queues.hpp"
+#include "measurements.hpp"
+#include "spillway/planning/problem.hpp"
+#include "spillway/planning/sim/simulator.hpp"
+#include "spillway/residency/residency_machine.hpp"
+
+namespace spillway::planning::sim {
+
+class MemoryModel {
+ public:
+  using ItemIndex = std::uint32_t;
+
+  /// Refers to all of them.
+  MemoryModel(const Problem& problem, TimeNs page_fault_ns, Measurements& measurements,
+              TransitionObserver* observer);
+
+  /// Resident, in room that the caller has made sure of.
+  ItemIndex create(StorageId storage, Bytes bytes);
+  /// Moves a new item to where it is at the beginning, in no time.
+  void place(ItemIndex item, const PlanPlace& place);
+  /// The step is over: the item is another row of the trace from now on.
+  void rename(ItemIndex item, StorageId storage) { items_[item].storage = storage; }
+
+  // Actions of a plan.
+  void evict(ItemIndex item, Tier tier);
+  void demote(ItemIndex item);
+  void fetch(ItemIndex item);
+  void forget(ItemIndex item);
+  void drop(ItemIndex item);
+
+  // What computing does.
+  /// The item is about to be used: it is brought in ahead of all that nobody waits for. Returns
+  /// true if nobody had asked for it before.
+  bool demand(ItemIndex item);
+  void use(ItemIndex item, bool writes);
+  void die(ItemIndex item);
+  /// A dropped item takes its room again, and is there when the recomputation has ended.
+  void begin_recomputation(ItemIndex item);
+  void end_recomputation(ItemIndex item);
+  /// Memory of the device that belongs to no item.
+  void hold(Bytes bytes);
+  void release(Bytes bytes);
+  /// While computing waits for room, only what it waits for may take any.
+  void keep_room_for_computing(bool keep) { room_is_for_computing_ = keep; }
+
+  [[nodiscard]] residency::ResidencyState state(ItemIndex item) const {
+    return machine_.state(items_[item].id);
+  }
+  /// Accessible on the device.
+  [[nodiscard]] bool is_here(ItemIndex item) const;
+  /// A copy or a queued one, or an eviction that waits for room.
+  [[nodiscard]] bool is_moving(ItemIndex item) const;
+  [[nodiscard]] StorageId storage(ItemIndex item) const { return items_[item].storage; }
+  [[nodiscard]] std::array<Bytes, kTierCount> levels() const;
+  [[nodiscard]] bool has_room(Bytes bytes) const {
+    return device_used() + bytes <= problem_.budgets[Tier::kDevice];
+  }
+  [[nodiscard]] Bytes device_used() const { return machine_.used(Tier::kDevice) + held_; }
+  [[nodiscard]] const residency::Statistics& statistics() const { return machine_.statistics(); }
+  /// The first eviction that waits for room on a slower tier, and that tier.
+  [[nodiscard]] std::optional<std::pair<ItemIndex, Tier>> waiting_eviction() const;
+
+  // Time.
+  [[nodiscard]] TimeNs now() const { return now_; }
+  void set_op(OpIndex op) { op_ = op; }
+  /// Ends all copies up to `time`, and begins those that can. Never backwards.
+  void advance(TimeNs time);
+  /// Goes on to the end of the next copy; false if none is under way.
+  bool step_to_next_end();
+
+ private:
+  struct Item {
+    StorageId id{};  // of the machine
+    StorageId storage{};
+    Bytes bytes{};
+    std::uint32_t ticket = 0;
+    bool fetch_queued = false;       // and its Use not sent
+    bool urgent = false;             // it is queued ahead
+    bool forget_on_arrival = false;  // of the queued fetch
+    bool waits_to_leave = false;     // for room on `leaves_for`
+    Tier leaves_for = Tier::kHost;
+    bool demote_next = false;       // when it is on the host
+    bool disk_is_promised = false;  // room for that
+    bool drop_next = false;         // when its copy has ended
+    bool fetch_next = false;        // likewise
+  };
+
+  void send(ItemIndex item, residency::EventKind kind, Tier tier = Tier::kDevice);
+  [[nodiscard]] bool has_slower_copy(const Item& item) const;
+  [[nodiscard]] bool has_link(LinkKind link) const {
+    return problem_.machine.link(link).has_value();
+  }
+  [[nodiscard]] Bytes room(Tier tier) const;
+
+  void leave(ItemIndex item, Tier tier);
+  bool try_leave(ItemIndex item);
+  void start_demotion(ItemIndex item);
+  bool try_demote(ItemIndex item);
+  void promise_disk(Item& item);
+  void break_promise(Item& item);
+  void retry_waiting();
+  void queue_fetch(ItemIndex item, bool urgent);
+  void withdraw_fetch(Item& item);
+
+  void begin_copies();
+  void begin_copy(LinkKind link, const Copy& copy);
+  void end_copy(LinkKind link);
+  void settle(ItemIndex item);
+  [[nodiscard]] TimeNs duration(LinkKind link, const Copy& copy) const;
+  void note_levels() { measurements_.note_levels(now_, op_, levels()); }
+
+  const Problem& problem_;
+  TimeNs page_fault_ns_;
+  Measurements& measurements_;
+  TransitionObserver* observer_;
+  residency::ResidencyMachine machine_;
+  std::vector<residency::Action> actions_;  // of the last event
+  std::vector<Item> items_;
+  CopyQueues queues_;
+  std::deque<ItemIndex> waiting_;  // to leave; void where the item no longer waits
+  Bytes held_{};
+  Bytes promised_disk_{};  // to items on the host that are to go on to the disk
+  bool room_is_for_computing_ = false;
+  TimeNs now_ = 0;
+  OpIndex op_{};
+};
+
+}  // namespace spillway::planning::sim

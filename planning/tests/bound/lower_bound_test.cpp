@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/planning/bound/lower_bound.hpp"
+
+#include <gtest/gtest.h>
+
+#include "spillway/testing/small_steps.hpp"
+
+namespace spillway::planning {
+namespace {
+
+using testing::StepBuilder;
+using testing::plain_machine;
+
+Budgets budgets(std::uint64_t device, std::uint64_t host, std::uint64_t disk = 0) {
+  Budgets all;
+  all[Tier::kDevice] = Bytes{device};
+  all[Tier::kHost] = Bytes{host};
+  all[Tier::kDisk] = Bytes{disk};
+  return all;
+}
+
+//   op 0 (100)   creates a, 1000 bytes
+//   op 1 (200)   creates and frees b, 1000 bytes
+//   op 2 (100)   reads a
+// With 1500 bytes a must be out during op 1: 1000 ns out, 1000 ns in at a byte per ns, and no op
+// can run meanwhile. At the beginning of op 1 and at its end 500 of the 2000 bytes are too many.
+// The bound takes storages in part: at least half of a goes out and comes back.
+TEST(LowerBoundTest, a_storage_in_the_way_of_one_op_is_charged_out_and_in) {
+  StepBuilder step;
+  const StorageId a = step.temporary(1000, "a");
+  const StorageId b = step.temporary(1000, "b");
+  step.op(100, {.creates = {a}});
+  step.op(200, {.creates = {b}, .frees = {b}});
+  step.op(100, {.reads = {a}, .frees = {a}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const LowerBound bound = lower_bound(StepModel({trace, machine, budgets(1500, 10'000)}));
+  EXPECT_EQ(bound.compute_ns, 400);
+  EXPECT_GE(bound.step_ns, 400 + 2 * 500 - 200 - 2);
+  EXPECT_LE(bound.step_ns, 400 + 2000);
+  const LowerBound roomy = lower_bound(StepModel({trace, machine, budgets(2000, 10'000)}));
+  EXPECT_EQ(roomy.step_ns, 400);
+  EXPECT_TRUE(roomy.windows.empty());
+}
+
+TEST(LowerBoundTest, what_can_be_computed_again_costs_no_more_than_that) {
+  StepBuilder step;
+  const StorageId weight = step.persistent(1, "weight");
+  const StorageId a = step.temporary(1000, "a");
+  const StorageId b = step.temporary(1000, "b");
+  step.op(30, {.creates = {a}, .reads = {weight}, .replayable = true});
+  step.op(200, {.creates = {b}, .frees = {b}});
+  step.op(100, {.reads = {a}, .frees = {a}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const LowerBound bound = lower_bound(StepModel({trace, machine, budgets(1101, 10'000)}));
+  EXPECT_LE(bound.step_ns, 330 + 30);
+  EXPECT_GT(bound.step_ns, 330);
+}
+
+// Two such places in one step: the demands of disjoint windows add up.
+TEST(LowerBoundTest, disjoint_windows_add_up) {
+  const Machine machine = plain_machine();
+  const auto bound_of = [&](int times) {
+    StepBuilder step;
+    std::vector<StorageId> a, b;
+    for (int i = 0; i < times; ++i) {
+      a.push_back(step.temporary(1000, "a"));
+      b.push_back(step.temporary(1000, "b"));
+      step.op(10, {.creates = {a.back()}});
+      step.op(10, {.creates = {b.back()}, .frees = {b.back()}});
+      step.op(10, {.reads = {a.back()}, .frees = {a.back()}});
+    }
+    const Trace trace = step.build();
+    return lower_bound(StepModel({trace, machine, budgets(1200, 10'000)}));
+  };
+  const TimeNs once = bound_of(1).step_ns - 30;
+  EXPECT_GT(once, 0);
+  EXPECT_GE(bound_of(5).step_ns, 5 * (30 + once) - 5);
+}
+
+TEST(LowerBoundTest, what_neither_device_nor_host_holds_crosses_the_disk) {
+  StepBuilder step;
+  const StorageId a = step.temporary(1000, "a");
+  const StorageId b = step.temporary(1000, "b");
+  step.op(100, {.creates = {a}});
+  step.op(100, {.creates = {b}, .frees = {b}});
+  step.op(100, {.reads = {a}, .frees = {a}});
+  const Trace trace = step.build();
+  Machine machine = plain_machine();
+  machine.links[2]->bytes_per_second = machine.links[3]->bytes_per_second = 1e8;  // 10 ns a byte
+  const LowerBound disk = lower_bound(StepModel({trace, machine, budgets(1000, 10, 10'000)}));
+  const LowerBound host = lower_bound(StepModel({trace, machine, budgets(1000, 2000, 10'000)}));
+  EXPECT_GT(disk.step_ns, 9000);
+  EXPECT_LT(host.step_ns, 3000);
+}
+
+}  // namespace
+}  // namespace spillway::planning

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The small parts that a pass is made of, each against a naive counterpart or sums done by hand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "spillway/planning/cost/step_model.hpp"
+#include "spillway/planning/tune/arrival_queue.hpp"
+#include "spillway/planning/tune/link_clock.hpp"
+#include "spillway/planning/tune/range_max.hpp"
+
+namespace spillway::planning {
+namespace {
+
+TEST(RangeMaxTest, agrees_with_a_row_of_numbers) {
+  std::mt19937 random(7);
+  std::vector<std::int64_t> row(37);
+  for (auto& value : row) value = static_cast<std::int64_t>(random() % 100);
+  RangeMax tree(row);
+  for (int turn = 0; turn < 500; ++turn) {
+    const std::size_t first = random() % row.size();
+    const std::size_t last = first + 1 + random() % (row.size() - first);
+    const auto amount = static_cast<std::int64_t>(random() % 21) - 10;
+    tree.add(first, last, amount);
+    for (std::size_t i = first; i < last; ++i) row[i] += amount;
+    const std::size_t low = random() % row.size();
+    const std::size_t high = low + 1 + random() % (row.size() - low);
+    EXPECT_EQ(tree.max(low, high), *std::max_element(row.begin() + static_cast<long>(low),
+                                                     row.begin() + static_cast<long>(high)));
+    EXPECT_EQ(tree.max(), *std::max_element(row.begin(), row.end()));
+  }
+}
+
+//     busy        [0,10)      [20,30)
+//     a copy of 15 that is ready at 5:  [10,20) and [30,35)
+TEST(LinkClockTest, copies_fill_idle_stretches_from_when_they_are_ready) {
+  LinkClock link;
+  link.take(0, 10);
+  link.take(20, 10);
+  EXPECT_EQ(link.look(5, 15).begin, 10);
+  EXPECT_EQ(link.look(5, 15).end, 35);
+  const LinkClock::Slot taken = link.take(5, 15);
+  EXPECT_EQ(taken.begin, 10);
+  EXPECT_EQ(taken.end, 35);
+  EXPECT_EQ(link.look(0, 1).begin, 35);
+  EXPECT_EQ(link.look(50, 1).begin, 50);
+}
+
+TEST(LinkClockTest, looking_tells_where_taking_takes) {
+  std::mt19937 random(3);
+  LinkClock link;
+  for (int turn = 0; turn < 200; ++turn) {
+    const double ready = random() % 500;
+    const double duration = 1 + random() % 20;
+    const LinkClock::Slot seen = link.look(ready, duration);
+    const LinkClock::Slot taken = link.take(ready, duration);
+    EXPECT_EQ(seen.begin, taken.begin);
+    EXPECT_GE(taken.end, ready + duration);
+    EXPECT_LE(seen.end, taken.end);
+  }
+}
+
+//     deadlines  0 10 20 30 40; copies of 4 at 2 and of 8 at 3:
+//     the second must begin at 30 - 8 - 4 = 18 less nothing, the first at 20 - 4 = 16
+TEST(ArrivalQueueTest, first_copy_begins_so_that_all_are_in_time) {
+  ArrivalQueue queue({0, 10, 20, 30, 40});
+  EXPECT_EQ(queue.latest_start(), kNever);
+  queue.add(2, 4);
+  EXPECT_EQ(queue.latest_start(), 16);
+  queue.add(3, 8);
+  EXPECT_EQ(queue.latest_start(), 16);
+  queue.add(3, 10);  // 30 - 22
+  EXPECT_EQ(queue.latest_start(), 8);
+  queue.remove(3, 8);
+  queue.remove(3, 10);
+  queue.remove(2, 4);
+  EXPECT_EQ(queue.latest_start(), kNever);
+}
+
+TEST(ArrivalQueueTest, slack_is_what_adding_the_copy_would_leave) {
+  std::mt19937 random(11);
+  std::vector<double> deadlines(29);
+  for (std::size_t i = 0; i < deadlines.size(); ++i) deadlines[i] = static_cast<double>(10 * i);
+  ArrivalQueue queue(deadlines);
+  for (int turn = 0; turn < 100; ++turn) {
+    const Row position = random() % 29;
+    const double duration = 1 + random() % 9;
+    const double slack = queue.slack_with(position, duration, 5);
+    queue.add(position, duration);
+    // Copies before the new one are not made earlier by it, and do not count.
+    EXPECT_GE(slack, queue.latest_start() - 5);
+    if (turn % 3 == 0) queue.remove(position, duration);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::planning

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of ``spillway report``."""
+
+import argparse
+import pathlib
+import sys
+
+from spillway._native import UserError
+from spillway.report import gather
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the page; the exit status is 2 after a mistake that was explained."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = gather.report(
+            options.subject,
+            trace=options.trace,
+            machine=options.machine,
+            compare=options.compare,
+            run=options.run,
+            title=options.title,
+        )
+        if options.perfetto:
+            from spillway.report import perfetto
+
+            _write(options.perfetto, perfetto.trace_events(report))
+        if options.output:
+            try:
+                from spillway.report import page
+            except ImportError as error:
+                raise UserError(
+                    f"a report is drawn with plotly and jinja2, and {error.name} is not installed: "
+                    "pip install plotly jinja2"
+                ) from None
+            _write(options.output, page.render(report))
+    except UserError as error:
+        print(f"spillway: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+    print(f"spillway: wrote {path}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spillway report",
+        description="Draw a recorded step, a plan or a run as one page that needs no network.",
+    )
+    parser.add_argument("subject", help="a trace, a plan, or the statistics of a run")
+    parser.add_argument("-o", "--output", help="the HTML page to write")
+    parser.add_argument("--trace", help="the trace that the plan or the run belongs to")
+    parser.add_argument("--machine", help="name or file; else the one the plan was made for")
+    parser.add_argument("--compare", help="what `spillway compare --json` printed")
+    parser.add_argument("--run", help="statistics of a run with the plan (SPILLWAY_STATS)")
+    parser.add_argument("--perfetto", help="also write the step for Perfetto, as JSON")
+    parser.add_argument("--title", help="heading of the page")
+    return parser

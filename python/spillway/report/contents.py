@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report shows, as plain values; nothing here knows where it came from or how it is drawn.
+
+Times are nanoseconds from the beginning of the step, sizes bytes.
+"""
+
+import dataclasses
+
+#: In this order from the bottom of the memory chart: what stays longest lies lowest.
+ROLES = (
+    "parameter",
+    "optimizer_state",
+    "gradient",
+    "input",
+    "activation",
+    "workspace",
+    "unknown",
+)
+
+
+@dataclasses.dataclass
+class MemoryCurve:
+    """What a tier holds: `bytes[role][i]` from `times[i]` to `times[i + 1]`."""
+
+    times: list[int]
+    bytes: dict[str, list[int]]
+
+    def totals(self) -> list[int]:
+        return [sum(values) for values in zip(*self.bytes.values())] if self.bytes else []
+
+    def peak(self) -> int:
+        return max(self.totals(), default=0)
+
+
+@dataclasses.dataclass
+class Span:
+    """A bar of the chart of streams."""
+
+    begin: int
+    end: int
+    kind: str  #: op, replay, stall or copy
+    label: str
+
+
+@dataclasses.dataclass
+class Decision:
+    """What the plan does with one storage."""
+
+    storage: str
+    role: str
+    bytes: int
+    decision: str  #: "keep", "host", "disk", "recompute" or several of them
+    leaves: str  #: after which op
+    returns: str  #: before which op
+    moved_bytes: int  #: in a step, both ways
+    reason: str
+
+
+@dataclasses.dataclass
+class ParetoPoint:
+    planner: str
+    budget_bytes: int
+    step_ns: int
+
+
+@dataclasses.dataclass
+class BoundPoint:
+    budget_bytes: int
+    step_ns: int
+
+
+@dataclasses.dataclass
+class Comparison:
+    """A predicted figure beside the measured one."""
+
+    what: str
+    unit: str  #: "bytes", "ns" or "" for a count
+    predicted: float
+    measured: float
+
+
+@dataclasses.dataclass
+class Report:
+    title: str
+    facts: list[tuple[str, str]]  #: shown above the charts
+    notes: list[str] = dataclasses.field(default_factory=list)
+    budget_bytes: int | None = None
+    unmanaged: MemoryCurve | None = None
+    planned: MemoryCurve | None = None
+    slower_tiers: dict[str, MemoryCurve] = dataclasses.field(default_factory=dict)
+    streams: dict[str, list[Span]] = dataclasses.field(default_factory=dict)
+    decisions: list[Decision] = dataclasses.field(default_factory=list)
+    decisions_left_out: int = 0
+    pareto: list[ParetoPoint] = dataclasses.field(default_factory=list)
+    bound: list[BoundPoint] = dataclasses.field(default_factory=list)
+    comparisons: list[Comparison] = dataclasses.field(default_factory=list)
+    counts_ops: bool = False  #: times are op numbers, since the trace has no durations

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan does with each storage, in words."""
+
+from typing import Any
+
+from spillway.report.contents import Decision
+from spillway.report.quantities import duration
+from spillway.report.trace_file import Trace
+
+
+def decisions(
+    trace: Trace, plan: dict[str, Any], starts: list[int], most: int = 1500
+) -> tuple[list[Decision], int]:
+    """The largest storages first, and how many more there are."""
+    actions: dict[int, list[dict[str, Any]]] = {}
+    for action in plan.get("actions", ()):
+        if "storage" in action:
+            actions.setdefault(action["storage"], []).append(action)
+    places = {place["storage"]: place.get("tiers", []) for place in plan.get("places", ())}
+    order = sorted(range(len(trace.storages)), key=lambda s: -trace.storages[s]["bytes"])
+    rows = [
+        _decision(trace, storage, actions.get(storage, []), places.get(storage, []), starts)
+        for storage in order[:most]
+    ]
+    return rows, max(0, len(trace.storages) - len(rows))
+
+
+def _decision(trace, storage, actions, tiers, starts) -> Decision:
+    size = trace.storages[storage]["bytes"]
+    kinds: list[str] = []
+    moved = 0
+    leaves = returns = None
+    for action in actions:
+        kind, at = action["do"], action["at"]
+        if kind == "evict":
+            kinds.append(action.get("tier", "host"))
+            moved += size
+            leaves = at if leaves is None else leaves
+        elif kind == "demote":
+            kinds.append("disk")
+        elif kind == "fetch":
+            kinds.append("disk" if "disk" in tiers and "host" not in tiers else "host")
+            moved += size
+            returns = at
+        elif kind == "drop":
+            kinds.append("recompute")
+            leaves = at if leaves is None else leaves
+    if not kinds and tiers and "device" not in tiers:
+        kinds.append(tiers[0])
+    words = list(dict.fromkeys(kinds)) or ["keep"]
+    return Decision(
+        storage=trace.storage_name(storage),
+        role=trace.role(storage),
+        bytes=size,
+        decision=", ".join(words),
+        leaves="" if leaves is None else trace.op_name(max(leaves - 1, 0)),
+        returns="" if returns is None else trace.op_name(returns),
+        moved_bytes=moved,
+        reason=_reason(words, leaves, returns, starts),
+    )
+
+
+def _reason(words: list[str], leaves: int | None, returns: int | None, starts: list[int]) -> str:
+    if words == ["keep"]:
+        return "stays on the device"
+    if leaves is not None and returns is not None:
+        idle = starts[returns] - starts[leaves]
+        if idle > 0:
+            return f"not needed for {duration(idle)} in between"
+        return f"not needed for {duration(starts[-1] + idle)}, over the end of the step"
+    if "recompute" in words:
+        return "made again when it is needed"
+    return "begins the step there"

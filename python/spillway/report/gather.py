@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collects what a report shows from the files it is given."""
+
+import os
+import pathlib
+from typing import Any
+
+from spillway._native import UserError
+from spillway.report.contents import (
+    BoundPoint,
+    Comparison,
+    MemoryCurve,
+    ParetoPoint,
+    Report,
+    Span,
+)
+from spillway.report.decisions import decisions
+from spillway.report.planned_memory import planned_memory
+from spillway.report.quantities import duration, size
+from spillway.report.simulation import ask
+from spillway.report.trace_file import Trace, own_starts, read_json, unmanaged_memory
+
+_LANES = {
+    "device-to-host": "device to host",
+    "host-to-device": "host to device",
+    "host-to-disk": "host to disk",
+    "disk-to-host": "disk to host",
+}
+_CAUSES = {
+    "allocation": "room for new storages",
+    "input": "a fetch under way",
+    "demand_fetch": "a fetch nobody had queued",
+    "wait": "a copy, as the plan says",
+}
+
+
+def report(
+    subject: str,
+    *,
+    trace: str | None = None,
+    machine: str | None = None,
+    compare: str | None = None,
+    run: str | None = None,
+    title: str | None = None,
+) -> Report:
+    """The report about `subject`, which is a trace, a plan or the statistics of a run.
+
+    Raises:
+        UserError: a file is missing or is something else.
+    """
+    document = read_json(subject)
+    if "spillway_trace" in document:
+        result = _of_trace(Trace.from_json(document, subject), subject)
+    elif "spillway_plan" in document:
+        result = _of_plan(document, subject, trace or _own_trace(document, subject), machine)
+    elif "budget_bytes" in document and "mode" in document:
+        result = _of_run(document, subject, trace)
+    else:
+        raise UserError(f"{subject} is neither a trace nor a plan nor the statistics of a run")
+    if compare:
+        _add_comparison_of_planners(result, read_json(compare))
+    if run:
+        _add_measured(result, read_json(run))
+    if title:
+        result.title = title
+    return result
+
+
+def _own_trace(plan: dict[str, Any], subject: str) -> str:
+    """The trace that the plan names, here or beside the plan."""
+    named = plan.get("trace", "")
+    for path in (pathlib.Path(named), pathlib.Path(subject).parent / named):
+        if named and path.is_file():
+            return str(path)
+    raise UserError(f"{subject} is a plan: name the trace it belongs to with --trace")
+
+
+def _stem(path: str | os.PathLike) -> str:
+    return pathlib.Path(path).name.removesuffix(".zst").removesuffix(".json")
+
+
+def _notes(trace: Trace) -> list[str]:
+    notes = [f"Recorded by {trace.framework}."] if trace.framework else []
+    if not trace.scratch_known:
+        notes.append("Without workspace: what kernels allocate for themselves is not known.")
+    if not trace.timed:
+        notes.append("The trace has no durations: the axis counts ops.")
+    return notes
+
+
+def _of_trace(trace: Trace, path: str) -> Report:
+    starts = own_starts(trace)
+    memory = unmanaged_memory(trace, starts)
+    facts = [
+        ("ops", f"{len(trace.ops):,}"),
+        ("storages", f"{len(trace.storages):,}"),
+        ("peak", size(memory.peak())),
+    ]
+    if trace.timed:
+        facts.insert(0, ("step time", duration(starts[-1])))
+    if trace.machine:
+        facts.append(("machine", trace.machine))
+    spans = [Span(starts[i], starts[i + 1], "op", trace.op_name(i)) for i in range(len(trace.ops))]
+    return Report(
+        title=f"{_stem(path)}: a recorded step",
+        facts=facts,
+        notes=_notes(trace),
+        unmanaged=memory,
+        streams={"compute": spans} if trace.timed else {},
+        counts_ops=not trace.timed,
+    )
+
+
+def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | None) -> Report:
+    trace = Trace.read(trace_path)
+    arguments = ["simulate", trace_path, "--plan", path, "--timeline"]
+    if machine:
+        arguments += ["--machine", machine]
+    simulated = ask(*arguments)
+    if not simulated.get("feasible", True):
+        raise UserError(
+            f"{path} cannot be carried out: {simulated.get('reason', 'no reason told')}"
+        )
+    timeline = simulated.get("timeline", {})
+    spans = timeline.get("spans", [])
+    step = simulated["step_ns"]
+    starts = _unlimited_starts(trace, spans)
+    budgets = {tier: plan.get(f"{tier}_budget", 0) for tier in ("device", "host", "disk")}
+    rows, left_out = decisions(trace, plan, starts)
+    result = Report(
+        title=f"{_stem(trace_path)}: plan of {plan.get('planner', 'unknown')}",
+        facts=_plan_facts(plan, simulated, budgets),
+        notes=_notes(trace),
+        budget_bytes=budgets["device"] or None,
+        unmanaged=unmanaged_memory(trace, starts),
+        planned=planned_memory(trace, plan, spans, step),
+        streams=_lanes(trace, spans),
+        decisions=rows,
+        decisions_left_out=left_out,
+    )
+    levels = timeline.get("levels", [])
+    for position, tier in ((2, "host"), (3, "disk")):
+        if any(level[position] for level in levels):
+            result.slower_tiers[tier] = MemoryCurve(
+                [level[0] for level in levels], {"held": [level[position] for level in levels]}
+            )
+    return result
+
+
+def _unlimited_starts(trace: Trace, spans: list[dict[str, Any]]) -> list[int]:
+    """When ops would begin if nothing stalled, by the simulator's durations of them."""
+    lengths = [0] * len(trace.ops)
+    for span in spans:
+        if span["kind"] == "op":
+            lengths[span["op"]] = span["end"] - span["begin"]
+    starts = [0]
+    for length in lengths:
+        starts.append(starts[-1] + length)
+    return starts
+
+
+def _plan_facts(plan, simulated, budgets) -> list[tuple[str, str]]:
+    step, compute = simulated["step_ns"], simulated.get("compute_ns", 0)
+    facts = [("step time", duration(step))]
+    if compute:
+        facts.append(("slower than without limit", f"{100 * (step / compute - 1):.1f} %"))
+    for tier in ("device", "host", "disk"):
+        peak = simulated.get("peak", {}).get(tier, {}).get("bytes", 0)
+        if budgets.get(tier) and peak:
+            facts.append((f"peak on the {tier}, of {size(budgets[tier])}", size(peak)))
+    if simulated.get("bound_ns"):
+        facts.append(("lower bound", duration(simulated["bound_ns"])))
+    if simulated.get("binding"):
+        facts.append(("what binds", str(simulated["binding"])))
+    links = simulated.get("links", {})
+    moved = sum(link.get("bytes", 0) for link in links.values())
+    facts.append(("moved in a step", size(moved)))
+    if simulated.get("replays"):
+        facts.append(("ops recomputed", f"{simulated['replays']:,}"))
+    if plan.get("machine"):
+        facts.append(("machine", plan["machine"]))
+    return facts
+
+
+def _lanes(trace: Trace, spans: list[dict[str, Any]]) -> dict[str, list[Span]]:
+    lanes: dict[str, list[Span]] = {"compute": []}
+    for span in spans:
+        kind = span["kind"]
+        if kind == "copy":
+            lane = _LANES.get(span["link"], span["link"])
+            storage = span["storage"]
+            label = f"{trace.storage_name(storage)}, {size(trace.storages[storage]['bytes'])}"
+        elif kind == "stall":
+            lane = "compute"
+            cause = span.get("cause", "")
+            label = f"waits for {_CAUSES.get(cause, cause)}"
+        else:
+            lane, label = "compute", trace.op_name(span["op"])
+        lanes.setdefault(lane, []).append(Span(span["begin"], span["end"], kind, label))
+    return {lane: lanes[lane] for lane in ("compute", *_LANES.values()) if lane in lanes}
+
+
+def _of_run(statistics: dict[str, Any], path: str, trace_path: str | None) -> Report:
+    result = (
+        _of_trace(Trace.read(trace_path), trace_path)
+        if trace_path
+        else Report(title=_stem(path), facts=[])
+    )
+    result.title = f"{_stem(path)}: a run"
+    result.budget_bytes = statistics["budget_bytes"] or None
+    result.facts = [
+        ("budget", size(statistics["budget_bytes"])),
+        ("peak held", size(statistics["peak_device_bytes"])),
+        ("steps", f"{statistics['steps']:,}"),
+        ("last step", duration(statistics["last_step_ns"])),
+        ("moved in the last step", size(statistics["last_step_moved_bytes"])),
+        ("stalled", f"{100 * statistics['stall_ns'] / max(statistics['elapsed_ns'], 1):.1f} %"),
+    ]
+    return result
+
+
+def _add_comparison_of_planners(result: Report, compared: dict[str, Any]) -> None:
+    for point in compared.get("points", ()):
+        if point.get("step_ns"):
+            result.pareto.append(
+                ParetoPoint(point["planner"], point["budget_bytes"], point["step_ns"])
+            )
+    result.bound = [
+        BoundPoint(point["budget_bytes"], point["step_ns"]) for point in compared.get("bound", ())
+    ]
+
+
+def _add_measured(result: Report, statistics: dict[str, Any]) -> None:
+    predicted_step = max(
+        (span.end for spans in result.streams.values() for span in spans), default=0
+    )
+    if result.planned is None:
+        raise UserError("--run compares a run with a plan: name a plan to report on")
+    result.comparisons = [
+        Comparison("step time", "ns", predicted_step, statistics["last_step_ns"]),
+        Comparison("peak on the device", "bytes", result.planned.peak(),
+                   statistics["peak_live_bytes"]),
+        Comparison("moved in a step", "bytes", sum(d.moved_bytes for d in result.decisions),
+                   statistics["last_step_moved_bytes"]),
+    ]  # fmt: skip

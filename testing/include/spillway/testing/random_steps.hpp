@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random steps and random plans for them, small and of every shape; and large steps of the shape
+// that training has. All are the same for the same seed.
+#pragma once
+
+#include <cstddef>
+#include <random>
+
+#include "spillway/plan/plan.hpp"
+#include "spillway/trace/trace.hpp"
+
+namespace spillway::testing {
+
+/// A valid step: parameters, temporaries that live across some ops, storages that go on in the next
+/// step, scratch memory, ops that may be run again.
+Trace random_step(std::mt19937& random, std::size_t ops);
+
+/// A plan that is right where budgets are ample: it evicts, demotes, fetches, forgets, drops,
+/// replays and waits at random. `with_disk` false: only to the host.
+Plan random_plan(std::mt19937& random, const Trace& trace, bool with_disk);
+
+/// Forward, backward and update of `layers` layers of about 25 ops each: convolution, norm and
+/// activation in turn, with durations, sizes, names, modules and source lines as recordings have.
+Trace layered_step(std::size_t layers);
+
+}  // namespace spillway::testing

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report collects, before anything is drawn."""
+
+import json
+
+import pytest
+from spillway import UserError
+from spillway.report import command, gather, perfetto
+from spillway.report.contents import MemoryCurve, Span
+from spillway.report.thinning import thin_curve, thin_spans
+
+
+def at(curve, time):
+    """Bytes by role that are held at a time."""
+    index = max(i for i, when in enumerate(curve.times) if when <= time)
+    return {role: values[index] for role, values in curve.bytes.items() if values[index]}
+
+
+def test_memory_without_a_plan(files):
+    memory = gather.report(files["TRACE"]).unmanaged
+    assert at(memory, 0) == {"parameter": 400, "activation": 100}
+    assert at(memory, 120) == {"parameter": 400, "activation": 110, "workspace": 30}
+    assert at(memory, 200) == {"parameter": 400, "activation": 110}
+    assert at(memory, 350) == {"parameter": 400}
+    assert memory.peak() == 540
+
+
+def test_memory_with_the_plan(files):
+    report = gather.report(files["PLAN"], trace=files["TRACE"])
+    assert at(report.planned, 50) == {"parameter": 400, "activation": 100}
+    assert at(report.planned, 139) == {"parameter": 400, "activation": 100}
+    assert at(report.planned, 150) == {"parameter": 400, "activation": 10, "workspace": 30}
+    assert at(report.planned, 185) == {"parameter": 400, "activation": 110, "workspace": 30}
+    assert at(report.planned, 300) == {"parameter": 400, "activation": 110}
+    assert at(report.planned, 420) == {"parameter": 400}
+    assert report.slower_tiers["host"].peak() == 100
+    assert report.budget_bytes == 505
+
+
+def test_decisions_say_what_when_and_why(files):
+    report = gather.report(files["PLAN"], trace=files["TRACE"])
+    hidden = next(row for row in report.decisions if row.storage == "0 forward (layer1)")
+    assert (hidden.decision, hidden.moved_bytes) == ("host", 200)
+    assert hidden.leaves == "0 forward (layer1)"
+    assert hidden.returns == "2 backward"
+    assert "50 ns" in hidden.reason
+
+
+def test_streams_are_lanes(files):
+    report = gather.report(files["PLAN"], trace=files["TRACE"])
+    assert list(report.streams) == ["compute", "device to host", "host to device"]
+    stalls = [span for span in report.streams["compute"] if span.kind == "stall"]
+    assert [span.label for span in stalls] == [
+        "waits for room for new storages",
+        "waits for a fetch under way",
+    ]
+
+
+def test_a_run_is_compared_with_its_plan(files):
+    report = gather.report(files["PLAN"], trace=files["TRACE"], run=files["STATISTICS"])
+    figures = {each.what: (each.predicted, each.measured) for each in report.comparisons}
+    assert figures["step time"] == (420, 500)
+    assert figures["moved in a step"] == (200, 200)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "cannot be read"),
+        ("[1]", "holds no object"),
+        ("{", "is no JSON"),
+        ("{}", "neither a trace nor a plan"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, capsys, content, told):
+    path = tmp_path / "other.json"
+    if content is not None:
+        path.write_text(content)
+    assert command.main([str(path), "-o", str(tmp_path / "page.html")]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_plan_needs_its_trace(files):
+    with pytest.raises(UserError, match="--trace"):
+        gather.report(files["PLAN"])
+
+
+def test_perfetto_has_every_span_and_the_memory(files):
+    report = gather.report(files["PLAN"], trace=files["TRACE"])
+    events = json.loads(perfetto.trace_events(report))["traceEvents"]
+    bars = [event for event in events if event["ph"] == "X"]
+    assert len(bars) == 7
+    backward = next(event for event in bars if event["name"] == "2 backward")
+    assert (backward["ts"], backward["dur"]) == (0.22, 0.2)
+    counters = [event for event in events if event["ph"] == "C"]
+    assert {event["name"] for event in counters} == {"device memory", "host"}
+
+
+def test_thinning_keeps_the_peak():
+    heights = [i * 7919 % 1000 for i in range(20_000)]
+    curve = MemoryCurve(list(range(20_000)), {"activation": heights})
+    thin = thin_curve(curve, 100)
+    assert len(thin.times) <= 103
+    assert thin.peak() == max(heights)
+
+
+def test_thinning_joins_close_neighbours_only():
+    close = [Span(i * 10, i * 10 + 9, "op", f"op {i}") for i in range(1000)]
+    far = [Span(90_000, 90_005, "op", "late")]
+    joined = thin_spans(close + far, 100_000, 500)
+    assert joined[-1].label == "late"
+    assert sum(span.end - span.begin for span in joined) >= 9000
+    assert len(joined) < 20

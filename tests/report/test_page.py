@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page itself, in a browser."""
+
+import re
+
+import pytest
+
+pytest.importorskip("plotly", reason="a report is drawn with plotly, which is not installed")
+pytest.importorskip("jinja2", reason="a report is drawn with jinja2, which is not installed")
+
+from spillway.report import command
+
+from . import browser
+
+
+@pytest.fixture
+def page(files, tmp_path):
+    path = tmp_path / "report.html"
+    arguments = [files["PLAN"], "--trace", files["TRACE"], "--compare", files["COMPARED"]]
+    assert command.main([*arguments, "--run", files["STATISTICS"], "-o", str(path)]) == 0
+    return path
+
+
+def test_the_page_loads_nothing_from_outside(page):
+    text = page.read_text()
+    markup = re.sub(r"<script[^>]*>.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", markup)
+    assert not re.search(r"<script[^>]+src=", text)
+
+
+def test_names_of_the_program_are_escaped(page):
+    text = page.read_text()
+    assert "&lt;b&gt;loss&lt;/b&gt;" in text
+    assert "<b>loss</b>" not in re.sub(r"<script[^>]*>.*?</script>", "", text, flags=re.DOTALL)
+
+
+LOOK = """
+  const rows = [...document.querySelectorAll("#decision-table tbody tr")];
+  const visible = () => rows.filter((row) => !row.hidden).length;
+  const sizes = () => [...document.querySelectorAll("#decision-table tbody tr")].map(
+    (row) => Number(row.cells[2].dataset.value));
+  const before = visible();
+  const text = document.getElementById("filter-text");
+  text.value = "forward"; text.dispatchEvent(new window.Event("input"));
+  const filtered = visible();
+  text.value = ""; text.dispatchEvent(new window.Event("input"));
+  const header = document.querySelectorAll("#decision-table th button")[2];
+  header.click(); const down = sizes(); header.click(); const up = sizes();
+  return {
+    charts: document.querySelectorAll(".js-plotly-plot .main-svg").length > 0
+      ? document.querySelectorAll(".js-plotly-plot").length : 0,
+    overflow: document.documentElement.scrollWidth - window.innerWidth,
+    widest: Math.max(...[...document.querySelectorAll(".js-plotly-plot .main-svg")].map(
+      (each) => each.getBoundingClientRect().right)),
+    before, filtered, down, up,
+  };
+"""
+
+
+@pytest.mark.skipif(browser.find() is None, reason="there is no Chromium to open the page with")
+@pytest.mark.parametrize("width", [1200, 390], ids=["desk", "phone"])
+def test_the_page_works_in_a_browser(page, width):
+    seen = browser.look(page, width, 1800, LOOK)
+    assert seen.console == []
+    answers = seen.answers
+    assert answers["charts"] == 5  # memory twice, host, streams, Pareto
+    assert answers["overflow"] <= 0
+    assert answers["widest"] <= width
+    assert answers["before"] > answers["filtered"] >= 1
+    assert answers["down"] == sorted(answers["down"], reverse=True)
+    assert answers["up"] == sorted(answers["up"])
+    assert seen.screenshot.stat().st_size > 10_000
