@@ -114,6 +114,40 @@ TEST_F(MoverTest, VerifyReadsEvenWhatCouldBeRecalled) {
   EXPECT_EQ(mover_.statistics().fetched, Bytes{kBytes});
 }
 
+TEST_F(MoverTest, APrefetchThatFailsIsNoErrorOfTheOpThatComesLater) {
+  auto& a = make(1);
+  evict(a);
+  memory_.release_idle();
+  arm_faults("spool.read=EIO@1+");
+  EXPECT_TRUE(mover_.prefetch(*a.record));
+  wait();
+  EXPECT_EQ(state(a), ResidencyState::kOnDisk);
+  arm_faults("");
+  EXPECT_EQ(fetch(a), Outcome::kReady);
+  EXPECT_TRUE(a.holds(1));
+}
+
+TEST_F(MoverTest, PrefetchesThatHaveNotStartedAreTakenBack) {
+  constexpr std::size_t kMany = 12;  // more than are under way at once
+  std::vector<FakeStorage*> storages;
+  for (std::size_t i = 0; i < kMany; ++i) storages.push_back(&make(i));
+  for (FakeStorage* storage : storages) evict(*storage);
+  memory_.release_idle();
+  arm_faults("spool.read=delay:20ms@1+");
+  for (FakeStorage* storage : storages) EXPECT_TRUE(mover_.prefetch(*storage->record));
+  EXPECT_EQ(mover_.prefetching(), kMany);
+  mover_.cancel_prefetches();
+  EXPECT_LT(mover_.prefetching(), kMany);
+  wait();
+  EXPECT_EQ(mover_.prefetching(), 0U);
+  EXPECT_LT(mover_.statistics().fetches, kMany);
+  arm_faults("");
+  for (std::size_t i = 0; i < kMany; ++i) {
+    EXPECT_EQ(fetch(*storages[i]), Outcome::kReady);
+    EXPECT_TRUE(storages[i]->holds(i));
+  }
+}
+
 TEST_F(MoverTest, WhatWasOnlyReadLeavesWithoutACopy) {
   auto& a = make(1);
   evict(a);

@@ -27,7 +27,12 @@ std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now) {
 
 void Engine::look_ahead(ThreadFrames& frames) {
   const DemandProfile* demand = frames.recogniser.demand();
-  if (demand == nullptr || blind()) return;
+  if (demand == nullptr || blind()) {
+    if (mover_.prefetching() == 0) return;
+    const Lock lock(*this);  // the program left the path that they were for
+    mover_.cancel_prefetches();
+    return;
+  }
   const Bytes planned = budget_ - Bytes{budget_.count / kUnplannedShare};
   if (mover_.away().count == 0 && Bytes{demand->most()} <= planned) return;
   const TimeNs begin = now_ns();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/transfer/transfer_pool.hpp"
 
 namespace spillway::runtime {
 
@@ -35,8 +36,13 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& 
       framework_(framework),
       transfers_(std::make_unique<TransferPool>()) {}
 
-void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool) {
+void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
+                      std::unique_ptr<Transfers> transfers) {
   options_ = options;
+  const Bytes moved = transfers_->bytes_written() + transfers_->bytes_read();
+  if (transfers != nullptr && in_flight_ == 0 && moved == Bytes{0}) {
+    transfers_ = std::move(transfers);
+  }
   // Looked at again: the caller asked before it had the lock.
   if (spool != nullptr && spool_is_empty()) spool_ = std::move(spool);
 }
@@ -91,7 +97,7 @@ void Mover::retire(StorageRecord& record) {
   record.block = nullptr;
   record.disk = {};
   away_ -= std::exchange(record.away, {}).count;
-  record.prefetched = false;
+  set_prefetched(record, false);
   record.checksum = 0;
   record.kept = 0;
   record.failed = false;
@@ -205,7 +211,7 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
                                                 : Tier::kDevice;
   const Tier to = direction == Direction::kIn ? Tier::kDevice : Tier::kDisk;
   try {
-    transfers_->submit(
+    record.transfer = transfers_->submit(
         Transfer{.direction = direction,
                  .memory = memory,
                  .extent = record.disk,
@@ -245,6 +251,7 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
   if (succeeded && to == Tier::kDevice) note_arrival(record);
   if (succeeded) failure_.clear();
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
+  if (to == Tier::kDevice) set_prefetched(record, false);
 }
 
 void Mover::note_arrival(StorageRecord& record) {
@@ -372,7 +379,7 @@ bool Mover::demote_for(Bytes bytes) {
 
 Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking overbooking) {
   const EventKind kind = access == Access::kWrite ? EventKind::kWrite : EventKind::kUse;
-  record.prefetched = false;
+  set_prefetched(record, false);
   if (std::exchange(record.failed, false)) return {.outcome = Outcome::kFailed, .short_by = {}};
   switch (machine_.state(record.id)) {
     case ResidencyState::kResident:
@@ -386,6 +393,7 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
     case ResidencyState::kExempt:
       return {.outcome = Outcome::kReady, .short_by = {}};
     case ResidencyState::kFetching:
+      transfers_->hurry(record.transfer);
       send(record, kind);
       return {.outcome = Outcome::kPending, .short_by = {}};
     case ResidencyState::kOnHost:
@@ -407,8 +415,25 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
 bool Mover::prefetch(StorageRecord& record) {
   if (record.failed) return true;
   const Request result = request(record, Access::kRead, Overbooking::kRefuse);
-  record.prefetched = result.outcome == Outcome::kPending;
+  set_prefetched(record, result.outcome == Outcome::kPending);
   return result.outcome != Outcome::kNeedsRoom;
+}
+
+void Mover::cancel_prefetches() {
+  const std::vector<StorageRecord*> records = live_;  // those of dead storages leave it here
+  for (StorageRecord* record : records) {
+    if (!record->prefetched || machine_.state(record->id) != ResidencyState::kFetching ||
+        !transfers_->cancel(record->transfer)) {
+      continue;
+    }
+    send(*record, EventKind::kCancel);
+    finish(*record, Tier::kDisk, Tier::kDevice, false);
+  }
+}
+
+void Mover::set_prefetched(StorageRecord& record, bool prefetched) {
+  if (std::exchange(record.prefetched, prefetched) == prefetched) return;
+  prefetched ? ++prefetching_ : --prefetching_;
 }
 
 void Mover::exempt(StorageRecord& record) { send(record, EventKind::kExempt); }

@@ -26,7 +26,7 @@
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
-#include "spillway/runtime/transfer/transfer_pool.hpp"
+#include "spillway/runtime/transfer/transfers.hpp"
 
 namespace spillway::runtime {
 
@@ -60,7 +60,9 @@ class Mover {
   Mover& operator=(const Mover&) = delete;
 
   /// A new spool replaces the present one only once that holds nothing: `spool_is_empty`.
-  void configure(const MoverOptions& options, std::shared_ptr<Spool> spool);
+  /// Other transfers serve only if the present ones have moved nothing: they hold the counters.
+  void configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
+                 std::unique_ptr<Transfers> transfers = nullptr);
   [[nodiscard]] bool spool_is_empty() const;
   /// Frees the slower copies of a resident storage: from now on ops may write it unseen.
   void drop_copies(StorageRecord& record);
@@ -82,6 +84,12 @@ class Mover {
   /// Brings `record` back before it is asked for. False if there is no room now. A failure is not
   /// reported: the op that needs the bytes tries again.
   bool prefetch(StorageRecord& record);
+  /// Takes back the prefetches that nobody has asked for and that have not started.
+  void cancel_prefetches();
+  /// Prefetches on their way that nobody has asked for. Any thread.
+  [[nodiscard]] std::uint32_t prefetching() const {
+    return prefetching_.load(std::memory_order_relaxed);
+  }
 
   /// Starts evicting. Returns the bytes that left at once or are on their way; 0 if the storage is
   /// in use, or no slower tier has room.
@@ -104,7 +112,7 @@ class Mover {
   [[nodiscard]] std::uint64_t failures_in_a_row() const { return failures_in_a_row_; }
   /// The disk tier, or null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return spool_.get(); }
-  [[nodiscard]] TransferPool& transfers() { return *transfers_; }
+  [[nodiscard]] Transfers& transfers() { return *transfers_; }
 
   struct Moved {
     std::string name;
@@ -129,6 +137,7 @@ class Mover {
   void complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result);
   void finish(StorageRecord& record, Tier from, Tier to, bool succeeded);
   void note_arrival(StorageRecord& record);
+  void set_prefetched(StorageRecord& record, bool prefetched);
   void free_memory(StorageRecord& record, Tier tier);
   void retire(StorageRecord& record);
   bool verify_clean(StorageRecord& record);
@@ -146,13 +155,14 @@ class Mover {
   MoverOptions options_;
   residency::ResidencyMachine machine_;
   std::shared_ptr<Spool> spool_;
-  std::unique_ptr<TransferPool> transfers_;
+  std::unique_ptr<Transfers> transfers_;
   std::deque<StorageRecord> records_;  // addresses are stable
   std::vector<StorageRecord*> unused_;
   std::vector<StorageRecord*> live_;
   std::unordered_map<StorageId, StorageRecord*> by_id_;
   Bytes leaving_{};
   std::atomic<std::uint64_t> away_{0};
+  std::atomic<std::uint32_t> prefetching_{0};
   Bytes host_used_{};
   std::size_t in_flight_ = 0;
   std::string failure_;

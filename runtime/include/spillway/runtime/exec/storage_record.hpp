@@ -9,6 +9,7 @@
 #include "spillway/residency/residency_machine.hpp"
 #include "spillway/runtime/memory/block.hpp"
 #include "spillway/runtime/transfer/extent_allocator.hpp"
+#include "spillway/runtime/transfer/transfer.hpp"
 
 namespace spillway::runtime {
 
@@ -39,7 +40,8 @@ struct StorageRecord {
   std::byte* host = nullptr;
   Bytes leaving{};             ///< counted in Mover::leaving
   Bytes away{};                ///< counted in Mover::away
-  bool prefetched = false;     ///< comes without being asked for by an op
+  bool prefetched = false;     ///< comes, and no op has asked for it yet
+  TransferId transfer = 0;     ///< of the copy to or from the disk in flight
   std::uint64_t checksum = 0;  ///< of the slower copies; 0: none was taken
   std::uint32_t kept = 0;      ///< times the user asked that it never moves, less releases
   bool failed = false;         ///< its last fetch failed; see Mover::failure
