@@ -33,6 +33,7 @@ class Statistics:
     failed_copies: int
     undeclared_writes: int  #: mode verify: writes by ops that do not declare them
     checksums_compared: int  #: mode verify
+    io: str  #: how bytes move: io_uring or threads
     disk_written_bytes: int
     disk_read_bytes: int
     overshoot_bytes: int  #: most the budget was ever exceeded by

@@ -17,6 +17,7 @@ namespace spillway::runtime {
 namespace {
 
 constexpr std::string_view kPrefix = "SPILLWAY_";
+constexpr std::array<std::string_view, 3> kIoMethods{"auto", "uring", "threads"};
 constexpr std::array<std::string_view, 5> kModes{"off", "record", "enforce", "fuzz", "verify"};
 
 // Left by `auto` to what grows outside the budget while training: the interpreter, libraries,
@@ -75,6 +76,12 @@ bool parse_over(std::string_view text, std::string_view what) {
   const std::string_view word = trimmed(text);
   if (word != kWords[0] && word != kWords[1]) throw_no_choice(what, text, kWords);
   return word == kWords[0];
+}
+
+IoMethod parse_io(std::string_view text, std::string_view what) {
+  const auto found = std::find(kIoMethods.begin(), kIoMethods.end(), trimmed(text));
+  if (found == kIoMethods.end()) throw_no_choice(what, text, kIoMethods);
+  return static_cast<IoMethod>(found - kIoMethods.begin());
 }
 
 Bytes parse_device_bytes(std::string_view text, std::string_view what) {
@@ -150,6 +157,9 @@ constexpr auto kRows = std::to_array<Row>({
     {{"SPILLWAY_SPOOL_DIR", "--spool-dir", "DIR",
       "Directory of the spool file, on a real and fast disk."},
      [](Settings& s, std::string_view t, std::string_view) { s.spool_dir = t; }},
+    {{"SPILLWAY_IO", "--io", "auto|uring|threads",
+      "How bytes get to the spool and back; auto takes io_uring where the machine allows it."},
+     [](Settings& s, std::string_view t, std::string_view v) { s.io = parse_io(t, v); }},
     {{"SPILLWAY_MIN_SIZE", "--min-size", "BYTES", "Storages smaller than this never move."},
      [](Settings& s, std::string_view t, std::string_view v) { s.min_size = parse_bytes(t, v); }},
     {{"SPILLWAY_START_AT", "--start-at", "0..1",
@@ -199,6 +209,10 @@ constexpr auto kDescriptions = [] {
 }
 
 }  // namespace
+
+std::string_view to_string(IoMethod method) {
+  return kIoMethods.at(static_cast<std::size_t>(method));
+}
 
 std::string_view to_string(Mode mode) { return kModes.at(static_cast<std::size_t>(mode)); }
 

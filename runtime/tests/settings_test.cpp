@@ -123,6 +123,7 @@ TEST(Settings, ReadEveryVariable) {
                                          {"SPILLWAY_EMULATE_DEVICE", "2GiB"},
                                          {"SPILLWAY_MODE", "verify"},
                                          {"SPILLWAY_SPOOL_DIR", "/fast disk"},
+                                         {"SPILLWAY_IO", "threads"},
                                          {"SPILLWAY_MIN_SIZE", "0"},
                                          {"SPILLWAY_START_AT", "0.9"},
                                          {"SPILLWAY_OVER", "allow"},
@@ -139,6 +140,7 @@ TEST(Settings, ReadEveryVariable) {
   EXPECT_EQ(settings.emulate_device, kGiB * 2);
   EXPECT_EQ(settings.mode, Mode::kVerify);
   EXPECT_EQ(settings.spool_dir, "/fast disk");
+  EXPECT_EQ(settings.io, IoMethod::kThreads);
   EXPECT_EQ(settings.min_size, Bytes{0});
   EXPECT_EQ(settings.start_at, 0.9);
   EXPECT_TRUE(settings.overbook);
@@ -181,6 +183,9 @@ TEST(Settings, NameTheVariableWhoseValueIsWrong) {
   EXPECT_THAT(error_of("SPILLWAY_BUDGET", ""), HasSubstr("SPILLWAY_BUDGET"));
   EXPECT_THAT(error_of("SPILLWAY_HOST_BUDGET", "much"), HasSubstr("SPILLWAY_HOST_BUDGET"));
   EXPECT_THAT(error_of("SPILLWAY_MODE", "verfy"), HasSubstr("mean \"verify\"?"));
+  EXPECT_THAT(error_of("SPILLWAY_IO", "urng"),
+              AllOf(HasSubstr("SPILLWAY_IO"), HasSubstr("mean \"uring\"?")));
+  EXPECT_THAT(error_of("SPILLWAY_IO", ""), HasSubstr("auto, uring, threads"));
   EXPECT_THAT(error_of("SPILLWAY_EMULATE_DEVICE", "0"), HasSubstr("SPILLWAY_EMULATE_DEVICE"));
   EXPECT_THAT(error_of("SPILLWAY_MIN_SIZE", "-1"), HasSubstr("SPILLWAY_MIN_SIZE"));
   for (const char* text : {"1.01", "-0.1", "nan", "inf", "", "90%", "0.9x"}) {
@@ -240,7 +245,7 @@ TEST(SettingDescriptions, AreTheVariablesThatAreRead) {
     EXPECT_FALSE(row.value.empty()) << row.variable;
     EXPECT_TRUE(row.flag.empty() || row.flag.substr(0, 2) == "--") << row.variable;
   }
-  EXPECT_EQ(setting_descriptions().size(), 16U) << "docs/settings.md and the tests follow";
+  EXPECT_EQ(setting_descriptions().size(), 17U) << "docs/settings.md and the tests follow";
 }
 
 TEST(SettingDescriptions, StandInTheDocumentation) {
@@ -254,7 +259,7 @@ TEST(SettingDescriptions, StandInTheDocumentation) {
     for (std::size_t at = 0; (at = value.find('|', at)) != std::string::npos; at += 2) {
       value.insert(at, 1, '\\');
     }
-    const std::string flag = row.flag.empty() ? "" : "`" + std::string(row.flag) + "`";
+    const std::string flag = row.flag.empty() ? "" : std::string("`").append(row.flag) + "`";
     const std::string start = "| `" + std::string(row.variable) + "` | " + flag +
                               (flag.empty() ? "" : " ") + "| `" + value + "` |";
     EXPECT_THAT(lines, testing::Contains(

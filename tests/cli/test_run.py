@@ -120,6 +120,7 @@ def test_summary_names_the_figures(spillway):
         "12 GiB, of which 4 GiB clean",
         "fetched   11 GiB",
         "written 8 GiB, read 11 GiB",
+        "threads; io_uring: forbidden here, as in most containers",
         "1 s, 4 % of 25 s",
         "12, the last took 1.8 s",
         "aten::convolution",

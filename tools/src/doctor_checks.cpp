@@ -2,12 +2,9 @@
 #include "doctor_checks.hpp"
 
 #include <fmt/format.h>
-#include <linux/io_uring.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +15,7 @@
 
 #include "disk_speed.hpp"
 #include "quantity_text.hpp"
+#include "spillway/runtime/transfer/transfers.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -37,17 +35,10 @@ std::optional<Bytes> soft_limit(decltype(RLIMIT_AS) resource) {
 }
 
 Finding io_uring_finding() {
-  io_uring_params parameters{};
-  const long descriptor = syscall(SYS_io_uring_setup, 1, &parameters);
-  if (descriptor >= 0) {
-    close(static_cast<int>(descriptor));
-    return {"io_uring", Verdict::kOk, "available", ""};
-  }
+  const std::string refusal = runtime::io_uring_refusal();
+  if (refusal.empty()) return {"io_uring", Verdict::kOk, "available: transfers use it", ""};
   // Containers commonly forbid it. Reads and writes from several threads reach nearly the same.
-  return {
-      "io_uring", Verdict::kOk,
-      fmt::format("not available ({}); plain reads and writes serve instead", std::strerror(errno)),
-      ""};
+  return {"io_uring", Verdict::kOk, fmt::format("{}; transfers use threads instead", refusal), ""};
 }
 
 struct FileSystem {

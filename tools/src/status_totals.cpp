@@ -20,7 +20,8 @@ TimeNs load_time(const std::atomic<std::uint64_t>& counter) {
 
 // The owner may be rewriting the name; the end of the array bounds it, and bytes that would upset a
 // terminal are shown as '?'.
-std::string readable_name(const std::array<char, runtime::kMoverNameBytes>& name) {
+template <std::size_t kBytes>
+std::string readable_name(const std::array<char, kBytes>& name) {
   std::string text(name.begin(), std::find(name.begin(), name.end(), '\0'));
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -59,6 +60,7 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.elapsed = load_time(slot.elapsed_ns);
   status.last_step = load_time(slot.last_step_ns);
   status.steps = load(slot.steps);
+  status.io = readable_name(slot.io);
   status.movers = read_movers(slot);
   return status;
 }
@@ -115,6 +117,7 @@ StatusTotals total_of(std::span<const ProcessStatus> processes) {
   totals.processes = processes.size();
   if (processes.empty()) return totals;
   totals.sum.mode = processes.front().mode;
+  totals.sum.io = processes.front().io;
   totals.fullest = processes.front();
   for (const ProcessStatus& status : processes) {
     add(totals.sum, status);

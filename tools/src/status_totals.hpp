@@ -44,6 +44,7 @@ struct ProcessStatus {
   TimeNs elapsed = 0;
   TimeNs last_step = 0;
   std::uint64_t steps = 0;
+  std::string io;  ///< how bytes move
   std::vector<Mover> movers;
 };
 
@@ -51,7 +52,7 @@ struct ProcessStatus {
 std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page);
 
 /// Sums of bytes and times; for what cannot be added, the value of the process that matters most:
-/// `mode` of the first, `steps`, `last_step` and `elapsed` of the slowest or longest.
+/// `mode` and `io` of the first, `steps`, `last_step` and `elapsed` of the slowest or longest.
 struct StatusTotals {
   std::size_t processes = 0;
   ProcessStatus sum;

@@ -73,6 +73,7 @@ std::string format_summary(const StatusTotals& totals) {
     text += line("fetched", short_bytes(sum.fetched));
     text += line("disk", fmt::format("written {}, read {}", short_bytes(sum.disk_written),
                                      short_bytes(sum.disk_read)));
+    if (!sum.io.empty()) text += line("transfers", sum.io);
     text += line("stall", fmt::format("{}, {} of {}", short_time(sum.stall),
                                       short_percent(stall_share(sum)), short_time(sum.elapsed)));
   }

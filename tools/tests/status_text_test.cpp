@@ -38,6 +38,7 @@ ProcessStatus busy_process() {
   status.elapsed = 25'000'000'000;
   status.last_step = 1'800'000'000;
   status.steps = 12;
+  status.io = "threads; io_uring: forbidden here, as in most containers";
   status.movers = {{"aten::convolution [2, 32, 96, 96, 96] float", kGiB * 3}};
   return status;
 }
@@ -136,11 +137,13 @@ TEST_F(StatusPageReading, TrustsNothingInASlot) {
   runtime::StatusSlot& slot = page_->slots[0];
   slot.pid = 1;
   slot.mode = 1000;
+  slot.io.fill('\n');
   slot.movers[0].name.fill('x');
   slot.movers[0].name[0] = '\033';
   slot.movers[0].moved_bytes = 1;
   const auto processes = read_processes(*page_);
   EXPECT_EQ(processes[0].mode, runtime::Mode::kOff);
+  EXPECT_EQ(processes[0].io, std::string(runtime::kIoNameBytes, '?'));
   ASSERT_EQ(processes[0].movers.size(), 1U);
   EXPECT_EQ(processes[0].movers[0].name, "?" + std::string(runtime::kMoverNameBytes - 1, 'x'));
 }
@@ -159,6 +162,7 @@ TEST(Summary, NamesEveryFigure) {
             "  evicted   12 GiB, of which 4 GiB clean (no copy needed)\n"
             "  fetched   11 GiB\n"
             "  disk      written 8 GiB, read 11 GiB\n"
+            "  transfers threads; io_uring: forbidden here, as in most containers\n"
             "  stall     1 s, 4 % of 25 s\n"
             "  steps     12, the last took 1.8 s and moved 3.4 GiB\n"
             "  largest movers (out and in)\n"

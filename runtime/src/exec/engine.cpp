@@ -85,6 +85,7 @@ void Engine::start(const Settings& settings) {
                       : machine.total;
   }
   std::shared_ptr<Spool> spool = moves ? open_spool(settings) : nullptr;
+  std::unique_ptr<Transfers> transfers = moves ? make_transfers(settings.io) : nullptr;
   arm_faults(settings.faults);
 
   Lock lock(*this);
@@ -100,7 +101,7 @@ void Engine::start(const Settings& settings) {
   // Record mode measures the program's own peak: nothing is cached above it.
   memory_.set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
   mover_.configure(MoverOptions{.host_budget = host_budget, .verify = mode == Mode::kVerify},
-                   std::move(spool));
+                   std::move(spool), std::move(transfers));
   if (mode == Mode::kRecord && !settings.trace_path.empty() && recorder_ == nullptr) {
     recorder_ = std::make_unique<TraceRecorder>();
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/transfer/transfer_pool.hpp"
 
 namespace spillway::runtime {
 
@@ -35,8 +36,13 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& 
       framework_(framework),
       transfers_(std::make_unique<TransferPool>()) {}
 
-void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool) {
+void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
+                      std::unique_ptr<Transfers> transfers) {
   options_ = options;
+  const Bytes moved = transfers_->bytes_written() + transfers_->bytes_read();
+  if (transfers != nullptr && in_flight_ == 0 && moved == Bytes{0}) {
+    transfers_ = std::move(transfers);
+  }
   // Looked at again: the caller asked before it had the lock.
   if (spool != nullptr && spool_is_empty()) spool_ = std::move(spool);
 }

@@ -35,6 +35,7 @@ Statistics Engine::statistics() {
   result.moves = mover_.statistics();
   result.top_movers = mover_.top_movers(kTopMovers);
   if (!in_child_) {
+    result.io = mover_.transfers().description();
     result.disk_written = mover_.transfers().bytes_written();
     result.disk_read = mover_.transfers().bytes_read();
   }
@@ -75,6 +76,7 @@ void Engine::publish() {
   slot.last_step_moved_bytes.store(last_step_moved_.count, kRelaxed);
   slot.ops.store(clock_.load(kRelaxed) - 1, kRelaxed);
   slot.overshoot_bytes.store(memory_.budget().overshoot().count, kRelaxed);
+  std::strncpy(slot.io.data(), mover_.transfers().description().c_str(), kIoNameBytes - 1);
   const auto movers = mover_.top_movers(kTopMovers);
   for (std::size_t i = 0; i < movers.size(); ++i) {
     std::strncpy(slot.movers[i].name.data(), movers[i].name.c_str(), kMoverNameBytes - 1);
@@ -100,6 +102,7 @@ std::string to_json(const Statistics& s) {
       {"failed_copies", s.moves.failed_copies},
       {"undeclared_writes", s.moves.undeclared_writes},
       {"checksums_compared", s.moves.checksums_compared},
+      {"io", s.io},
       {"disk_written_bytes", s.disk_written.count},
       {"disk_read_bytes", s.disk_read.count},
       {"overshoot_bytes", s.overshoot.count},
@@ -132,6 +135,7 @@ std::string to_summary(const Statistics& s) {
       to_string(s.moves.evicted + s.moves.clean_evicted), to_string(s.moves.clean_evicted),
       to_string(s.moves.fetched), to_string(s.disk_written), to_string(s.disk_read), stalled, share,
       s.steps);
+  if (s.disk_written.count != 0) text += fmt::format("spillway: transfers by {}\n", s.io);
   if (s.overshoot.count != 0) {
     text += fmt::format("spillway: the budget was exceeded by up to {}\n", to_string(s.overshoot));
   }

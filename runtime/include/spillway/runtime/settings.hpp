@@ -22,6 +22,16 @@ std::string_view to_string(Mode mode);
 /// Throws UserError naming the nearest mode.
 Mode parse_mode(std::string_view text);
 
+/// How bytes get to the disk and back. See docs/disk.md.
+enum class IoMethod : std::uint8_t {
+  kAuto,     ///< io_uring where the machine allows it, else threads
+  kUring,    ///< io_uring, or an error
+  kThreads,  ///< pread and pwrite on several threads
+};
+
+/// `auto`, `uring`, `threads`.
+std::string_view to_string(IoMethod method);
+
 /// A limit as people write it: bytes, a share of what the machine has, or `auto`.
 struct BudgetSpec {
   enum class Kind : std::uint8_t { kBytes, kPercent, kAuto };
@@ -56,6 +66,7 @@ struct Settings {
   std::optional<Bytes> emulate_device;    ///< SPILLWAY_EMULATE_DEVICE
   std::optional<Mode> mode;               ///< SPILLWAY_MODE; enforce when a budget is set
   std::string spool_dir;                  ///< SPILLWAY_SPOOL_DIR; empty: a default is chosen
+  IoMethod io = IoMethod::kAuto;          ///< SPILLWAY_IO
   Bytes min_size{64 << 10};               ///< SPILLWAY_MIN_SIZE: smaller storages never move
   double start_at = 1.0;    ///< SPILLWAY_START_AT: eviction begins at this share of the budget
   bool overbook = false;    ///< SPILLWAY_OVER=allow

@@ -15,10 +15,11 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 1;
+inline constexpr std::uint32_t kStatusVersion = 2;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
+inline constexpr std::size_t kIoNameBytes = 96;
 
 /// A storage that moved much. The name is NUL-terminated and cut to fit.
 struct StatusMover {
@@ -49,6 +50,7 @@ struct StatusSlot {
   std::atomic<std::uint64_t> last_step_moved_bytes;
   std::atomic<std::uint64_t> ops;              ///< outermost dispatcher frames seen
   std::atomic<std::uint64_t> overshoot_bytes;  ///< most the budget was ever exceeded by, if it was
+  std::array<char, kIoNameBytes> io;           ///< how bytes move; NUL-terminated
   std::array<StatusMover, kTopMovers> movers;
 };
 

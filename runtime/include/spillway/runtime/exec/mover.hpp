@@ -25,7 +25,7 @@
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
-#include "spillway/runtime/transfer/transfer_pool.hpp"
+#include "spillway/runtime/transfer/transfers.hpp"
 
 namespace spillway::runtime {
 
@@ -57,7 +57,9 @@ class Mover {
   Mover& operator=(const Mover&) = delete;
 
   /// A new spool replaces the present one only once that holds nothing: `spool_is_empty`.
-  void configure(const MoverOptions& options, std::shared_ptr<Spool> spool);
+  /// Other transfers serve only if the present ones have moved nothing: they hold the counters.
+  void configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
+                 std::unique_ptr<Transfers> transfers = nullptr);
   [[nodiscard]] bool spool_is_empty() const;
   /// Frees the slower copies of a resident storage: from now on ops may write it unseen.
   void drop_copies(StorageRecord& record);
@@ -95,7 +97,7 @@ class Mover {
   [[nodiscard]] std::uint64_t failures_in_a_row() const { return failures_in_a_row_; }
   /// The disk tier, or null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return spool_.get(); }
-  [[nodiscard]] TransferPool& transfers() { return *transfers_; }
+  [[nodiscard]] Transfers& transfers() { return *transfers_; }
 
   struct Moved {
     std::string name;
@@ -136,7 +138,7 @@ class Mover {
   MoverOptions options_;
   residency::ResidencyMachine machine_;
   std::shared_ptr<Spool> spool_;
-  std::unique_ptr<TransferPool> transfers_;
+  std::unique_ptr<Transfers> transfers_;
   std::deque<StorageRecord> records_;  // addresses are stable
   std::vector<StorageRecord*> unused_;
   std::vector<StorageRecord*> live_;
