@@ -27,13 +27,16 @@ class Statistics:
     disk_bytes: int  #: spool file in use now
     evicted_bytes: int  #: left the device tier, a copy was made
     clean_evicted_bytes: int  #: left without a copy, since an identical one existed
-    fetched_bytes: int  #: came back
+    fetched_bytes: int  #: came back by a copy
+    recalled_bytes: int  #: came back without one: nobody had taken the pages yet
     evictions: int
     fetches: int
+    recalls: int
     failed_copies: int
     undeclared_writes: int  #: mode verify: writes by ops that do not declare them
     checksums_compared: int  #: mode verify
     io: str  #: how bytes move: io_uring or threads
+    pages: str  #: `page pool`, or that the plain arena serves and why
     disk_written_bytes: int
     disk_read_bytes: int
     overshoot_bytes: int  #: most the budget was ever exceeded by

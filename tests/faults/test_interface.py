@@ -198,9 +198,10 @@ def test_statistics_are_those_of_the_documentation(starter, tmp_path):
     written = json.loads(file.read_text(encoding="utf-8"))
     assert list(written) == list(child.result)
     for name, value in written.items():
-        if name not in ("mode", "io", "top_movers"):
+        if name not in ("mode", "io", "pages", "top_movers"):
             assert isinstance(value, int) and value >= 0, (name, value)
     assert written["mode"] == "enforce"
+    assert re.match(r"(page pool$|plain arena, since .+)", written["pages"])
     assert re.match(r"(io_uring|threads)(; io_uring: .+)?$", written["io"])
     assert written["ops"] == child.result["ops"] > 100
     assert written["evicted_bytes"] > 0 and written["stall_ns"] <= written["elapsed_ns"]

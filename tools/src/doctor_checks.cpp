@@ -15,6 +15,7 @@
 
 #include "disk_speed.hpp"
 #include "quantity_text.hpp"
+#include "spillway/runtime/memory/page_pool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
 
 namespace spillway::tools {
@@ -32,6 +33,16 @@ std::optional<Bytes> soft_limit(decltype(RLIMIT_AS) resource) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
   return Bytes{limit.rlim_cur};
+}
+
+Finding page_pool_finding() {
+  const std::string& obstacle = runtime::PagePool::why_not();
+  if (obstacle.empty()) {
+    return {"pages", Verdict::kOk, "page pool: pages move between tensors, none is zeroed anew",
+            ""};
+  }
+  return {"pages", Verdict::kWarning, "plain arena: " + obstacle,
+          "Training is slower by what page faults cost. See docs/memory.md."};
 }
 
 Finding io_uring_finding() {
@@ -216,6 +227,7 @@ std::vector<Finding> check_limits(const std::string& root) {
                       locked ? fmt::format("at most {}; Spillway locks none", short_bytes(*locked))
                              : std::string("unlimited"),
                       ""});
+  findings.push_back(page_pool_finding());
   findings.push_back(io_uring_finding());
   return findings;
 }

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 
+#include "spillway/runtime/memory/page_pool.hpp"
+
 namespace spillway::tools {
 namespace {
 
@@ -61,6 +63,8 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.last_step = load_time(slot.last_step_ns);
   status.steps = load(slot.steps);
   status.io = readable_name(slot.io);
+  const std::string& obstacle = runtime::PagePool::why_not();
+  status.pages = obstacle.empty() ? "page pool" : "plain arena: " + obstacle;
   status.movers = read_movers(slot);
   return status;
 }
@@ -118,6 +122,7 @@ StatusTotals total_of(std::span<const ProcessStatus> processes) {
   if (processes.empty()) return totals;
   totals.sum.mode = processes.front().mode;
   totals.sum.io = processes.front().io;
+  totals.sum.pages = processes.front().pages;
   totals.fullest = processes.front();
   for (const ProcessStatus& status : processes) {
     add(totals.sum, status);

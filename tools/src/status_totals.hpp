@@ -44,7 +44,8 @@ struct ProcessStatus {
   TimeNs elapsed = 0;
   TimeNs last_step = 0;
   std::uint64_t steps = 0;
-  std::string io;  ///< how bytes move
+  std::string io;     ///< how bytes move
+  std::string pages;  ///< where pages of tensors come from; the machine's, so set by the reader
   std::vector<Mover> movers;
 };
 

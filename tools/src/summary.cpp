@@ -61,6 +61,7 @@ std::string movers_lines(const std::vector<Mover>& movers) {
 std::string format_summary(const StatusTotals& totals) {
   const ProcessStatus& sum = totals.sum;
   std::string text = header(totals) + device_line(totals);
+  if (!sum.pages.empty()) text += line("pages", sum.pages);
   if (sum.overshoot > Bytes{0}) {
     text += line("overshoot", fmt::format("{} above the budget at most", to_string(sum.overshoot)));
   }

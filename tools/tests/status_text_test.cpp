@@ -38,6 +38,7 @@ ProcessStatus busy_process() {
   status.elapsed = 25'000'000'000;
   status.last_step = 1'800'000'000;
   status.steps = 12;
+  status.pages = "page pool";
   status.io = "threads; io_uring: forbidden here, as in most containers";
   status.movers = {{"aten::convolution [2, 32, 96, 96, 96] float", kGiB * 3}};
   return status;
@@ -159,6 +160,7 @@ TEST(Summary, NamesEveryFigure) {
   EXPECT_EQ(format_summary(totals_of({busy_process()})),
             "spillway: enforce for 25 s\n"
             "  device    peak 1021 MiB of budget 1 GiB\n"
+            "  pages     page pool\n"
             "  evicted   12 GiB, of which 4 GiB clean (no copy needed)\n"
             "  fetched   11 GiB\n"
             "  disk      written 8 GiB, read 11 GiB\n"

@@ -29,6 +29,10 @@ Statistics Engine::statistics() {
   result.last_step_ns = last_step_ns_;
   result.last_step_moved = last_step_moved_;
   result.storages = mover_.live().size();
+  result.pages = memory_.arena().pool() != nullptr
+                     ? "page pool"
+                     : "plain arena, since " +
+                           (PagePool::why_not().empty() ? "it was asked for" : PagePool::why_not());
   for (const StorageRecord* record : mover_.live()) {
     result.rounding += saturating_sub({record->block->resident}, {record->block->bytes});
   }
@@ -97,12 +101,15 @@ std::string to_json(const Statistics& s) {
       {"evicted_bytes", s.moves.evicted.count},
       {"clean_evicted_bytes", s.moves.clean_evicted.count},
       {"fetched_bytes", s.moves.fetched.count},
+      {"recalled_bytes", s.moves.recalled.count},
       {"evictions", s.moves.evictions},
       {"fetches", s.moves.fetches},
+      {"recalls", s.moves.recalls},
       {"failed_copies", s.moves.failed_copies},
       {"undeclared_writes", s.moves.undeclared_writes},
       {"checksums_compared", s.moves.checksums_compared},
       {"io", s.io},
+      {"pages", s.pages},
       {"disk_written_bytes", s.disk_written.count},
       {"disk_read_bytes", s.disk_read.count},
       {"overshoot_bytes", s.overshoot.count},

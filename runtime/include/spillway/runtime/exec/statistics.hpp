@@ -21,6 +21,7 @@ struct Statistics {
   Bytes floor{};        ///< largest working set of one outermost frame seen
   Bytes host{};
   Bytes disk{};
+  std::string pages;  ///< where pages of tensors come from: `page pool`, or why not
   std::string io;  ///< how bytes move: Transfers::description
   Bytes disk_written{};
   Bytes disk_read{};
