@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <random>
+#include <sstream>
 #include <string>
 
 #include "spillway/base/error.hpp"
@@ -87,6 +89,22 @@ TEST(PlanText, HasAnActionPerLine) {
   EXPECT_THAT(text, HasSubstr("\n{\"at\":9,\"do\":\"replay\",\"op\":2},\n"));
   EXPECT_THAT(text, HasSubstr("\n{\"storage\":4,\"tiers\":[\"device\",\"disk\"]}\n"));
   EXPECT_THAT(text, HasSubstr("\"structure\":\"fedcba9876543210\""));
+}
+
+/// The text between the fences below a heading of the page on formats.
+std::string documented_example(const std::string& heading) {
+  std::ifstream file(SPILLWAY_FORMATS_PAGE);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const std::string page = text.str();
+  constexpr std::string_view kFence = "```json\n";
+  const auto first = page.find(kFence, page.find(heading)) + kFence.size();
+  return page.substr(first, page.find("```\n", first) - first);
+}
+
+TEST(PlanText, TheDocumentedExampleIsWhatIsWritten) {
+  const std::string example = documented_example("## Plan, version 1");
+  EXPECT_EQ(format_plan(parse_plan(example, "docs/formats.md")), example);
 }
 
 TEST(PlanText, NamesTheMistakeAndItsPlace) {

@@ -214,6 +214,24 @@ TEST(TraceText, ReadsWhatItWrote) {
   EXPECT_EQ(parse_trace(format_trace(Trace{}), "t"), Trace{});
 }
 
+TEST(TraceValidate, RefusesAReplayableOpThatWritesInPlace) {
+  EXPECT_THAT(problem_after([](Trace& t) { t.ops.replayable[3] = 1; }),
+              HasSubstr("op 3 (aten::add_): is replayable, but writes storage 0"));
+}
+
+TEST(TraceStructure, IsOfOpsAndBytesAndNotOfTimesAndNames) {
+  const std::uint64_t hash = structure_hash(small_step());
+  Trace other = small_step();
+  other.ops.duration_ns[0] = 77;
+  other.ops.name.assign(0, "renamed");
+  EXPECT_EQ(structure_hash(other), hash);
+  other.storages.bytes[1] = {11};
+  EXPECT_NE(structure_hash(other), hash);
+  other = small_step();
+  other.ops.reads.items[0] = kInput;
+  EXPECT_NE(structure_hash(other), hash);
+}
+
 TEST(TraceText, HasAnOpPerLine) {
   const std::string text = format_trace(small_step());
   EXPECT_THAT(text, HasSubstr("\n{\"name\":\"aten::relu_\",\"ns\":0,\"thread\":1,\"creates\":[4],"
@@ -262,6 +280,10 @@ TEST(TraceText, NamesTheMistakeAndItsPlace) {
               HasSubstr("op 0: an entry holds an object"));
   EXPECT_THAT(error("\"reads\":[0,1]", "\"reads\":1"), HasSubstr("\"reads\" is not a list"));
   EXPECT_THAT(error("\"reads\":[0,1]", "\"reads\":[-1]"), HasSubstr("\"reads\" is -1"));
+  EXPECT_THAT(error("\"alloc_peak\":7", "\"alternatives_ns\":[4]"),
+              HasSubstr("op 2: \"alternatives_ns\" has 1 items, but \"alternatives_alloc_peak\""));
+  EXPECT_THAT(error("\"thread\":1", "\"arithmetic\":\"float31\""),
+              HasSubstr("op 1: \"arithmetic\" is \"float31\", which is no type"));
   EXPECT_THAT(error("\"id\":3", "\"id\":2"), HasSubstr("storage 3: \"id\""));
   EXPECT_THAT(error("\"gradient\"", "\"grad\""), HasSubstr("storage 3: \"role\" is \"grad\""));
   EXPECT_THAT(error("\"ops\":[", "\"ops\":[7,"), HasSubstr("op 0: an entry is not an object"));

@@ -263,6 +263,21 @@ TEST_F(ValidatorTest, NoTierHoldsMoreThanItsBudget) {
   EXPECT_EQ(flaw_of([](Plan&) {}, small_device, trace_), PlanFlaw::kDeviceOverfull);
 }
 
+TEST_F(ValidatorTest, AWaitForWhatHasNoRoomIsForEver) {
+  Budgets tight = budgets_;
+  tight[Tier::kDevice] = Bytes{80};
+  // At op 3 the device holds b and c, 80 in all, and a cannot come in before c is freed.
+  EXPECT_EQ(flaw_of(
+                [&](Plan& p) {
+                  remove(p, PlanAction::drop(at(3), b_));
+                  remove(p, PlanAction::demote(at(3), a_));
+                  insert(p, PlanAction::fetch(at(3), a_));
+                  insert(p, PlanAction::wait(at(3), a_));
+                },
+                tight, trace_),
+            PlanFlaw::kWaitsForEver);
+}
+
 TEST_F(ValidatorTest, AStepEndsAsItBegins) {
   const auto last = [&](StorageId storage) {
     return PlanAction::evict(at(8), storage, Tier::kHost);

@@ -11,25 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "plan_form.hpp"
+
 namespace spillway {
 namespace {
-
-constexpr std::array<std::string_view, kPlanFlawCount> kFlawNames{
-    "other-trace",          "action-out-of-order",
-    "place-out-of-order",   "unknown-op",
-    "unknown-storage",      "placed-nowhere",
-    "placed-unborn",        "not-alive",
-    "no-such-tier",         "not-on-device",
-    "not-on-host",          "already-on-device",
-    "evicted-for-nothing",  "lost",
-    "dropped-twice",        "not-replayable",
-    "replayed-too-early",   "replay-input-gone",
-    "replay-input-changed", "replay-of-old-value",
-    "replay-for-nothing",   "no-such-alternative",
-    "chosen-late",          "chosen-twice",
-    "device-overfull",      "host-overfull",
-    "disk-overfull",        "does-not-return"};
-static_assert(static_cast<std::size_t>(PlanFlaw::kDoesNotReturn) + 1 == kPlanFlawCount);
 
 /// Thrown within this file, to leave the walk from wherever the flaw is seen.
 struct Found {
@@ -56,7 +41,10 @@ class Walk {
       : plan_(plan), trace_(trace), budgets_(budgets), seen_(trace.ops.size()) {}
 
   void check() {
-    check_form();
+    for (const PlanAction& action : plan_.actions) {
+      if (action.kind != PlanActionKind::kChoose) continue;
+      scratch_[action.op] = trace_.ops.alternatives[action.op][action.alternative].alloc_peak;
+    }
     begin_step();
     auto action = plan_.actions.begin();
     for (std::size_t op = 0; op <= trace_.ops.size(); ++op) {
@@ -73,63 +61,6 @@ class Walk {
   }
 
  private:
-  // --- form ---
-
-  void check_form() {
-    const std::size_t ops = trace_.ops.size();
-    if (plan_.structure != structure_hash(trace_)) {
-      fail(PlanFlaw::kOtherTrace, "the plan was made for another trace");
-    }
-    std::set<OpIndex> chosen;
-    for (std::size_t i = 0; i < plan_.actions.size(); ++i) {
-      const PlanAction& action = plan_.actions[i];
-      op_ = action.at;
-      if (i > 0 && action.at < plan_.actions[i - 1].at) {
-        fail(PlanFlaw::kActionOutOfOrder, fmt::format("action {} stands behind a later one", i));
-      }
-      const bool names_op =
-          action.kind == PlanActionKind::kReplay || action.kind == PlanActionKind::kChoose;
-      if (to_value(action.at) > ops || (names_op && to_value(action.op) >= ops)) {
-        fail(PlanFlaw::kUnknownOp,
-             fmt::format("action {} names an op beyond the trace's {}", i, ops));
-      }
-      if (!names_op) check_known(action.storage, fmt::format("action {}", i));
-      if (action.kind == PlanActionKind::kChoose) check_choice(action, chosen);
-    }
-    op_ = OpIndex{0};
-    for (std::size_t i = 0; i < plan_.places.size(); ++i) {
-      const PlanPlace& place = plan_.places[i];
-      check_known(place.storage, fmt::format("place {}", i));
-      if (i > 0 && place.storage <= plan_.places[i - 1].storage) {
-        fail(PlanFlaw::kPlaceOutOfOrder, fmt::format("place {} stands behind a later one", i));
-      }
-      if (std::none_of(kTiers.begin(), kTiers.end(), [&](Tier t) { return place.on(t); })) {
-        fail(PlanFlaw::kPlacedNowhere, name_of(place.storage) + " begins on no tier");
-      }
-    }
-  }
-
-  void check_known(StorageId storage, const std::string& who) {
-    if (to_value(storage) < trace_.storages.size()) return;
-    fail(PlanFlaw::kUnknownStorage,
-         fmt::format("{} names a storage beyond the trace's {}", who, trace_.storages.size()));
-  }
-
-  void check_choice(const PlanAction& action, std::set<OpIndex>& chosen) {
-    if (action.at != OpIndex{0}) {
-      fail(PlanFlaw::kChosenLate, "an alternative is chosen elsewhere than at op 0");
-    }
-    if (action.alternative >= trace_.ops.alternatives[action.op].size()) {
-      fail(PlanFlaw::kNoSuchAlternative,
-           fmt::format("op {} has no alternative {}", to_value(action.op), action.alternative));
-    }
-    if (!chosen.insert(action.op).second) {
-      fail(PlanFlaw::kChosenTwice,
-           fmt::format("two alternatives are chosen for op {}", to_value(action.op)));
-    }
-    scratch_[action.op] = trace_.ops.alternatives[action.op][action.alternative].alloc_peak;
-  }
-
   // --- the step's ends ---
 
   void begin_step() {
@@ -194,8 +125,15 @@ class Walk {
       case PlanActionKind::kDrop:
         return drop(storage);
       default:
-        return;  // wait: nothing takes time here
+        return wait(storage);
     }
+  }
+
+  // Nothing takes time here, so that all is through but what has no room.
+  void wait(StorageId storage) {
+    if (!lives_.at(storage).fetch_waits) return;
+    fail(PlanFlaw::kWaitsForEver,
+         fmt::format("computing waits for {}, for which there is no room", name_of(storage)));
   }
 
   void evict(StorageId storage, Tier tier) {
@@ -239,7 +177,7 @@ class Walk {
       fail(PlanFlaw::kAlreadyOnDevice, name_of(storage) + " is fetched, but is on the device");
     }
     life.fetch_waits = true;
-    waiting_[life.copies.contains(Tier::kHost) ? 0 : 1].push_back(storage);
+    waiting_.push_back(storage);
     bring_in_waiting();
   }
 
@@ -415,25 +353,21 @@ class Walk {
 
   // --- memory ---
 
-  /// Fetches that wait come in, each queue in its order, as far as there is room.
+  /// Fetches that wait come in, in their order, as far as there is room.
   void bring_in_waiting() {
-    for (std::list<StorageId>& queue : waiting_) {
-      while (!queue.empty()) {
-        const StorageId storage = queue.front();
-        if (used_[0] + bytes_of(storage) > budgets_[Tier::kDevice]) break;
-        const bool forget = lives_.at(storage).forget_on_arrival;
-        withdraw(storage);
-        add_copy(storage, Tier::kDevice);
-        if (forget) remove_slower(storage);
-      }
+    while (!waiting_.empty()) {
+      const StorageId storage = waiting_.front();
+      if (used_[0] + bytes_of(storage) > budgets_[Tier::kDevice]) return;
+      const bool forget = lives_.at(storage).forget_on_arrival;
+      withdraw(storage);
+      add_copy(storage, Tier::kDevice);
+      if (forget) remove_slower(storage);
     }
   }
 
   void withdraw(StorageId storage) {
     Life& life = lives_.at(storage);
-    if (life.fetch_waits) {
-      for (std::list<StorageId>& queue : waiting_) queue.remove(storage);
-    }
+    if (life.fetch_waits) waiting_.remove(storage);
     life.fetch_waits = life.forget_on_arrival = false;
   }
 
@@ -504,20 +438,19 @@ class Walk {
   std::map<StorageId, Life> lives_;
   std::map<StorageId, std::set<Tier>> beginning_;
   std::array<Bytes, kTierCount> used_{};
-  std::array<std::list<StorageId>, 2> waiting_;  // to come from the host, from the disk
-  std::vector<std::vector<Seen>> seen_;          // by op
-  std::map<OpIndex, Bytes> scratch_;             // of ops with a chosen alternative
-  std::vector<PlanAction> group_;                // the actions of the op
-  std::size_t position_ = 0;                     // of the action being taken
+  std::list<StorageId> waiting_;         // to be fetched, when there is room
+  std::vector<std::vector<Seen>> seen_;  // by op
+  std::map<OpIndex, Bytes> scratch_;     // of ops with a chosen alternative
+  std::vector<PlanAction> group_;        // the actions of the op
+  std::size_t position_ = 0;             // of the action being taken
   std::set<StorageId> transients_;
   OpIndex op_{};
 };
 
 }  // namespace
 
-std::string_view to_string(PlanFlaw flaw) { return kFlawNames.at(static_cast<std::size_t>(flaw)); }
-
 std::optional<PlanProblem> validate(const Plan& plan, const Trace& trace, const Budgets& budgets) {
+  if (auto problem = check_form(plan, trace)) return problem;
   try {
     Walk(plan, trace, budgets).check();
     return std::nullopt;

@@ -10,6 +10,7 @@
 // An entry can be taken back by its ticket; it is then passed over when it comes to the head.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,7 @@ struct Copy {
   std::uint32_t item = 0;    ///< of MemoryModel
   std::uint32_t ticket = 0;  ///< of the item when queued; entries with an old one are void
   Leg leg = Leg::kOut;
+  std::uint64_t order = 0;  ///< of fetches: when they were queued, over both links that lead in
 };
 
 class CopyQueues {
@@ -51,6 +53,14 @@ class CopyQueues {
 
   void push(LinkKind link, Copy copy) { lanes_[index_of(link)].in_turn.push_back(copy); }
   void push_urgent(LinkKind link, Copy copy) { lanes_[index_of(link)].urgent.push_back(copy); }
+
+  /// Before those that were queued later.
+  void push_in_order(LinkKind link, Copy copy) {
+    std::deque<Copy>& queue = lanes_[index_of(link)].in_turn;
+    const auto later = std::find_if(queue.begin(), queue.end(),
+                                    [&](const Copy& other) { return other.order > copy.order; });
+    queue.insert(later, copy);
+  }
 
   /// The copy that goes next if the link is free now; nothing if it is not or none waits. `is_void`
   /// tells of a copy that was taken back; such copies are removed.
@@ -71,6 +81,15 @@ class CopyQueues {
     std::deque<Copy>& queue = lane.urgent.empty() ? lane.in_turn : lane.urgent;
     lane.carried = {queue.front(), now, now + duration};
     queue.pop_front();
+  }
+
+  /// What waits ahead of its turn, void copies included.
+  [[nodiscard]] const std::deque<Copy>& urgent(LinkKind link) const {
+    return lanes_[index_of(link)].urgent;
+  }
+  /// What waits its turn, likewise.
+  [[nodiscard]] const std::deque<Copy>& in_turn(LinkKind link) const {
+    return lanes_[index_of(link)].in_turn;
   }
 
   /// The link whose copy ends first, if any carries one.

@@ -61,7 +61,7 @@ bool MemoryModel::is_here(ItemIndex item) const {
 
 bool MemoryModel::is_moving(ItemIndex index) const {
   const Item& item = items_[index];
-  if (item.fetch_queued || item.waits_to_leave || item.fetch_next) return true;
+  if (item.fetch_queued || item.waits_to_leave) return true;
   const ResidencyState now = state(index);
   return now == ResidencyState::kEvicting || now == ResidencyState::kDemoting ||
          now == ResidencyState::kFetching;
@@ -85,7 +85,6 @@ Bytes MemoryModel::room(Tier tier) const {
 void MemoryModel::evict(ItemIndex index, Tier tier) {
   Item& item = items_[index];
   withdraw_fetch(item);
-  item.fetch_next = false;
   switch (state(index)) {
     case ResidencyState::kResident:
       leave(index, tier);
@@ -94,9 +93,18 @@ void MemoryModel::evict(ItemIndex index, Tier tier) {
       if (tier == Tier::kDisk) demote(index);
       break;
     case ResidencyState::kEvicting:
-    case ResidencyState::kDemoting:
+      // Where it was written meanwhile, the machine keeps it: then it has to leave once more.
+      item.leave_next = true;
+      item.leaves_for = tier;
+      item.demote_next = item.demote_next || tier == Tier::kDisk;
+      send(index, EventKind::kEvict, tier);
+      break;
     case ResidencyState::kFetching:
+      item.demote_next = tier == Tier::kDisk;
       send(index, EventKind::kEvict, tier);  // it is not wanted any more
+      break;
+    case ResidencyState::kDemoting:
+      send(index, EventKind::kEvict, tier);
       break;
     default:
       break;
@@ -155,7 +163,6 @@ void MemoryModel::break_promise(Item& item) {
 void MemoryModel::demote(ItemIndex index) {
   Item& item = items_[index];
   withdraw_fetch(item);
-  item.fetch_next = false;
   if (state(index) == ResidencyState::kOnHost) {
     start_demotion(index);
   } else if (state(index) == ResidencyState::kEvicting) {
@@ -205,33 +212,17 @@ std::optional<std::pair<MemoryModel::ItemIndex, Tier>> MemoryModel::waiting_evic
 
 // --- coming back ---
 
+// Even a storage that is still here has to wait for its turn: until then its room is not its own.
 void MemoryModel::fetch(ItemIndex index) {
   Item& item = items_[index];
-  switch (state(index)) {
-    case ResidencyState::kResident:
-      item.waits_to_leave = false;
-      break;
-    case ResidencyState::kEvicting:
-      break_promise(item);
-      send(index, EventKind::kUse);
-      break;
-    case ResidencyState::kFetching:
-      send(index, EventKind::kUse);
-      break;
-    case ResidencyState::kDemoting:
-      // The machine would fetch at once, without room; so the host keeps its copy, to be fetched.
-      send(index, EventKind::kEvict, Tier::kHost);
-      item.fetch_next = true;
-      break;
-    case ResidencyState::kOnHost:
-    case ResidencyState::kOnDisk:
-      item.waits_to_leave = false;
-      break_promise(item);
-      if (!item.fetch_queued) queue_fetch(index, false);
-      break;
-    default:
-      break;
-  }
+  const ResidencyState now = state(index);
+  if (now == ResidencyState::kDropped) return;
+  if (now != ResidencyState::kEvicting) item.waits_to_leave = false;
+  if (now == ResidencyState::kResident) return;
+  break_promise(item);
+  // The machine would fetch as soon as a demotion ends, room or not; so the host keeps its copy.
+  if (now == ResidencyState::kDemoting) send(index, EventKind::kEvict, Tier::kHost);
+  if (!item.fetch_queued) queue_fetch(index, false);
   begin_copies();
 }
 
@@ -239,19 +230,20 @@ bool MemoryModel::demand(ItemIndex index) {
   Item& item = items_[index];
   const ResidencyState now = state(index);
   if (is_here(index)) {
-    item.waits_to_leave = false;
+    // From now on, so that its eviction does not end while computing waits for something else.
+    item.waits_to_leave = item.leave_next = false;
+    if (now == ResidencyState::kEvicting) send(index, EventKind::kUse);
     return false;
   }
-  const bool asked_for = item.fetch_queued || item.fetch_next || now == ResidencyState::kFetching;
-  if (item.fetch_queued) {
-    if (!item.urgent) queue_fetch(index, true);
-  } else if (now == ResidencyState::kOnHost || now == ResidencyState::kOnDisk) {
-    item.waits_to_leave = false;
-    break_promise(item);
-    queue_fetch(index, true);
-  } else {
-    item.urgent = true;  // for when it can be queued
+  const bool asked_for = item.fetch_queued || now == ResidencyState::kFetching;
+  if (now == ResidencyState::kFetching) {
+    withdraw_fetch(item);
+    send(index, EventKind::kUse);
+  } else if (!item.fetch_queued || !item.urgent) {
+    const bool forget = item.forget_on_arrival;
     fetch(index);
+    queue_fetch(index, true);
+    item.forget_on_arrival = forget;
   }
   begin_copies();
   return !asked_for;
@@ -262,9 +254,11 @@ void MemoryModel::queue_fetch(ItemIndex index, bool urgent) {
   item.fetch_queued = true;
   item.urgent = urgent;
   ++item.ticket;
-  const bool from_host = state(index) == ResidencyState::kOnHost;
-  const Copy copy{
-      .item = index, .ticket = item.ticket, .leg = from_host ? Leg::kIn : Leg::kInFirst};
+  const bool from_host = state(index) != ResidencyState::kOnDisk;
+  const Copy copy{.item = index,
+                  .ticket = item.ticket,
+                  .leg = from_host ? Leg::kIn : Leg::kInFirst,
+                  .order = ++fetches_queued_};
   const LinkKind link = from_host ? LinkKind::kHostToDevice : LinkKind::kDiskToHost;
   if (urgent) {
     queues_.push_urgent(link, copy);
@@ -280,7 +274,7 @@ void MemoryModel::withdraw_fetch(Item& item) {
 
 void MemoryModel::forget(ItemIndex index) {
   Item& item = items_[index];
-  if (item.fetch_queued || item.fetch_next) {
+  if (item.fetch_queued) {
     item.forget_on_arrival = true;
   } else if (state(index) == ResidencyState::kResident ||
              state(index) == ResidencyState::kFetching) {
@@ -294,7 +288,7 @@ void MemoryModel::forget(ItemIndex index) {
 void MemoryModel::drop(ItemIndex index) {
   Item& item = items_[index];
   withdraw_fetch(item);
-  item.fetch_next = item.waits_to_leave = false;
+  item.waits_to_leave = item.leave_next = false;
   break_promise(item);
   if (is_moving(index)) {
     item.drop_next = true;
@@ -309,6 +303,7 @@ void MemoryModel::drop(ItemIndex index) {
 // --- computing ---
 
 void MemoryModel::use(ItemIndex index, bool writes) {
+  items_[index].leave_next = false;
   send(index, writes ? EventKind::kWrite : EventKind::kUse);
   if (actions_.empty()) return;
   note_levels();
@@ -318,11 +313,17 @@ void MemoryModel::use(ItemIndex index, bool writes) {
 void MemoryModel::die(ItemIndex index) {
   Item& item = items_[index];
   withdraw_fetch(item);
-  item.fetch_next = item.drop_next = item.waits_to_leave = false;
+  item.drop_next = item.waits_to_leave = item.leave_next = false;
   break_promise(item);
   send(index, EventKind::kDie);
   note_levels();
   begin_copies();
+}
+
+bool MemoryModel::withdraw_drop(ItemIndex index) {
+  if (!std::exchange(items_[index].drop_next, false)) return false;
+  if (state(index) == ResidencyState::kEvicting) send(index, EventKind::kUse);
+  return true;
 }
 
 void MemoryModel::begin_recomputation(ItemIndex index) {
@@ -355,32 +356,78 @@ TimeNs MemoryModel::duration(LinkKind link, const Copy& copy) const {
   return time;
 }
 
+bool MemoryModel::is_void(const Copy& copy) const {
+  if (copy.leg != Leg::kIn && copy.leg != Leg::kInFirst) return false;
+  const Item& item = items_[copy.item];
+  return !item.fetch_queued || item.ticket != copy.ticket;
+}
+
+// Fetches take room in the order in which they were queued, whichever link they come over: else one
+// that came late could take what an earlier one, held up by its link, was queued for.
+Bytes MemoryModel::owed_to_earlier(LinkKind link, const Copy& copy) const {
+  Bytes owed{};
+  if (items_[copy.item].urgent) return owed;
+  const LinkKind other =
+      link == LinkKind::kHostToDevice ? LinkKind::kDiskToHost : LinkKind::kHostToDevice;
+  for (const Copy& ahead : queues_.urgent(other)) {
+    if (ahead.leg != Leg::kInSecond && !is_void(ahead)) owed += items_[ahead.item].bytes;
+  }
+  for (const Copy& earlier : queues_.in_turn(other)) {
+    if (earlier.order < copy.order && !is_void(earlier)) owed += items_[earlier.item].bytes;
+  }
+  return owed;
+}
+
 void MemoryModel::begin_copies() {
   retry_waiting();
-  const auto is_void = [this](const Copy& copy) {
-    if (copy.leg != Leg::kIn && copy.leg != Leg::kInFirst) return false;
-    const Item& item = items_[copy.item];
-    return !item.fetch_queued || item.ticket != copy.ticket;
-  };
   for (const LinkKind link : kLinks) {
     const bool fills = link == LinkKind::kHostToDevice || link == LinkKind::kDiskToHost;
-    const auto copy = queues_.next(link, fills && room_is_for_computing_, is_void);
-    if (copy) begin_copy(link, *copy);
+    std::optional<Copy> copy;
+    do {
+      copy = queues_.next(link, fills && room_is_for_computing_,
+                          [this](const Copy& next) { return is_void(next); });
+    } while (copy && begin_copy(link, *copy));
   }
 }
 
-void MemoryModel::begin_copy(LinkKind link, const Copy& copy) {
-  Item& item = items_[copy.item];
+/// False if it has to wait at the head of its queue.
+bool MemoryModel::begin_copy(LinkKind link, const Copy& copy) {
   if (copy.leg == Leg::kIn || copy.leg == Leg::kInFirst) {
-    if (!has_room(item.bytes)) return;
-    item.fetch_queued = false;
-    const bool forget = std::exchange(item.forget_on_arrival, false);
-    send(copy.item, forget ? EventKind::kWrite : EventKind::kUse);
-    note_levels();
+    const auto begun = begin_fetch(link, copy);
+    if (begun != Begun::kWithACopy) return begun == Begun::kWithout;
   }
+  const Item& item = items_[copy.item];
   const TimeNs time = duration(link, copy);
   queues_.start_next(link, now_, time);
   measurements_.note_copy(link, now_, now_ + time, op_, item.storage, item.bytes);
+  return true;
+}
+
+MemoryModel::Begun MemoryModel::begin_fetch(LinkKind link, const Copy& copy) {
+  Item& item = items_[copy.item];
+  const ResidencyState now = state(copy.item);
+  const bool stays = now == ResidencyState::kEvicting || now == ResidencyState::kFetching;
+  if (now == ResidencyState::kDemoting) return Begun::kNot;
+  if (now == ResidencyState::kOnDisk && copy.leg == Leg::kIn) {
+    // It went on to the disk while it waited: the same turn, on the other link.
+    Copy moved = copy;
+    moved.leg = Leg::kInFirst;
+    moved.ticket = ++item.ticket;
+    queues_.push_in_order(LinkKind::kDiskToHost, moved);
+    return Begun::kWithout;
+  }
+  if (now != ResidencyState::kResident) {
+    const Bytes more = stays ? Bytes{} : item.bytes;
+    if (!has_room(more + owed_to_earlier(link, copy))) return Begun::kNot;
+  }
+  item.fetch_queued = item.leave_next = false;
+  const bool forget = std::exchange(item.forget_on_arrival, false);
+  if (now != ResidencyState::kDropped) {
+    send(copy.item, forget ? EventKind::kWrite : EventKind::kUse);
+    note_levels();
+  }
+  const bool copies = now == ResidencyState::kOnHost || now == ResidencyState::kOnDisk;
+  return copies ? Begun::kWithACopy : Begun::kWithout;
 }
 
 void MemoryModel::end_copy(LinkKind link) {
@@ -403,11 +450,13 @@ void MemoryModel::settle(ItemIndex index) {
   if (!machine_.contains(item.id)) return;
   if (std::exchange(item.drop_next, false)) return drop(index);
   const ResidencyState now = state(index);
-  if (now == ResidencyState::kResident) break_promise(item);
-  if (now != ResidencyState::kOnHost && now != ResidencyState::kOnDisk) return;
-  if (std::exchange(item.fetch_next, false)) {
-    queue_fetch(index, item.urgent);
-  } else if (now == ResidencyState::kOnHost && std::exchange(item.demote_next, false)) {
+  const bool leaves_again = std::exchange(item.leave_next, false);
+  if (now == ResidencyState::kResident) {
+    break_promise(item);
+    if (leaves_again) leave(index, item.leaves_for);
+    return;
+  }
+  if (now == ResidencyState::kOnHost && std::exchange(item.demote_next, false)) {
     start_demotion(index);
   }
 }

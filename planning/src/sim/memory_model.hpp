@@ -53,6 +53,8 @@ class MemoryModel {
   bool demand(ItemIndex item);
   void use(ItemIndex item, bool writes);
   void die(ItemIndex item);
+  /// A drop that waits for the end of a copy is taken back; false if there was none.
+  bool withdraw_drop(ItemIndex item);
   /// A dropped item takes its room again, and is there when the recomputation has ended.
   void begin_recomputation(ItemIndex item);
   void end_recomputation(ItemIndex item);
@@ -97,11 +99,11 @@ class MemoryModel {
     bool urgent = false;             // it is queued ahead
     bool forget_on_arrival = false;  // of the queued fetch
     bool waits_to_leave = false;     // for room on `leaves_for`
+    bool leave_next = false;         // for `leaves_for`, when its copy has ended
     Tier leaves_for = Tier::kHost;
     bool demote_next = false;       // when it is on the host
     bool disk_is_promised = false;  // room for that
     bool drop_next = false;         // when its copy has ended
-    bool fetch_next = false;        // likewise
   };
 
   void send(ItemIndex item, residency::EventKind kind, Tier tier = Tier::kDevice);
@@ -122,7 +124,11 @@ class MemoryModel {
   void withdraw_fetch(Item& item);
 
   void begin_copies();
-  void begin_copy(LinkKind link, const Copy& copy);
+  enum class Begun { kNot, kWithACopy, kWithout };
+  bool begin_copy(LinkKind link, const Copy& copy);
+  Begun begin_fetch(LinkKind link, const Copy& copy);
+  [[nodiscard]] bool is_void(const Copy& copy) const;
+  [[nodiscard]] Bytes owed_to_earlier(LinkKind link, const Copy& copy) const;
   void end_copy(LinkKind link);
   void settle(ItemIndex item);
   [[nodiscard]] TimeNs duration(LinkKind link, const Copy& copy) const;
@@ -137,6 +143,7 @@ class MemoryModel {
   std::vector<Item> items_;
   CopyQueues queues_;
   std::deque<ItemIndex> waiting_;  // to leave; void where the item no longer waits
+  std::uint64_t fetches_queued_ = 0;
   Bytes held_{};
   Bytes promised_disk_{};  // to items on the host that are to go on to the disk
   bool room_is_for_computing_ = false;

@@ -255,14 +255,22 @@ class Simulator::Run {
     for (const StorageId storage : trace_.ops.reads[replayed]) {
       if (!replays_.has_transient(storage) && !bring_in(storage)) return false;
     }
-    const Bytes scratch = scratch_[to_value(replayed)];
-    if (!wait_for_room(layout_.created(to_value(replayed)) + scratch)) return false;
+    // What is still here, since its drop waits for the end of a copy, stays and needs no room.
+    std::vector<StorageId> made;
+    Bytes room = scratch_[to_value(replayed)];
+    for (const StorageId storage : trace_.ops.creates[replayed]) {
+      const MemoryModel::ItemIndex item = item_of(storage);
+      if (item != kNoItem && memory_.withdraw_drop(item)) continue;
+      made.push_back(storage);
+      room += bytes_of(storage);
+    }
+    if (!wait_for_room(room)) return false;
     for (const StorageId storage : trace_.ops.reads[replayed]) {
       if (!replays_.has_transient(storage)) memory_.use(item_of(storage), false);
     }
     std::vector<MemoryModel::ItemIndex> back;
-    Bytes thrown_away = scratch;
-    for (const StorageId storage : trace_.ops.creates[replayed]) {
+    Bytes thrown_away = scratch_[to_value(replayed)];
+    for (const StorageId storage : made) {
       const MemoryModel::ItemIndex item = item_of(storage);
       const bool alive = item != kNoItem;
       if (alive && memory_.state(item) == ResidencyState::kDropped) {

@@ -52,9 +52,10 @@ enum class PlanFlaw : std::uint8_t {
   kDeviceOverfull,      ///< more than the budget
   kHostOverfull,
   kDiskOverfull,
+  kWaitsForEver,   ///< for a fetch for which only later ops make room
   kDoesNotReturn,  ///< ends elsewhere than it begins
 };
-inline constexpr std::size_t kPlanFlawCount = 28;
+inline constexpr std::size_t kPlanFlawCount = 29;
 
 /// `device-overfull`, ...
 std::string_view to_string(PlanFlaw flaw);

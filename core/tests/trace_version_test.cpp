@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What version 2 of the trace format added.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "spillway/trace/trace.hpp"
+#include "spillway/trace/trace_io.hpp"
+
+namespace spillway {
+namespace {
+
+using testing::HasSubstr;
+
+/// Everything that version 2 added.
+Trace second_version_step() {
+  Trace trace{.machine = "m", .framework = "f", .storages = {}, .ops = {}};
+  trace.scratch_known = false;
+  trace.add(TraceStorage{{50}, StorageRole::kGradient, false, "left over", kNoStorage});
+  trace.add(TraceStorage{{50}, StorageRole::kGradient, false, "made", StorageId{0}});
+  trace.add(TraceOp{.name = "zero_grad", .stream = 3, .frees = {StorageId{0}}});
+  trace.add(TraceOp{.name = "backward",
+                    .duration_ns = 7,
+                    .arithmetic = Arithmetic::kBfloat16,
+                    .replayable = true,
+                    .module = "layer1.0",
+                    .alternatives = {{9, {100}}, {5, {4096}}},
+                    .writes = {StorageId{1}},
+                    .creates = {StorageId{1}}});
+  return trace;
+}
+
+TEST(TraceText, KeepsWhatTheSecondVersionAdded) {
+  EXPECT_EQ(validate(second_version_step()), std::nullopt);
+  EXPECT_EQ(parse_trace(format_trace(second_version_step()), "t"), second_version_step());
+  Trace untimed = second_version_step();
+  untimed.timed = false;
+  untimed.ops.duration_ns = {0, 0};
+  for (OpAlternative& way : untimed.ops.alternatives.items) way.duration_ns = 0;
+  EXPECT_EQ(parse_trace(format_trace(untimed), "t"), untimed);
+  EXPECT_EQ(format_trace(untimed).find("\"ns\""), std::string::npos);
+}
+
+TEST(TraceValidate, RefusesContinuationsThatAreNone) {
+  const auto problem_of = [](const std::function<void(Trace&)>& change) {
+    Trace trace = second_version_step();
+    change(trace);
+    return validate(trace).value_or("valid");
+  };
+  EXPECT_THAT(problem_of([](Trace& t) { t.storages.continues[1] = StorageId{7}; }),
+              HasSubstr("storage 1: continues as storage 7, but there are 2"));
+  EXPECT_THAT(problem_of([](Trace& t) { t.storages.continues[1] = StorageId{1}; }),
+              HasSubstr("which is not alive before the step alone"));
+  EXPECT_THAT(problem_of([](Trace& t) { t.storages.continues[0] = StorageId{0}; }),
+              HasSubstr("but is not alive after the step alone"));
+  EXPECT_THAT(problem_of([](Trace& t) { t.storages.bytes[0] = {49}; }),
+              HasSubstr("which has another size"));
+  EXPECT_THAT(problem_of([](Trace& t) {
+                const StorageId twin =
+                    t.add(TraceStorage{.bytes = {50}, .continues = StorageId{0}});
+                t.add(TraceOp{.creates = {twin}});
+              }),
+              HasSubstr("as does another storage"));
+}
+
+}  // namespace
+}  // namespace spillway
