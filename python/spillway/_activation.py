@@ -2,10 +2,13 @@
 """Starting and stopping the engine, and what is said when that fails."""
 
 import os
+import struct
 import sys
 
 from spillway import _native, _shims
 from spillway._native import UserError
+
+_PAGE = "SPILLWAY_BUDGET_PAGE"
 
 
 def start(settings: dict[str, str]) -> None:
@@ -18,12 +21,54 @@ def start(settings: dict[str, str]) -> None:
     library = _native.load()
     _native.check(library.spillway_start(_native.as_json(settings)))
     _native.settings = settings
+    _publish_page(_native.take(library.spillway_budget_page()))
     _shims.install()
+
+
+def _publish_page(page: str | None) -> None:
+    """Lets processes that multiprocessing starts from this one find the budget to share."""
+    if page:
+        os.environ[_PAGE] = page
+    elif _PAGE not in settings_of_environment():
+        os.environ.pop(_PAGE, None)  # not a member either
+
+
+def settings_of_environment() -> dict[str, str]:
+    """The ``SPILLWAY_*`` variables that are meant for this process."""
+    settings = {name: value for name, value in os.environ.items() if name.startswith("SPILLWAY_")}
+    if _PAGE in settings:
+        total = _shared_total(settings[_PAGE]) if _started_by_multiprocessing() else None
+        if total is None:
+            del settings[_PAGE]  # a program of its own, with a budget of its own
+        else:
+            settings.setdefault("SPILLWAY_BUDGET", str(total))
+    return settings
+
+
+def _started_by_multiprocessing() -> bool:
+    import multiprocessing.process as processes
+
+    # A spawned process imports the main module, and torch with it, before it knows its parent.
+    inheriting = getattr(processes.current_process(), "_inheriting", False)
+    return inheriting or processes.parent_process() is not None
+
+
+def _shared_total(page: str) -> int | None:
+    """Bytes that are shared there; None if the process that led is gone."""
+    try:
+        if not os.readlink(page).startswith("/memfd:spillway-budget"):
+            return None
+        with open(page, "rb") as file:
+            return struct.unpack("=QQ", file.read(16))[1]
+    except (OSError, struct.error):
+        return None
 
 
 def from_environment() -> None:
     """Starts with the ``SPILLWAY_*`` variables of this process, or ends it with status 2."""
-    settings = {name: value for name, value in os.environ.items() if name.startswith("SPILLWAY_")}
+    settings = settings_of_environment()
+    if not settings:
+        return
     try:
         if "SPILLWAY_WITHOUT_MEMORY" in settings:
             from spillway.recording import program
@@ -33,7 +78,7 @@ def from_environment() -> None:
             start(settings)
     except UserError as error:
         _end(str(error))
-    except Exception as error:  # noqa: BLE001 - import torch must not fail half-way
+    except Exception as error:  # import torch must not fail half-way
         if os.environ.get("SPILLWAY_STRICT", "1") != "0":
             _end(f"{error}\nSet SPILLWAY_STRICT=0 to train without the limit instead.")
         print(f"spillway: not active: {error}", file=sys.stderr)

@@ -73,6 +73,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_start", text, [ctypes.c_char_p]),
         ("spillway_stop", text, []),
         ("spillway_statistics", text, []),
+        ("spillway_budget_page", text, []),
         ("spillway_reset_peak", None, []),
         ("spillway_keep_gradients", None, [ctypes.c_int]),
         ("spillway_keep_made", None, [ctypes.c_int]),

@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ class Statistics:
 
     mode: str  #: off, record, enforce, fuzz or verify
     budget_bytes: int  #: limit of the device tier
+    shared_bytes: int  #: of it, claimed by processes that multiprocessing started from this one
     device_bytes: int  #: resident pool pages now, free and rounding included
     peak_device_bytes: int  #: most they ever were
     peak_live_bytes: int  #: the same without cached free blocks
@@ -99,6 +101,7 @@ def disable() -> None:
     if library is not None:
         _native.check(library.spillway_stop())
     _native.settings = None
+    os.environ.pop("SPILLWAY_BUDGET_PAGE", None)
 
 
 @contextlib.contextmanager
@@ -140,9 +143,21 @@ def reset_peak() -> None:
 
 
 def keep(*objects: "torch.Tensor | torch.nn.Module") -> None:
-    """Never evicts these tensors, or the parameters and buffers of these modules."""
-    for storage in _storages(objects):
-        _native.check(_native.load().spillway_keep(storage._cdata))
+    """Never evicts these tensors, or the parameters and buffers of these modules.
+
+    Raises:
+        torch.OutOfMemoryError: they do not fit; then none of them is kept.
+    """
+    library = _native.load()
+    kept = []
+    try:
+        for storage in _storages(objects):
+            _native.check(library.spillway_keep(storage._cdata))
+            kept.append(storage)
+    except BaseException:
+        for storage in kept:
+            library.spillway_release(storage._cdata)
+        raise
 
 
 def release(*objects: "torch.Tensor | torch.nn.Module") -> None:

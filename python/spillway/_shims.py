@@ -235,7 +235,7 @@ def _wrap_compiled_call(owner: type) -> None:
     original = owner.__call__
 
     @functools.wraps(original)
-    def __call__(self, inputs, *arguments, **keywords):
+    def call(self, inputs, *arguments, **keywords):
         library = _native.loaded()
         if library is None:
             return original(self, inputs, *arguments, **keywords)
@@ -249,4 +249,4 @@ def _wrap_compiled_call(owner: type) -> None:
         finally:
             library.spillway_end_frame()
 
-    owner.__call__ = __call__
+    owner.__call__ = call

@@ -183,6 +183,10 @@ constexpr auto kRows = std::to_array<Row>({
     {{"SPILLWAY_STATUS_PAGE", "", "PATH",
       "Shared page for live counters; set by spillway run, not by hand."},
      [](Settings& s, std::string_view t, std::string_view) { s.status_path = t; }},
+    {{"SPILLWAY_BUDGET_PAGE", "", "PATH",
+      "Shared budget of the processes that multiprocessing starts; set by their parent, not by "
+      "hand."},
+     [](Settings& s, std::string_view t, std::string_view) { s.budget_page = t; }},
     {{"SPILLWAY_FAULTS", "", "POINT=FAULT@N,...",
       "Failures to act out, for tests of Spillway itself."},
      [](Settings& s, std::string_view t, std::string_view) { s.faults = t; }},

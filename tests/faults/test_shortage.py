@@ -163,3 +163,88 @@ def test_an_emulated_device_refuses_likewise():
         raise AssertionError("12 MiB fitted 10 MiB")
     assert torch.equal(_multiply(256), _multiply(256))
     assert spillway.stats().overshoot_bytes == 0
+
+
+@in_child
+def test_an_op_that_allocates_nothing_fails_likewise():
+    """Its inputs do not fit together: that shows when the second one is to come back."""
+    import torch
+
+    import spillway
+    from tests.faults.pressure import filled, is_intact
+
+    activate(BUDGET="9MiB")
+    left, right = filled(1, mib=5), filled(2, mib=5)
+    try:
+        left.add_(right)
+    except torch.OutOfMemoryError as error:
+        facts = _facts(error)
+    else:
+        raise AssertionError("10 MiB fitted 9 MiB")
+    assert facts["op"] == "aten::add_"
+    assert is_intact(left, 1) and is_intact(right, 2)
+    spillway.enable(facts["smallest"] + (1 << 20))  # for the small tensors made since
+    left.add_(right)
+    assert is_intact(left, 3)
+
+
+@in_child
+def test_an_error_of_the_program_stays_what_it_was():
+    import torch
+
+    activate(BUDGET="9MiB")
+    for _ in range(2):
+        try:
+            torch.ones(3, 4) @ torch.ones(5, 6)
+        except RuntimeError as error:
+            assert type(error) is RuntimeError and "cannot be multiplied" in str(error), error
+        else:
+            raise AssertionError("3x4 times 5x6")
+
+
+@in_child
+def test_an_op_seen_before_is_checked_before_it_starts():
+    """Dropout draws its mask before it allocates its result: failing there moves the generator."""
+    import torch
+
+    import spillway
+
+    activate(BUDGET="128MiB")
+    x = torch.ones(4 << 20)
+    for _ in range(3):
+        torch.native_dropout(x, 0.5, True)
+    spillway.enable("26MiB")
+    state = torch.get_rng_state()
+    try:
+        torch.native_dropout(x, 0.5, True)
+    except torch.OutOfMemoryError as error:
+        facts = _facts(error)
+    else:
+        raise AssertionError("36 MiB fitted 26 MiB")
+    assert torch.equal(state, torch.get_rng_state())
+    assert facts["op"] == "aten::native_dropout"
+    assert facts["need"] >= 20 << 20 and facts["budget"] == 26 << 20, facts
+    assert facts["smallest"] - facts["budget"] == facts["short"], facts
+    spillway.enable(facts["smallest"])
+    spillway.reset_peak()
+    torch.native_dropout(x, 0.5, True)
+    assert spillway.stats().peak_device_bytes <= facts["smallest"]
+
+
+@in_child
+def test_the_same_op_on_less_is_not_refused():
+    """What was seen of large tensors says nothing of small ones, whatever names the size."""
+    import torch
+
+    import spillway
+
+    activate(BUDGET="128MiB")
+    for _ in range(3):
+        torch.empty(16 << 20, dtype=torch.uint8)
+        torch.zeros(4 << 20)
+        torch.ones(4 << 20).to(torch.float64)
+    spillway.enable("12MiB")
+    for _ in range(3):
+        torch.empty(8 << 20, dtype=torch.uint8)
+        torch.zeros(2 << 20)
+        torch.ones(1 << 20).to(torch.float64)

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "op_facts.hpp"
 #include "session.hpp"
 #include "spillway/base/error.hpp"
 
@@ -80,6 +81,11 @@ SPILLWAY_API char* spillway_statistics() {
   return spillway::torch::copy(spillway::runtime::to_json(Session::get().engine().statistics()));
 }
 
+/// See Engine::budget_page.
+SPILLWAY_API char* spillway_budget_page() {
+  return spillway::torch::copy(Session::get().engine().budget_page());
+}
+
 SPILLWAY_API void spillway_reset_peak() { Session::get().engine().reset_peak(); }
 
 SPILLWAY_API void spillway_keep_gradients(int keep) { Session::get().keep_gradients = keep != 0; }
@@ -138,4 +144,13 @@ SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
 SPILLWAY_API void spillway_end_frame() {
   auto& engine = Session::get().engine();
   if (engine.watching()) engine.end_frame();
+}
+
+/// For the tests that make the table of safe composites, see op_facts.hpp.
+SPILLWAY_API void spillway_set_transparent(const char* names) {
+  spillway::torch::set_transparent_ops(names);
+}
+
+SPILLWAY_API char* spillway_transparent_seen() {
+  return spillway::torch::copy(spillway::torch::take_transparent_ops_seen());
 }

@@ -22,10 +22,7 @@ class CpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     Session& session = Session::get();
     session.consider_waking();
-    if (!t_pending_failure.empty()) {
-      const std::string text = std::exchange(t_pending_failure, {});
-      TORCH_CHECK_WITH(OutOfMemoryError, false, text);
-    }
+    raise_pending_failure();
     try {
       std::byte* pointer = session.engine().allocate(bytes);
       c10::profiledCPUMemoryReporter().New(pointer, bytes);
@@ -53,5 +50,6 @@ void install_cpu_allocator() {
 
 void set_pending_failure(const std::string& text) { t_pending_failure = text; }
 void clear_pending_failure() { t_pending_failure.clear(); }
+std::string take_pending_failure() { return std::exchange(t_pending_failure, {}); }
 
 }  // namespace spillway::torch

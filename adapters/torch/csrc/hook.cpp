@@ -26,8 +26,13 @@ using runtime::StorageRecord;
 
 enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent };
 
+struct Open {
+  Kind kind;
+  const OpFacts* facts;  // of transparent ops
+};
+
 struct ThreadHook {
-  std::vector<Kind> open;  // one entry per callback pair that has begun and not ended
+  std::vector<Open> open;  // one entry per callback pair that has begun and not ended
   bool boundary = false;   // an optimizer step began since the last op
 };
 thread_local ThreadHook t_hook;
@@ -144,38 +149,64 @@ void on_scope(const at::RecordFunction& function) {
   static const OpFacts gradients{.name = "torch::autograd::AccumulateGrad",
                                  .signature = 0,
                                  .written = 0,
-                                 .transparent = false,
                                  .collective = true,
-                                 .keep{false}};
+                                 .keep{false},
+                                 .transparent{false},
+                                 .called_others{false}};
   Visit visit{session.engine(), gradients};
   for (const c10::IValue& input : function.inputs()) visit.value(input);
 }
 
-Kind open_frame(Engine& engine, const at::RecordFunction& function) {
+std::uint64_t mixed(std::uint64_t hash, std::int64_t number) {
+  return (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15ULL;
+}
+
+// For the tests that look for composites which may be transparent.
+void note_caller() {
+  if (t_hook.open.empty() || t_hook.open.back().facts == nullptr) return;
+  t_hook.open.back().facts->called_others.store(true);
+}
+
+Open open_frame(Engine& engine, const at::RecordFunction& function) {
   const OpFacts* known = facts_of(function);
   if (known == nullptr) {
     on_scope(function);
-    return Kind::kIgnored;
+    return {Kind::kIgnored, nullptr};
   }
   const OpFacts& facts = *known;
-  if (facts.transparent) return Kind::kTransparent;
+  if (engine.mode() == runtime::Mode::kFuzz) note_caller();
+  if (facts.transparent.load(std::memory_order_relaxed) &&
+      !facts.keep.load(std::memory_order_relaxed)) {
+    return {Kind::kTransparent, known};
+  }
   const auto inputs = function.inputs();
   std::uint64_t shapes = facts.signature;
+  std::uint64_t key = facts.signature;
   for (const c10::IValue& input : inputs) {
-    if (!input.isTensor() || !input.toTensor().defined()) continue;
-    const auto count = input.toTensor().unsafeGetTensorImpl()->sym_numel().maybe_as_int();
-    shapes = (shapes ^ static_cast<std::uint64_t>(count.value_or(0))) * 0x9e3779b97f4a7c15ULL;
+    if (input.isTensor()) {
+      if (!input.toTensor().defined()) continue;
+      const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
+      const std::int64_t count = impl->sym_numel().maybe_as_int().value_or(0);
+      shapes = mixed(shapes, count);
+      key = mixed(mixed(key, count), static_cast<std::int64_t>(impl->itemsize()));
+    } else if (input.isInt()) {  // sizes and types decide what is allocated, not how ops repeat
+      key = mixed(key, input.toInt());
+    } else if (input.isIntList()) {
+      for (const std::int64_t number : input.toIntList()) key = mixed(key, number);
+    }
   }
-  engine.begin_frame(
-      {.name = facts.name, .signature = shapes, .boundary = std::exchange(t_hook.boundary, false)});
+  engine.begin_frame({.name = facts.name,
+                      .signature = shapes,
+                      .boundary = std::exchange(t_hook.boundary, false),
+                      .key = key});
   if (engine.blind() && began_at_top()) Session::get().trust_again();
   Visit visit{engine, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
     visit.value(inputs[i]);
   }
-  engine.inputs_ready();
-  return Kind::kFrame;
+  if (!engine.inputs_ready()) set_pending_failure(Engine::last_failure());
+  return {Kind::kFrame, nullptr};
 }
 
 void close_frame(Engine& engine, const at::RecordFunction& function) {
@@ -190,20 +221,20 @@ void close_frame(Engine& engine, const at::RecordFunction& function) {
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
-  Kind kind = Kind::kIgnored;
+  Open opened{Kind::kIgnored, nullptr};
   try {
     Engine& engine = Session::get().engine();
-    if (engine.watching()) kind = open_frame(engine, function);
+    if (engine.watching()) opened = open_frame(engine, function);
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }
-  t_hook.open.push_back(kind);
+  t_hook.open.push_back(opened);
   return nullptr;
 }
 
 void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (t_hook.open.empty()) return;
-  const Kind kind = t_hook.open.back();
+  const Kind kind = t_hook.open.back().kind;
   t_hook.open.pop_back();
   if (kind != Kind::kFrame) return;
   try {

@@ -4,36 +4,41 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "op_tables.hpp"
+
 namespace spillway::torch {
 
 namespace {
 
-struct UndeclaredWrite {
-  std::string_view op;  // without overload
-  std::uint64_t arguments;
-};
-
-// Operators that write arguments their schema does not mark. Found by comparing checksums of all
-// inputs before and after each op (mode verify counts such writes as `undeclared_writes`).
+// Operators of accelerators that write arguments their schema does not mark. No machine that makes
+// the generated table can run them; their likes for the CPU are in it.
 constexpr std::uint64_t kRunningStatistics = 0b11000;  // running_mean, running_var
-constexpr std::array kUndeclaredWrites{
-    UndeclaredWrite{"aten::native_batch_norm", kRunningStatistics},
-    UndeclaredWrite{"aten::batch_norm", kRunningStatistics},
-    UndeclaredWrite{"aten::_batch_norm_impl_index", kRunningStatistics},
+constexpr std::array kUndeclaredWritesElsewhere{
     UndeclaredWrite{"aten::cudnn_batch_norm", kRunningStatistics},
     UndeclaredWrite{"aten::miopen_batch_norm", kRunningStatistics},
-    UndeclaredWrite{"aten::instance_norm", kRunningStatistics},
-    UndeclaredWrite{"aten::batch_norm_update_stats", 0b00110},
     UndeclaredWrite{"aten::batch_norm_gather_stats", kRunningStatistics},
     UndeclaredWrite{"aten::batch_norm_gather_stats_with_counts", kRunningStatistics},
+    UndeclaredWrite{"aten::_cudnn_rnn_backward", 1U << 13U},  // reserve
 };
 
 std::mutex g_mutex;
+
+std::set<std::string, std::less<>> split(std::string_view names) {
+  std::set<std::string, std::less<>> result;
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    if (end > begin) result.emplace(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return result;
+}
+
 std::set<std::string, std::less<>>& kept_ops() {
   static auto* ops = new std::set<std::string, std::less<>>();
   return *ops;
@@ -44,7 +49,20 @@ bool is_kept(const std::string& name) {
   return kept_ops().contains(name) || kept_ops().contains(name.substr(0, name.find('.')));
 }
 
-std::uint64_t written_arguments(const c10::FunctionSchema& schema) {
+// Of those that set_transparent_ops named; none: the table's.
+std::optional<std::set<std::string, std::less<>>>& transparent_ops() {
+  static auto* ops = new std::optional<std::set<std::string, std::less<>>>();
+  return *ops;
+}
+
+// `_foreach_*` operators on the CPU only loop over the ones for single tensors.
+bool is_transparent(const std::string& name) {
+  if (name.starts_with("aten::_foreach_")) return true;
+  if (transparent_ops()) return transparent_ops()->contains(name);
+  return std::ranges::binary_search(kSafeComposites, std::string_view(name));
+}
+
+std::uint64_t written_arguments(const c10::FunctionSchema& schema, const std::string& full_name) {
   std::uint64_t written = 0;
   const auto& arguments = schema.arguments();
   for (std::size_t i = 0; i < arguments.size() && i < 64; ++i) {
@@ -53,7 +71,10 @@ std::uint64_t written_arguments(const c10::FunctionSchema& schema) {
   }
   const std::string_view name = schema.name();
   for (const UndeclaredWrite& entry : kUndeclaredWrites) {
-    if (name == entry.op) written |= entry.arguments;
+    if (full_name == entry.op) written |= entry.arguments;
+  }
+  for (const UndeclaredWrite& entry : kUndeclaredWritesElsewhere) {
+    if (full_name == entry.op) written |= entry.arguments;
   }
   // Only torch's own schemas are held to their annotations by torch's tests.
   if (!name.starts_with("aten::") && !name.starts_with("prims::")) written = ~std::uint64_t{0};
@@ -74,10 +95,11 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
   return new OpFacts{
       .name = name->c_str(),
       .signature = hash_of(*name),
-      .written = written_arguments(schema),
-      .transparent = view.starts_with("aten::_foreach_"),
+      .written = written_arguments(schema, *name),
       .collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::"),
-      .keep{is_kept(*name)}};
+      .keep{is_kept(*name)},
+      .transparent{is_transparent(*name)},
+      .called_others{false}};
 }
 
 std::unordered_map<const char*, OpFacts*>& all_facts() {
@@ -115,13 +137,26 @@ const OpFacts* facts_of(const at::RecordFunction& function) {
 
 void set_kept_ops(const std::string& names) {
   const std::lock_guard lock(g_mutex);
-  kept_ops().clear();
-  for (std::size_t begin = 0; begin < names.size();) {
-    const std::size_t end = std::min(names.find(',', begin), names.size());
-    if (end > begin) kept_ops().insert(names.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  kept_ops() = split(names);
   for (auto& [name, facts] : all_facts()) facts->keep.store(is_kept(facts->name));
+}
+
+void set_transparent_ops(const char* names) {
+  const std::lock_guard lock(g_mutex);
+  transparent_ops().reset();
+  if (names != nullptr) transparent_ops() = split(names);
+  for (auto& [name, facts] : all_facts()) facts->transparent.store(is_transparent(facts->name));
+}
+
+std::string take_transparent_ops_seen() {
+  const std::lock_guard lock(g_mutex);
+  std::string names;
+  for (auto& [name, facts] : all_facts()) {
+    if (!facts->called_others.exchange(false)) continue;
+    if (!names.empty()) names += ',';
+    names += facts->name;
+  }
+  return names;
 }
 
 }  // namespace spillway::torch

@@ -13,9 +13,11 @@ struct OpFacts {
   const char* name;         ///< e.g. "aten::add.Tensor"
   std::uint64_t signature;  ///< hash of the name
   std::uint64_t written;    ///< bit i: argument i may be written
-  bool transparent;         ///< only loops over dispatched ops: neither restores nor pins
   bool collective;          ///< its buffers are in use after it returned
   std::atomic<bool> keep;   ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
+  /// Reaches memory only through the ops it calls: neither restores nor pins. See op_tables.hpp.
+  std::atomic<bool> transparent;
+  mutable std::atomic<bool> called_others;  ///< fuzz: ran another op while it was transparent
 
   [[nodiscard]] bool writes(std::size_t argument) const {
     return argument < 64 ? ((written >> argument) & 1U) != 0 : written != 0;
@@ -30,5 +32,11 @@ const OpFacts* facts_of(const at::RecordFunction& function);
 
 /// Comma-separated operator names (with or without overload) whose tensors shall never move.
 void set_kept_ops(const std::string& names);
+
+/// For the tests that make the table of safe composites: these operators (full names, separated by
+/// commas) are transparent instead of those of the table; null: those of the table again.
+void set_transparent_ops(const char* names);
+/// The transparent operators that called another since the last call of this, likewise.
+std::string take_transparent_ops_seen();
 
 }  // namespace spillway::torch

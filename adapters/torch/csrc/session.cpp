@@ -63,6 +63,7 @@ Session::Session() : framework_(cpu_deleter()), engine_(framework_) {}
 void Session::install() {
   install_cpu_allocator();
   install_stale_pointer_message();
+  install_out_of_memory_errors();
   hook_ = at::addGlobalCallback(hook_callback());
   ::pthread_atfork([] { get().engine_.before_fork(); },
                    [] { get().engine_.after_fork_in_parent(); },

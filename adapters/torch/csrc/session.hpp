@@ -63,8 +63,12 @@ void install_cpu_allocator();
 at::RecordFunctionCallback hook_callback();
 
 /// An out-of-memory error found where no exception may leave; raised by the next allocation of the
-/// running op.
+/// running op, or when it accesses what could not be brought back: see out_of_memory.cpp.
 void set_pending_failure(const std::string& text);
 void clear_pending_failure();
+std::string take_pending_failure();
+void raise_pending_failure();
+/// From now on errors of ops that run out of memory are torch.OutOfMemoryError in every case.
+void install_out_of_memory_errors();
 
 }  // namespace spillway::torch

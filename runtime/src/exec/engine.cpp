@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/exec/engine.hpp"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,6 +106,9 @@ void Engine::start(const Settings& settings) {
   if (mode == Mode::kRecord && !settings.trace_path.empty() && recorder_ == nullptr) {
     recorder_ = std::make_unique<TraceRecorder>();
   }
+  sharing_ = false;
+  const bool limits = settings.budget && (mode == Mode::kEnforce || mode == Mode::kVerify);
+  if (limits && !in_child_) begin_sharing(settings);
   mode_.store(mode);
   watching_.store(mode != Mode::kOff);
   if (!settings.status_path.empty() && slot_ == nullptr) {
@@ -122,6 +126,7 @@ void Engine::stop() {
   memory_.set_small_objects(SmallObjects::kSlabs);
   memory_.set_poison(Poison::kNo);
   budget_ = kNoLimit;
+  sharing_ = false;
   drain_freed();
   // Also those of storages that died meanwhile, which nobody may ask for any more.
   while (mover_.in_flight() != 0) settled_.wait(lock.native());
@@ -155,6 +160,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (in_child_) return allocate_in_child(bytes);
   Lock lock(*this);
+  if (sharing_ && shared_.changed()) follow_shared();
   Overbooking overbooking = Overbooking::kRefuse;
   for (;;) {
     drain_freed();
@@ -174,12 +180,18 @@ std::byte* Engine::allocate(std::size_t bytes) {
       ThreadFrames& frames = this_thread_frames();
       frames.peak_live = std::max(frames.peak_live, live);
       frames.peak_demand = std::max(frames.peak_demand, live + mover_.away());
+      if (result.block != nullptr) frames.needs.allocated({bytes});
       keep_headroom();
+      if (sharing_) shared_.publish(memory_.budget().used());
       return result.pointer;
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
     if (blind() || !make_room(result.short_by, lock)) {
-      if (!may_overbook()) throw OutOfBudget(shortage({bytes}, result.short_by));
+      if (take_back()) continue;
+      if (!may_overbook()) {
+        this_thread_frames().needs.fail();
+        throw OutOfBudget(shortage({bytes}, result.short_by));
+      }
       overbooking = Overbooking::kAllow;
     }
   }
@@ -194,8 +206,14 @@ void Engine::free(std::byte* pointer) noexcept {
   if (pointer == nullptr) return;
   if (in_child_) {
     // The parent's memory is not ours to reuse; what was allocated here came from malloc.
-    if (memory_.find(pointer) == nullptr) std::free(pointer);
+    if (memory_.find(pointer) != nullptr) return;
+    shared_.forked_hold(-static_cast<std::int64_t>(::malloc_usable_size(pointer)));
+    std::free(pointer);
     return;
+  }
+  ThreadFrames* frames = this_thread_frames_if_any();
+  if (frames != nullptr && frames->depth != 0) {
+    if (const StorageRecord* record = find(pointer)) frames->needs.freed(record->bytes);
   }
   memory_.free_later(pointer);
 }
@@ -218,6 +236,8 @@ bool Engine::begin_frame(const Op& op) {
   ThreadFrames& frames = this_thread_frames();
   if (frames.depth++ != 0) return false;
   frames.op = op.name;
+  frames.needs.begin(op.key);
+  frames.inputs = {};
   ThreadFrames::unpin_all(frames.outputs);
   ThreadFrames::unpin_all(frames.touched);
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -260,6 +280,7 @@ bool Engine::use(StorageRecord& record, Access access) {
   if (in_child_) return use_in_child(record, access);
   ThreadFrames& frames = this_thread_frames();
   frames.pin(record);
+  if (frames.depth == 1) frames.inputs += record.bytes;
   stamp(record, frames);
   if (recorder_ != nullptr) {
     recorder_->use(record.id, record.bytes, access == Access::kWrite, record.made_by.load());
@@ -295,8 +316,10 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
       }
       case Mover::Outcome::kNeedsRoom:
         if (request.short_by.count != 0 && make_room(request.short_by, lock)) break;
+        if (request.short_by.count != 0 && take_back()) break;
         // Without a shortage it was the kernel that refused.
         if (request.short_by.count == 0 || !may_overbook()) {
+          this_thread_frames().needs.fail();
           t_last_failure = OutOfBudget(shortage(record.bytes, request.short_by)).what();
           return false;
         }
@@ -306,14 +329,19 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
   }
 }
 
-void Engine::inputs_ready() {
+bool Engine::inputs_ready() {
+  const Mode mode = this->mode();
   ThreadFrames& frames = this_thread_frames();
-  if (in_child_ || frames.depth != 1) return;
-  if (mode() == Mode::kEnforce || mode() == Mode::kVerify) look_ahead(frames);
-  if (mode() != Mode::kFuzz) return;
+  if (mode == Mode::kRecord || in_child_ || frames.depth != 1) return true;
+  if (mode != Mode::kFuzz) {
+    if (!will_fit(frames)) return false;
+    if (mode != Mode::kOff) look_ahead(frames);
+    return true;
+  }
   Lock lock(*this);
   drain_freed();
   evict_everything(lock);
+  return true;
 }
 
 void Engine::produced(StorageRecord& record) {
@@ -345,6 +373,7 @@ void Engine::end_frame() {
     }
     floor_ = std::max(floor_, inputs + grown);
   }
+  frames.needs.end();
   ThreadFrames::unpin_all(frames.pinned);
   frames.op = nullptr;
   open_frames_.fetch_sub(1, std::memory_order_relaxed);
@@ -413,6 +442,7 @@ void Engine::follow_machine() {
   try {
     budget_ = resolve_budget(*settings_.budget, machine, "budget");
     memory_.set_limit(budget_);
+    if (sharing_) shared_.lead(budget_);
   } catch (const UserError&) {
     // Nothing would be left for tensors: the limit stays what it was.
   }
@@ -421,6 +451,10 @@ void Engine::follow_machine() {
 void Engine::note_step() {
   const Lock lock(*this);
   follow_machine();
+  if (sharing_) {
+    shared_.bury();
+    follow_shared();
+  }
   const TimeNs now = now_ns();
   if (step_started_ != 0) last_step_ns_ = now - step_started_;
   step_started_ = now;

@@ -7,6 +7,7 @@
 // is used. The parent does not reuse those extents while a child may still read them: each fork
 // opens a pipe whose writing end only children hold, and it reports end-of-file when they are gone.
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <array>
@@ -49,6 +50,7 @@ void Engine::after_fork_in_child() {
   fork_pipe_write_ = -1;
   in_child_ = true;
   slot_ = nullptr;
+  shared_.forked_begin();
   static_cast<void>(recorder_.release());  // another thread may have held its lock
   waiting_.store(0);                       // those who waited exist in the parent alone
   mover_.abandon_in_child();
@@ -58,6 +60,7 @@ void Engine::after_fork_in_child() {
 std::byte* Engine::allocate_in_child(std::size_t bytes) {
   void* pointer = nullptr;
   if (::posix_memalign(&pointer, 64, bytes) != 0) throw std::bad_alloc();
+  shared_.forked_hold(static_cast<std::int64_t>(::malloc_usable_size(pointer)));
   return static_cast<std::byte*>(pointer);
 }
 
@@ -70,6 +73,7 @@ bool Engine::use_in_child(StorageRecord& record, Access) {
     return false;
   }
   record.state.store(ResidencyState::kResident);
+  shared_.forked_hold(static_cast<std::int64_t>(record.bytes.count));  // and never let go
   if (void* owner = record.owner.load()) framework_.grant(owner, record);
   return true;
 }

@@ -79,6 +79,7 @@ void Engine::keep_headroom() {
 bool Engine::make_room(Bytes needed, Lock& lock) {
   const Mode mode = mode_.load();
   if (mode == Mode::kOff || mode == Mode::kRecord) return false;
+  if (claim_room(needed)) return true;
   // What is dead already must neither be evicted nor stand in the way.
   const Bytes live_before = memory_.live();
   drain_freed();
@@ -123,6 +124,29 @@ void Engine::evict_everything(Lock& lock) {
   while (mover_.in_flight() != 0) settled_.wait(lock.native());
 }
 
+// What stays whatever other threads do: this op's inputs, what the user keeps, and all memory that
+// is no storage's.
+bool Engine::will_fit(ThreadFrames& frames) {
+  const Bytes need = frames.needs.known();
+  if (need.count == 0 || frames.inputs + need <= Bytes{budget_.count / 2}) return true;
+  if (blind() || may_overbook()) return true;
+  const Lock lock(*this);
+  drain_freed();
+  Bytes stays = memory_.live();
+  std::ranges::sort(frames.pinned);
+  for (const StorageRecord* record : mover_.live()) {
+    const bool held = record->kept != 0 || record->state.load() == ResidencyState::kExempt ||
+                      std::ranges::binary_search(frames.pinned, record);
+    if (!held && !record->block->idle()) stays -= Bytes{record->block->resident};
+  }
+  if (stays + need <= budget_) return true;
+  frames.needs.fail();
+  OutOfBudget::Facts facts = shortage(need, stays + need - budget_);
+  facts.smallest_budget = stays + need;
+  set_last_failure(OutOfBudget(std::move(facts)).what());
+  return false;
+}
+
 OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   const char* op = this_thread_frames().op;
   OutOfBudget::Facts facts{.op = op == nullptr ? "" : op,
@@ -134,7 +158,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
                            .pinned = {}};
   std::vector<const StorageRecord*> resident;
   for (const StorageRecord* record : mover_.live()) {
-    if (record->block->resident != 0) resident.push_back(record);
+    if (record->block->resident != 0 && !record->block->idle()) resident.push_back(record);
   }
   const std::size_t count = std::min(kNamedInErrors, resident.size());
   std::ranges::partial_sort(resident, resident.begin() + static_cast<std::ptrdiff_t>(count),

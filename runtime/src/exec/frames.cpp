@@ -47,6 +47,8 @@ ThreadFrames& make_frames() {
 
 ThreadFrames& this_thread_frames() { return t_frames != nullptr ? *t_frames : make_frames(); }
 
+ThreadFrames* this_thread_frames_if_any() { return t_frames; }
+
 std::uint32_t framed_threads() { return g_framed_threads.load(); }
 
 }  // namespace spillway::runtime

@@ -15,7 +15,8 @@ Statistics Engine::statistics() {
   if (!in_child_) drain_freed();
   Statistics result;
   result.mode = mode();
-  result.budget = budget_;
+  result.budget = sharing_ && shared_.is_root() ? shared_.total() : budget_;
+  result.shared = shared_.claimed_by_others();
   result.device = memory_.budget().used();
   result.peak_device = memory_.budget().peak();
   result.peak_live = memory_.peak_live();
@@ -34,6 +35,7 @@ Statistics Engine::statistics() {
                      : "plain arena, since " +
                            (PagePool::why_not().empty() ? "it was asked for" : PagePool::why_not());
   for (const StorageRecord* record : mover_.live()) {
+    if (record->block->idle()) continue;
     result.rounding += saturating_sub({record->block->resident}, {record->block->bytes});
   }
   result.moves = mover_.statistics();
@@ -92,6 +94,7 @@ std::string to_json(const Statistics& s) {
   nlohmann::ordered_json json{
       {"mode", std::string(to_string(s.mode))},
       {"budget_bytes", s.budget.count},
+      {"shared_bytes", s.shared.count},
       {"device_bytes", s.device.count},
       {"peak_device_bytes", s.peak_device.count},
       {"peak_live_bytes", s.peak_live.count},

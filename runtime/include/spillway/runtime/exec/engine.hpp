@@ -31,6 +31,7 @@
 #include "spillway/runtime/exec/statistics.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/shared_budget.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "spillway/runtime/status_page.hpp"
 
@@ -70,14 +71,17 @@ class Engine {
     const char* name;         ///< interned
     std::uint64_t signature;  ///< of name and input shapes
     bool boundary;            ///< an optimizer step begins
+    std::uint64_t key = 0;    ///< the same for ops that allocate the same; 0: unknown
   };
   /// Opens a frame of the calling thread. Returns true if it is the outermost.
   bool begin_frame(const Op& op);
   /// Pins `record` to the open frame and makes it accessible. False if that is impossible
   /// (`last_failure` of this thread says why); the storage stays inaccessible then.
   bool use(StorageRecord& record, Access access);
-  /// All inputs are pinned: in fuzz mode everything else leaves now.
-  void inputs_ready();
+  /// All inputs are pinned: in fuzz mode everything else leaves now. False if the op, going by what
+  /// it needed when it ran before, cannot end under the budget (`last_failure` says why): better
+  /// now than half-way.
+  bool inputs_ready();
   /// The op made or returned `record`. `owner` binds it to the adapter's handle if it has none.
   void produced(StorageRecord& record);
   void end_frame();
@@ -120,6 +124,9 @@ class Engine {
   /// what cannot be met by evicting may exceed the budget too.
   void forgive_this_step() { forgiven_step_.store(steps() + 1, std::memory_order_relaxed); }
 
+  /// For SPILLWAY_BUDGET_PAGE of processes that multiprocessing starts; empty where none is shared.
+  std::string budget_page();
+
   /// Why the calling thread's last `use` or `touch` failed.
   static const std::string& last_failure();
 
@@ -154,8 +161,13 @@ class Engine {
   void stamp(StorageRecord& record, ThreadFrames& frames);
   void note_step();
   void follow_machine();
+  void begin_sharing(const Settings& settings);
+  void follow_shared();
+  bool claim_room(Bytes needed);
+  bool take_back();
   void note_boundary(ThreadFrames& frames, bool optimizer_step);
   void publish();
+  bool will_fit(ThreadFrames& frames);
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
   [[nodiscard]] bool may_overbook() const;
   std::byte* allocate_in_child(std::size_t bytes);
@@ -168,6 +180,8 @@ class Engine {
   DeviceMemory memory_;
   Mover mover_;
   Settings settings_;
+  SharedBudget shared_;
+  bool sharing_ = false;
   Bytes budget_{};
   Bytes min_size_{};
   std::atomic<Mode> mode_{Mode::kOff};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/op_needs.hpp"
 #include "spillway/runtime/exec/step_recogniser.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 
@@ -57,6 +58,8 @@ struct ThreadFrames {
   std::vector<StorageRecord*> outputs;
   std::vector<StorageRecord*> touched;
   StepRecogniser recogniser;
+  OpNeeds needs;
+  Bytes inputs{};                ///< of the outermost open op, those shown twice counted twice
   std::uint64_t steps_seen = 0;  ///< recogniser.steps_completed() when last looked at
   Bytes live_at_start{};         ///< device bytes live when the outermost frame began
   Bytes peak_live{};             ///< most that was live since
@@ -65,6 +68,9 @@ struct ThreadFrames {
 
 /// The calling thread's frames. Destroyed, pins included, when the thread ends.
 ThreadFrames& this_thread_frames();
+
+/// The same, or null if the thread has run no op.
+ThreadFrames* this_thread_frames_if_any();
 
 /// Threads that have run an op.
 std::uint32_t framed_threads();

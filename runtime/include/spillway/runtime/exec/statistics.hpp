@@ -15,6 +15,7 @@ namespace spillway::runtime {
 struct Statistics {
   Mode mode = Mode::kOff;
   Bytes budget{};
+  Bytes shared{};       ///< of it, claimed by processes that this one started
   Bytes device{};       ///< resident pool pages now, free and rounding included
   Bytes peak_device{};  ///< high-water mark of the above
   Bytes peak_live{};    ///< high-water mark without cached free blocks

@@ -54,6 +54,8 @@ struct Block {
   Block* age_next = nullptr;
   std::vector<std::uint32_t> pieces;  ///< first chunk of each mapping that the chunks are made of
 
+  /// Nobody needs its pages now: they are anyone's.
+  [[nodiscard]] bool idle() const { return list != nullptr; }
   [[nodiscard]] std::uint64_t chunks() const { return resident / kChunk; }
   [[nodiscard]] std::uint64_t colour() const { return static_cast<std::uint64_t>(address - base); }
 };

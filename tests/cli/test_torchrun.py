@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two ranks of DistributedDataParallel over gloo, started by torchrun under `spillway run`."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.pseudo_terminal import clean_environment
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torchrun needs PyTorch, not installed here", allow_module_level=True)
+
+PROGRAM = """
+import hashlib, json, os, sys
+import torch
+from torch import distributed, nn
+
+distributed.init_process_group("gloo")
+rank = distributed.get_rank()
+torch.set_num_threads(1)
+torch.manual_seed(0)
+layers = [nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(6)]
+model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers, nn.Linear(512, 10)))
+optimizer = torch.optim.AdamW(model.parameters())
+losses = []
+for step in range(4):
+    generator = torch.Generator().manual_seed(10 * step + rank)
+    x = torch.randn(4096, 512, generator=generator)
+    y = torch.randint(0, 10, (4096,), generator=generator)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item().hex())
+weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters()))
+report = {"losses": losses, "weights": weights.hexdigest()}
+if any(name.startswith("SPILLWAY_") for name in os.environ):
+    import spillway
+    stats = spillway.stats()
+    report["stats"] = {name: getattr(stats, name) for name in (
+        "budget_bytes", "peak_device_bytes", "overshoot_bytes", "evicted_bytes", "fetched_bytes")}
+with open(os.path.join(sys.argv[1], f"rank{rank}"), "w") as file:
+    json.dump(report, file)
+distributed.destroy_process_group()
+"""
+RANKS = 2
+PATIENCE = 300  # seconds
+
+
+def _train(folder, *before):
+    """What each rank wrote, trained by torchrun with these words before it."""
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*before, *torchrun, f"--nproc-per-node={RANKS}", "train.py", str(folder)],
+        cwd=folder,
+        env=clean_environment({"OMP_NUM_THREADS": "1"}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(Path(folder, f"rank{rank}").read_text()) for rank in range(RANKS)]
+
+
+def _results(reports):
+    return [(report["losses"], report["weights"]) for report in reports]
+
+
+def test_two_ranks_train_equal_within_their_budgets(command, tmp_path):
+    stock = _train(tmp_path / "stock")
+    assert stock[0]["weights"] == stock[1]["weights"]
+    managed = _train(tmp_path / "managed", command, "run", "--budget", "70MiB", "--")
+    assert _results(managed) == _results(stock)
+    for report in managed:
+        stats = report["stats"]
+        assert stats["budget_bytes"] == 70 << 20
+        assert stats["peak_device_bytes"] <= stats["budget_bytes"], stats
+        assert stats["overshoot_bytes"] == 0 and stats["evicted_bytes"] > 0, stats
+
+
+def test_a_share_of_the_machine_is_divided_among_the_ranks(command, tmp_path):
+    query = "import torch, spillway; print(spillway.stats().budget_bytes)"
+    alone = subprocess.run(
+        [command, "run", "--budget", "10%", "--", sys.executable, "-c", query],
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    ranks = _train(tmp_path / "divided", command, "run", "--budget", "10%", "--")
+    budgets = [report["stats"]["budget_bytes"] for report in ranks]
+    assert budgets == [int(alone.stdout) // RANKS] * RANKS, (alone.stdout, alone.stderr[-2000:])

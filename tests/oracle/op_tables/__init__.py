@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes and checks what the adapter knows of operators beyond their schemas, by running them.
+
+    python -m tests.oracle.op_tables            makes the tables for the torch of this interpreter
+    python -m tests.oracle.op_tables --check    compares them with those that are checked in
+
+Two tables, in adapters/torch/generated/torch-MINOR/op_tables.hpp:
+
+- undeclared writes: all inputs of each leaf operator are compared before and after it (writes.py);
+- safe composites: under fuzz, with the composites treated as if they were not there, so that only
+  the operators inside them bring memory back and pin it (composites.py).
+"""

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes, writes and compares the tables. See the package."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def minor():
+    import torch
+
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+def path_of_tables():
+    return ROOT / f"adapters/torch/generated/torch-{minor()}/op_tables.hpp"
+
+
+def header_text(writes, composites):
+    """The C++ header that holds both tables."""
+    lines = [
+        "// SPDX-License-Identifier: Apache-2.0",
+        f"// Made by `python -m tests.oracle.op_tables` under torch {minor()}. Not to be edited.",
+        "#pragma once",
+        "",
+        "#include <array>",
+        "#include <string_view>",
+        "",
+        '#include "op_table_types.hpp"',
+        "",
+        "namespace spillway::torch {",
+        "",
+        "// clang-format off",
+        "/// Writes that schemas do not declare.",
+        "inline constexpr std::array kUndeclaredWrites{",
+        *(f'    UndeclaredWrite{{"{name}", {bits:#x}}},' for name, bits in sorted(writes.items())),
+        "};",
+        "",
+        "/// Composites that reach memory only through the operators they call, sorted.",
+        f"inline constexpr std::array<std::string_view, {len(composites)}> kSafeComposites{{",
+        *(f'    "{name}",' for name in sorted(composites)),
+        "};",
+        "// clang-format on",
+        "",
+        "}  // namespace spillway::torch",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _work(options):
+    """In a child: runs the cases, keeping a file from which a crash can be told."""
+    import torch
+
+    from tests.oracle.op_tables import composites, corpus, writes
+
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    given = json.loads(Path(options.work).read_text())
+    index, count = given["share"]
+    skipped = set(given["skip"])
+    cases = [c for c in corpus.cases()[index::count] if c.name not in skipped]
+    if given["only"]:
+        cases = [c for c in cases if c.name == given["only"]]
+    done = []
+
+    def progress(name, seen=(), unsafe=()):
+        report = {"running": name, "done": done, "seen": list(seen), "unsafe": list(unsafe)}
+        _write(options.output, report)
+        done.append(name)
+
+    if given["kind"] == "writes":
+        result = writes.run(cases, progress)
+    else:
+        result = composites.run(cases, given["unsafe"], progress)
+    _write(options.output, {"running": None, "complete": True, **result})
+
+
+def _write(path, report):
+    temporary = f"{path}.partial"
+    Path(temporary).write_text(json.dumps(report))
+    os.replace(temporary, path)
+
+
+def _child(kind, folder, share, skip=(), unsafe=(), only=None):
+    from tests.oracle.launch import start
+
+    given = {"kind": kind, "share": share, "skip": list(skip), "unsafe": list(unsafe)}
+    order = Path(folder) / "work.json"
+    order.write_text(json.dumps({**given, "only": only}))
+    return start("tests.oracle.op_tables", ["--work", str(order)], {}, folder, timeout=7200)
+
+
+def find_writes(folder, share):
+    """{name: arguments} of undeclared writes, and the names of all operators that ran."""
+    report = _child("writes", folder, share).require_complete().report
+    return report["writes"], set(report["seen"])
+
+
+def _crashing(folder, share, name, unsafe):
+    """The composites that end the process in this case, each found by halving those allowed."""
+    from tests.oracle.op_tables.composites import candidates
+
+    everything = [c for c in candidates() if c not in unsafe]
+    suspects = everything
+    while len(suspects) > 1:
+        half = suspects[: len(suspects) // 2]
+        frames = [c for c in everything if c not in half]
+        child = _child("composites", folder, share, unsafe=[*unsafe, *frames], only=name)
+        suspects = half if not child.report.get("complete") else suspects[len(half) :]
+    return suspects
+
+
+def find_composites(folder, share, unsafe=()):
+    """(names that called others, names that must stay frames)."""
+    skip, seen, unsafe, crashed = [], set(), set(unsafe), set()
+    while True:
+        child = _child("composites", folder, share, skip, unsafe)
+        seen |= set(child.report.get("seen", ()))
+        unsafe |= set(child.report.get("unsafe", ()))
+        if child.report.get("complete"):
+            return seen, unsafe
+        running = child.report.get("running")
+        if running is None:
+            child.require_complete()
+        print(f"{running} ended the process", file=sys.stderr, flush=True)
+        skip += child.report["done"]
+        if running not in crashed:  # once more, with its composite a frame
+            crashed.add(running)
+            unsafe |= set(_crashing(folder, share, running, sorted(unsafe)))
+            skip.remove(running)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m tests.oracle.op_tables")
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--share", default="0/1", metavar="INDEX/COUNT", help="with --check")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("-o", "--output", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.work:
+        return _work(options)
+    with tempfile.TemporaryDirectory() as folder:
+        share = [int(part) for part in options.share.split("/")]
+        writes, _ = find_writes(folder, share)
+        seen, unsafe = find_composites(folder, share)
+    text = header_text(writes, seen - unsafe)
+    print(f"must stay frames: {', '.join(sorted(unsafe)) or 'none'}")
+    if options.check:
+        return int(text != path_of_tables().read_text())
+    path_of_tables().parent.mkdir(parents=True, exist_ok=True)
+    path_of_tables().write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

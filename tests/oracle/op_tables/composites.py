@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds composites inside which evicting is safe.
+
+A composite has no kernel of its own for the CPU: it calls other operators. Treated as transparent
+it neither brings memory back nor pins any. One that reads or writes memory itself, or keeps a
+pointer while it calls others, then raises, faults or computes something else under fuzz.
+"""
+
+import torch
+
+from tests.oracle.toggling import fuzzed
+
+
+def candidates():
+    """Full names of all operators without a kernel of their own for the CPU."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return sorted(
+        name
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith("aten::")
+        and has_kernel(name, "CompositeImplicitAutograd")
+        and not has_kernel(name, "CPU")
+        and not has_kernel(name, "AutogradCPU")
+    )
+
+
+def _library():
+    import ctypes
+
+    from spillway import _native
+
+    library = _native.load()
+    library.spillway_set_transparent.argtypes = [ctypes.c_char_p]
+    library.spillway_set_transparent.restype = None
+    library.spillway_transparent_seen.restype = ctypes.c_void_p
+    return library
+
+
+def _under_fuzz(library, names, case):
+    """The case's results with these operators transparent, and those that called others."""
+    from spillway import _native
+
+    library.spillway_set_transparent(",".join(names).encode())
+    _native.take(library.spillway_transparent_seen())
+    with fuzzed():
+        results = case.compute()
+        seen = _native.take(library.spillway_transparent_seen()) or ""
+    return results, set(filter(None, seen.split(",")))
+
+
+def run(cases, unsafe, progress):
+    """{"seen": names that called others, "unsafe": those that must stay frames}."""
+    library = _library()
+    unsafe = set(unsafe)
+    transparent = [name for name in candidates() if name not in unsafe]
+    seen_ever = set()
+    for case in cases:
+        progress(case.name, sorted(seen_ever), sorted(unsafe))
+        expected = case.compute()
+        results, seen = _under_fuzz(library, transparent, case)
+        seen_ever |= seen
+        if results == expected or case.compute() != expected:
+            continue
+        # As a frame, each is as safe as the operator it is: so the fault lies with one of them.
+        if _under_fuzz(library, [], case)[0] != expected:
+            continue  # differs whatever is transparent: uninitialised memory
+        culprits = {n for n in seen if _under_fuzz(library, [n], case)[0] != expected}
+        rest = [name for name in transparent if name not in culprits]
+        if not culprits or _under_fuzz(library, rest, case)[0] != expected:
+            culprits = seen
+        unsafe |= culprits
+        transparent = [name for name in transparent if name not in unsafe]
+    return {"seen": sorted(seen_ever), "unsafe": sorted(unsafe)}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the adapter knows of operators beyond their schemas is what running them shows.
+
+OPTABLES=sample   one tenth of the databases, which one rotates with the date (sample:K, the K-th)
+OPTABLES=all      everything: the tables must be just what it shows
+"""
+
+import datetime
+import os
+import re
+
+import pytest
+
+from tests.oracle.op_tables.__main__ import find_composites, find_writes, path_of_tables
+
+pytest.importorskip("expecttest", reason="torch's operator database needs expecttest")
+
+TENTHS = 10
+CHOICE = os.environ.get("OPTABLES", "sample")
+
+
+def _share():
+    if CHOICE == "all":
+        return [0, 1]
+    word, _, index = CHOICE.partition(":")
+    if word != "sample" or (index and not index.isdigit()):
+        raise pytest.UsageError(f"OPTABLES={CHOICE!r}: expected all, sample or sample:K")
+    day = datetime.datetime.now(tz=datetime.timezone.utc).toordinal()
+    return [(int(index) if index else day) % TENTHS, TENTHS]
+
+
+def _listed():
+    """(undeclared writes, safe composites) of the table that is checked in."""
+    text = path_of_tables().read_text()
+    writes = re.findall(r'UndeclaredWrite\{"([^"]+)", (0x[0-9a-f]+)\}', text)
+    composites = re.findall(r'^    "([^"]+)",$', text, re.MULTILINE)
+    assert composites == sorted(composites), "it is searched by halving"
+    return {name: int(bits, 16) for name, bits in writes}, composites
+
+
+def test_undeclared_writes_are_listed(product, tmp_path):
+    found, seen = find_writes(tmp_path, _share())
+    listed, _ = _listed()
+    assert len(seen) > 100, "too few operators ran to say anything"
+    missing = {name: bits for name, bits in found.items() if bits & ~listed.get(name, 0)}
+    assert not missing, f"written, but neither by schema nor by table: {missing}"
+    if CHOICE == "all":
+        assert found == listed, "the table names writes that did not happen"
+
+
+def test_listed_composites_are_safe(product, tmp_path):
+    seen, unsafe = find_composites(tmp_path, _share())
+    _, listed = _listed()
+    wrong = sorted(set(listed) & unsafe)
+    assert not wrong, f"evicting inside these is not safe: {wrong}"
+    assert len(seen) > 20, "too few composites ran to say anything"
+    if CHOICE == "all":
+        assert sorted(seen - unsafe) == listed, "make the table anew"
