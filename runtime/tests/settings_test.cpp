@@ -245,7 +245,7 @@ TEST(SettingDescriptions, AreTheVariablesThatAreRead) {
     EXPECT_FALSE(row.value.empty()) << row.variable;
     EXPECT_TRUE(row.flag.empty() || row.flag.substr(0, 2) == "--") << row.variable;
   }
-  EXPECT_EQ(setting_descriptions().size(), 17U) << "docs/settings.md and the tests follow";
+  EXPECT_EQ(setting_descriptions().size(), 18U) << "docs/settings.md and the tests follow";
 }
 
 TEST(SettingDescriptions, StandInTheDocumentation) {

@@ -19,6 +19,8 @@ namespace {
 // under the lock, so a wake-up can be missed: this bounds what that costs.
 constexpr auto kFramePatience = std::chrono::milliseconds(5);
 constexpr std::size_t kNamedInErrors = 5;
+// Room for what rounding and colours may add to the blocks of one op: 32 KiB each (see Arena).
+constexpr Bytes kPagesOfAnOp = kKiB * 256;
 // Copies that may fail one after the other before room is no longer waited for. Each of them was
 // tried several times (see TransferPool).
 constexpr std::uint64_t kMostFailures = 8;
@@ -142,7 +144,8 @@ bool Engine::will_fit(ThreadFrames& frames) {
   if (stays + need <= budget_) return true;
   frames.needs.fail();
   OutOfBudget::Facts facts = shortage(need, stays + need - budget_);
-  facts.smallest_budget = stays + need;
+  // What was counted are bytes; blocks hold whole pages, and start at different ones.
+  facts.smallest_budget = stays + need + kPagesOfAnOp;
   set_last_failure(OutOfBudget(std::move(facts)).what());
   return false;
 }
