@@ -143,9 +143,10 @@ bool Engine::will_fit(ThreadFrames& frames) {
   }
   if (stays + need <= budget_) return true;
   frames.needs.fail();
-  OutOfBudget::Facts facts = shortage(need, stays + need - budget_);
   // What was counted are bytes; blocks hold whole pages, and start at different ones.
-  facts.smallest_budget = stays + need + kPagesOfAnOp;
+  const Bytes smallest = stays + need + kPagesOfAnOp;
+  OutOfBudget::Facts facts = shortage(need, smallest - budget_);
+  facts.smallest_budget = smallest;
   set_last_failure(OutOfBudget(std::move(facts)).what());
   return false;
 }
