@@ -127,12 +127,12 @@ std::vector<Finding> speed_findings(const DiskSpeed& speed) {
 Finding adapter_finding(const PythonFacts& python) {
   if (python.spillway.empty()) {
     return {"package", Verdict::kWarning, "spillway is not installed in this Python",
-            "In that environment, in a checkout of Spillway: pip install --no-build-isolation ."};
+            "In that environment: pip install --no-build-isolation spillway"};
   }
   if (!python.torch.empty() && !python.has_adapter) {
     return {"package", Verdict::kWarning,
             fmt::format("spillway {} was built for another torch", python.spillway),
-            "Build it again beside this torch, in a checkout: pip install --no-build-isolation ."};
+            "Build it again beside this torch: pip install --no-build-isolation spillway"};
   }
   return {"package", Verdict::kOk, fmt::format("spillway {}", python.spillway), ""};
 }
