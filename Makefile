@@ -82,6 +82,11 @@ sanitize: ## Run the C++ tests under the address, undefined-behaviour and thread
 	@scripts/packages.sh
 	@scripts/sanitize.sh asan-ubsan tsan
 
+.PHONY: fuzz
+fuzz: ## Feed the readers of traces, plans and machines arbitrary bytes; needs clang
+	@scripts/packages.sh clang-14
+	@scripts/fuzz.sh
+
 .PHONY: wheel
 wheel: ## Build dist/spillway-*.whl for the PyTorch of this checkout
 	@scripts/setup.sh test build

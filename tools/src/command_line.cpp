@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "help_text.hpp"
+#include "planning_flags.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/nearest.hpp"
 
@@ -28,9 +29,14 @@ struct Parsed {
   std::string status = "auto";
   std::string summary = "auto";
   std::string output;
+  bool without_memory = false;
+  std::string machine;
+  std::string assume;
   DoctorRequest doctor;
   std::string doctor_dir;
   std::string trace_path;
+  std::string other_trace_path;
+  PlanningFlags planning;
 };
 
 std::string quoted_suggestion(std::string_view word, std::span<const std::string_view> words) {
@@ -97,6 +103,13 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
   CLI::App* recorder = app.add_subcommand("record", "Run a program and record one training step.");
   recorder->add_option("-o,--output", record.output, "Where the trace goes; .zst compresses it.")
       ->type_name("FILE");
+  recorder->add_flag("--without-memory", record.without_memory,
+                     "Run one step on storages without bytes: any size, on any machine.");
+  recorder->add_option("--machine", record.machine, "With that: whose durations to estimate.")
+      ->type_name("NAME");
+  recorder
+      ->add_option("--assume", record.assume, "With that: what the program reads from a tensor.")
+      ->type_name("N");
   add_run_flags(*recorder, record, true);
   CLI::App* doctor = app.add_subcommand("doctor", "Check what this machine offers to training.");
   doctor->add_option("--spool-dir", run.doctor_dir, "The directory to measure.")->type_name("DIR");
@@ -107,6 +120,10 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
       ->add_option("FILE", run.trace_path, "A trace written by spillway record.");
   trace->add_subcommand("stats", "Sum up ops, storages and bytes.")
       ->add_option("FILE", run.trace_path, "A trace written by spillway record.");
+  CLI::App* diff = trace->add_subcommand("diff", "Say where two steps differ.");
+  diff->add_option("FILE", run.trace_path, "A trace written by spillway record.");
+  diff->add_option("OTHER", run.other_trace_path, "Another.");
+  run.planning.add_commands(app);
   for (CLI::App* command : app.get_subcommands({})) {
     command->allow_extras();
     for (CLI::App* view : command->get_subcommands({})) view->allow_extras();
@@ -145,6 +162,12 @@ RunRequest run_request(const CLI::App& command, const Parsed& parsed,
       throw UserError("No trace to write: give -o FILE.");
     }
     request.trace_path = absolute_path(parsed.output);
+    request.without_memory = parsed.without_memory;
+    request.machine = parsed.machine;
+    request.assume = parsed.assume;
+    if (!request.without_memory && !(request.machine.empty() && request.assume.empty())) {
+      throw UserError("--machine and --assume go with --without-memory.");
+    }
   }
   if (request.command.empty()) {
     throw UserError(fmt::format(
@@ -166,14 +189,19 @@ TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
   if (views.empty()) {
     const auto extras = trace.remaining();
     if (!extras.empty()) throw_unknown_command(extras.front(), trace);
-    throw UserError("No view of the trace: give show or stats.");
+    throw UserError("No view of the trace: give show, stats or diff.");
   }
   refuse_extras(*views.front());
   if (parsed.trace_path.empty()) {
     throw UserError(fmt::format("No trace file: {} FILE", command_path(*views.front())));
   }
-  const bool stats = views.front()->get_name() == "stats";
-  return {stats ? TraceRequest::View::kStats : TraceRequest::View::kShow, parsed.trace_path};
+  const std::string view = views.front()->get_name();
+  if (view == "show") return {TraceRequest::View::kShow, parsed.trace_path, ""};
+  if (view == "stats") return {TraceRequest::View::kStats, parsed.trace_path, ""};
+  if (parsed.other_trace_path.empty()) {
+    throw UserError(fmt::format("No second trace: {} FILE OTHER", command_path(*views.front())));
+  }
+  return {TraceRequest::View::kDiff, parsed.trace_path, parsed.other_trace_path};
 }
 
 Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
@@ -189,7 +217,9 @@ Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
   if (command.get_name() == "run") return run_request(command, run, std::move(program));
   if (command.get_name() == "record") return run_request(command, record, std::move(program));
   if (command.get_name() == "trace") return trace_request(command, run);
+  if (command.get_name() == "report") return ReportRequest{command.remaining()};
   refuse_extras(command);
+  if (PlanningFlags::is_planning(command)) return run.planning.request(command);
   DoctorRequest doctor = run.doctor;
   if (!run.doctor_dir.empty()) doctor.spool_dir = absolute_path(run.doctor_dir);
   return doctor;

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "planning_request.hpp"
 #include "spillway/runtime/settings.hpp"
 
 namespace spillway::tools {
@@ -27,6 +28,10 @@ struct RunRequest {
   Show status = Show::kAuto;
   Show summary = Show::kAuto;
   std::optional<std::string> trace_path;
+  /// record: run the step on storages without bytes, for a machine, under assumptions.
+  bool without_memory = false;
+  std::string machine;
+  std::string assume;
   std::vector<std::string> command;
 };
 
@@ -36,9 +41,10 @@ struct DoctorRequest {
 };
 
 struct TraceRequest {
-  enum class View { kShow, kStats };
+  enum class View { kShow, kStats, kDiff };
   View view = View::kShow;
   std::string path;
+  std::string other_path;  ///< kDiff
 };
 
 /// Text for standard output, then exit 0: help and version.
@@ -46,7 +52,8 @@ struct PrintRequest {
   std::string text;
 };
 
-using Request = std::variant<PrintRequest, RunRequest, DoctorRequest, TraceRequest>;
+using Request = std::variant<PrintRequest, RunRequest, DoctorRequest, TraceRequest, PlanningRequest,
+                             ReportRequest>;
 
 /// `arguments` without the name of the command itself.
 Request parse_command_line(std::span<const std::string> arguments);

@@ -10,6 +10,8 @@
 #include "child_process.hpp"
 #include "command_line.hpp"
 #include "doctor.hpp"
+#include "planning_commands.hpp"
+#include "report_command.hpp"
 #include "run_command.hpp"
 #include "spillway/base/error.hpp"
 #include "trace_command.hpp"
@@ -30,6 +32,13 @@ ProgramEnd carry_out(const TraceRequest& request) {
   fmt::print("{}", trace_text(request));
   return {};
 }
+
+ProgramEnd carry_out(const PlanningRequest& request) {
+  const Answer answer = planning_answer(request);
+  fmt::print("{}", answer.text);
+  return {answer.status, 0};
+}
+ProgramEnd carry_out(const ReportRequest& request) { draw_report(request); }
 
 ProgramEnd run(const std::vector<std::string>& arguments) {
   try {

@@ -192,6 +192,21 @@ std::vector<NameValue> environment_for(const RunRequest& request) {
   return environment;
 }
 
+/// The Python package records by itself: the engine, its status and its summary are not there.
+ProgramEnd record_without_memory(const RunRequest& request) {
+  std::vector<NameValue> environment = runtime::current_environment();
+  for (const runtime::SettingDescription& row : runtime::setting_descriptions()) {
+    unset_variable(environment, std::string(row.variable));
+  }
+  set_variable(environment, "SPILLWAY_WITHOUT_MEMORY", *request.trace_path);
+  if (!request.machine.empty()) set_variable(environment, "SPILLWAY_MACHINE", request.machine);
+  if (!request.assume.empty()) set_variable(environment, "SPILLWAY_ASSUME", request.assume);
+  ChildProcess program(request.command, environment);
+  if (program.start_error() == 0) return program.wait({.on_tick = [] {}, .on_suspend = [] {}});
+  say(fmt::format("spillway: {}\n", start_failure(request.command.front(), program.start_error())));
+  return {program.start_error() == ENOENT ? 127 : 126, 0};
+}
+
 // The counters are a courtesy: without them the program still runs.
 runtime::StatusMapping create_status() {
   try {
@@ -205,6 +220,7 @@ runtime::StatusMapping create_status() {
 }  // namespace
 
 ProgramEnd run_program(const RunRequest& request) {
+  if (request.without_memory) return record_without_memory(request);
   std::vector<NameValue> environment = environment_for(request);
   const runtime::Settings settings = checked_settings(request, environment);
   RunRequest shown = request;

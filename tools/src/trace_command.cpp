@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
 #include <span>
 #include <string_view>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kLongestOps = 5;
+constexpr std::size_t kDifferingOps = 15;
 
 // Names come from a file: what is not printable ASCII must not reach the terminal as it is.
 std::string cut_to(std::string_view name, std::size_t width) {
@@ -106,20 +108,49 @@ std::string longest_ops(const Trace& trace) {
   return text;
 }
 
+/// The columns of bytes in front of an op's name.
+std::string op_cells(const Trace& trace, std::size_t op) {
+  const auto cell = [&](const StorageLists& lists) {
+    return bytes_cell(bytes_of(trace, lists[OpIndex{op}]));
+  };
+  return fmt::format("{:>6} {:>7} {:>8} {:>8} {:>8} {:>8}  ", op,
+                     short_time(trace.ops.duration_ns[op]), cell(trace.ops.reads),
+                     cell(trace.ops.writes), cell(trace.ops.creates), cell(trace.ops.frees));
+}
+
+// Durations differ from run to run, and ids from program to program: neither makes another op.
+bool same_op(const Trace& trace, std::size_t op, const Trace& other, std::size_t other_op) {
+  if (trace.ops.name[op] != other.ops.name[other_op]) return false;
+  const auto same = [&](const StorageLists& mine, const StorageLists& theirs) {
+    const auto row = mine[OpIndex{op}];
+    const auto other_row = theirs[OpIndex{other_op}];
+    return std::equal(
+        row.begin(), row.end(), other_row.begin(), other_row.end(), [&](StorageId a, StorageId b) {
+          return trace.storages.bytes[to_value(a)] == other.storages.bytes[to_value(b)];
+        });
+  };
+  return trace.ops.alloc_peak[op] == other.ops.alloc_peak[other_op] &&
+         same(trace.ops.reads, other.ops.reads) && same(trace.ops.writes, other.ops.writes) &&
+         same(trace.ops.creates, other.ops.creates) && same(trace.ops.frees, other.ops.frees);
+}
+
+std::string differing_ops(char mark, const Trace& trace, std::size_t first, std::size_t last) {
+  std::string text;
+  const std::size_t shown = std::min(last, first + kDifferingOps);
+  for (std::size_t op = first; op < shown; ++op) {
+    text += row_of_line(mark + op_cells(trace, op), trace.ops.name[op]);
+  }
+  if (shown < last) text += fmt::format("{} ... and {} more\n", mark, last - shown);
+  return text;
+}
+
 }  // namespace
 
 std::string format_trace_ops(const Trace& trace) {
   std::string text = fmt::format("{:>6} {:>7} {:>8} {:>8} {:>8} {:>8}  {}\n", "op", "time", "reads",
                                  "writes", "creates", "frees", "name");
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-    const auto cell = [&](const StorageLists& lists) {
-      return bytes_cell(bytes_of(trace, lists[OpIndex{op}]));
-    };
-    text += row_of_line(
-        fmt::format("{:>6} {:>7} {:>8} {:>8} {:>8} {:>8}  ", op,
-                    short_time(trace.ops.duration_ns[op]), cell(trace.ops.reads),
-                    cell(trace.ops.writes), cell(trace.ops.creates), cell(trace.ops.frees)),
-        trace.ops.name[op]);
+    text += row_of_line(op_cells(trace, op), trace.ops.name[op]);
   }
   return text;
 }
@@ -143,10 +174,45 @@ std::string format_trace_stats(const Trace& trace) {
   return text;
 }
 
+std::string format_trace_diff(const Trace& trace, const Trace& other) {
+  const auto total_time = [](const Trace& step) {
+    return std::accumulate(step.ops.duration_ns.begin(), step.ops.duration_ns.end(), TimeNs{0});
+  };
+  const std::size_t shorter = std::min(trace.ops.size(), other.ops.size());
+  std::size_t alike = 0;
+  while (alike < shorter && same_op(trace, alike, other, alike)) ++alike;
+  std::size_t alike_behind = 0;
+  while (alike + alike_behind < shorter && same_op(trace, trace.ops.size() - 1 - alike_behind,
+                                                   other, other.ops.size() - 1 - alike_behind)) {
+    ++alike_behind;
+  }
+  std::string text = fmt::format("{:<22}{:>14}{:>14}\n", "", "first", "second");
+  text += fmt::format("{:<22}{:>14}{:>14}\n", "ops", trace.ops.size(), other.ops.size());
+  text += fmt::format("{:<22}{:>14}{:>14}\n", "time", short_time(total_time(trace)),
+                      short_time(total_time(other)));
+  text += fmt::format("{:<22}{:>14}{:>14}\n", "peak", short_bytes(peak_bytes(trace)),
+                      short_bytes(peak_bytes(other)));
+  text +=
+      fmt::format("{:<22}{:>14}{:>14}\n", "storages", trace.storages.size(), other.storages.size());
+  if (alike == trace.ops.size() && alike == other.ops.size()) {
+    return text + "The ops are the same, with the same bytes.\n";
+  }
+  text += fmt::format("The first {} ops are alike, and the last {}. Between them:\n", alike,
+                      alike_behind);
+  text += differing_ops('-', trace, alike, trace.ops.size() - alike_behind);
+  return text + differing_ops('+', other, alike, other.ops.size() - alike_behind);
+}
+
 std::string trace_text(const TraceRequest& request) {
   const Trace trace = read_trace(request.path);
-  return request.view == TraceRequest::View::kStats ? format_trace_stats(trace)
-                                                    : format_trace_ops(trace);
+  switch (request.view) {
+    case TraceRequest::View::kShow:
+      return format_trace_ops(trace);
+    case TraceRequest::View::kStats:
+      return format_trace_stats(trace);
+    default:
+      return format_trace_diff(trace, read_trace(request.other_path));
+  }
 }
 
 }  // namespace spillway::tools

@@ -81,8 +81,23 @@ TEST(TraceStats, AnEmptyTraceIsFine) {
   EXPECT_THAT(format_trace_stats(Trace{}), HasSubstr("ops                   0 in 0 ms"));
 }
 
+TEST(TraceDiff, ShowsTheStretchWhereStepsDiffer) {
+  Trace other = small_step();
+  other.ops.duration_ns[0] = 77;
+  EXPECT_THAT(format_trace_diff(small_step(), other), HasSubstr("The ops are the same"))
+      << "durations make no difference";
+  other.ops.name.assign(1, "aten::mm");
+  const std::string text = format_trace_diff(small_step(), other);
+  EXPECT_THAT(text, HasSubstr("The first 1 ops are alike, and the last 1."));
+  EXPECT_THAT(text, HasSubstr("\n-     1 "));
+  EXPECT_THAT(text, HasSubstr("\n+     1 "));
+  EXPECT_THAT(text, HasSubstr("aten::mm\n"));
+  expect_eighty_columns(text);
+  EXPECT_THAT(format_trace_diff(Trace{}, Trace{}), HasSubstr("The ops are the same"));
+}
+
 TEST(TraceText, AMissingFileIsAUserError) {
-  EXPECT_THROW(trace_text({TraceRequest::View::kShow, "/no/such/trace"}), UserError);
+  EXPECT_THROW(trace_text({TraceRequest::View::kShow, "/no/such/trace", ""}), UserError);
 }
 
 }  // namespace

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// `spillway explain`: the decisions of a plan in words, with what the alternative would have cost.
+//
+// The decision about a storage is judged by taking it back: the same plan without the actions on
+// that storage is simulated, and is longer, shorter or does not fit.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "planning_commands.hpp"
+#include "planning_inputs.hpp"
+#include "quantity_text.hpp"
+#include "simulation_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/plan/plan_io.hpp"
+
+namespace spillway::tools {
+namespace {
+
+constexpr std::size_t kColumns = 80;
+
+/// All that a plan does with one storage.
+struct Decision {
+  StorageId storage{};
+  std::vector<PlanAction> actions;  ///< replays that bring it back included
+  std::optional<PlanPlace> place;
+};
+
+std::string trace_path_of(const PlanningRequest& request, const Plan& plan) {
+  namespace fs = std::filesystem;
+  if (request.trace_path) return *request.trace_path;
+  if (plan.trace.empty()) {
+    throw UserError(fmt::format("plan {} does not say of which trace it is: give --trace FILE.",
+                                request.files.front()));
+  }
+  std::error_code error;
+  if (fs::exists(plan.trace, error)) return plan.trace;
+  // Plan and trace may have moved together.
+  return (fs::path(request.files.front()).parent_path() / fs::path(plan.trace).filename()).string();
+}
+
+class Explainer {
+ public:
+  Explainer(const PlanningInputs& inputs, const Plan& plan)
+      : inputs_(inputs), plan_(plan), trace_(inputs.trace), simulator_(inputs.problem()) {
+    collect();
+    begin_.push_back(0);
+    for (const TimeNs duration : trace_.ops.duration_ns) begin_.push_back(begin_.back() + duration);
+    const auto outcome = simulator_.run(plan);
+    if (const auto* report = std::get_if<planning::SimulationReport>(&outcome)) {
+      step_ns_ = report->step_ns;
+      return;
+    }
+    throw UserError(
+        "The plan does not work: " + std::get<planning::SimulationFailure>(outcome).reason + ".");
+  }
+
+  [[nodiscard]] std::vector<Decision> decisions(const PlanningRequest& request) const {
+    std::vector<Decision> chosen;
+    for (const auto& [storage, decision] : decisions_) {
+      if (request.storage && !is_named(storage, *request.storage)) continue;
+      const auto at_op = [&](const PlanAction& action) {
+        return to_value(action.at) == *request.op;
+      };
+      if (request.op && std::none_of(decision.actions.begin(), decision.actions.end(), at_op)) {
+        continue;
+      }
+      chosen.push_back(decision);
+    }
+    std::stable_sort(chosen.begin(), chosen.end(), [&](const Decision& a, const Decision& b) {
+      return bytes_of(a.storage) > bytes_of(b.storage);
+    });
+    if (chosen.size() > request.top) chosen.resize(request.top);
+    return chosen;
+  }
+
+  std::string text(const Decision& decision) {
+    const std::size_t row = to_value(decision.storage);
+    std::string lines = printable(
+        fmt::format("storage {} {}: {}, {}", row, trace_.storages.name[row],
+                    short_bytes(bytes_of(decision.storage)), to_string(trace_.storages.role[row])),
+        kColumns);
+    lines += '\n';
+    if (decision.place) lines += "  begins on " + tiers_text(*decision.place) + "\n";
+    for (const PlanAction& action : decision.actions) lines += action_line(action);
+    return lines + why_line(decision) + otherwise_line(decision);
+  }
+
+  Json json(const Decision& decision) {
+    const std::size_t row = to_value(decision.storage);
+    Json actions = Json::array();
+    for (const PlanAction& action : decision.actions) {
+      Json entry{{"at", to_value(action.at)}, {"do", to_string(action.kind)}};
+      if (action.kind == PlanActionKind::kEvict) entry["tier"] = to_string(action.tier);
+      if (action.kind == PlanActionKind::kReplay) entry["op"] = to_value(action.op);
+      actions.push_back(std::move(entry));
+    }
+    Json json{{"storage", row},
+              {"name", std::string(trace_.storages.name[row])},
+              {"role", to_string(trace_.storages.role[row])},
+              {"bytes", bytes_of(decision.storage).count},
+              {"actions", std::move(actions)},
+              {"away_ns", longest_absence(decision)}};
+    const auto outcome = simulator_.run(without(decision));
+    if (const auto* report = std::get_if<planning::SimulationReport>(&outcome)) {
+      json["if_kept"] = Json{{"feasible", true}, {"step_ns", report->step_ns}};
+    } else {
+      json["if_kept"] = failure_json(std::get<planning::SimulationFailure>(outcome));
+    }
+    return json;
+  }
+
+ private:
+  void collect() {
+    for (const PlanPlace& place : plan_.places) {
+      decisions_[place.storage].storage = place.storage;
+      decisions_[place.storage].place = place;
+    }
+    std::map<StorageId, bool> dropped;
+    for (const PlanAction& action : plan_.actions) {
+      if (action.kind == PlanActionKind::kChoose) continue;
+      if (action.kind != PlanActionKind::kReplay) {
+        dropped[action.storage] = action.kind == PlanActionKind::kDrop;
+        add(action.storage, action);
+        continue;
+      }
+      for (const StorageId storage : trace_.ops.creates[action.op]) {
+        if (std::exchange(dropped[storage], false)) add(storage, action);
+      }
+    }
+  }
+  void add(StorageId storage, const PlanAction& action) {
+    decisions_[storage].storage = storage;
+    decisions_[storage].actions.push_back(action);
+  }
+
+  [[nodiscard]] bool is_named(StorageId storage, const std::string& name) const {
+    return trace_.storages.name[to_value(storage)] == name ||
+           std::to_string(to_value(storage)) == name;
+  }
+
+  static std::string tiers_text(const PlanPlace& place) {
+    std::vector<std::string_view> names;
+    for (const Tier tier : kTiers) {
+      if (place.on(tier)) names.push_back(to_string(tier));
+    }
+    return fmt::format("{}", fmt::join(names, " and "));
+  }
+
+  [[nodiscard]] std::string op_text(OpIndex op) const {
+    if (to_value(op) >= trace_.ops.size()) return "the end of the step";
+    return fmt::format("op {}, {}", to_value(op), trace_.ops.name[to_value(op)]);
+  }
+
+  [[nodiscard]] std::string action_line(const PlanAction& action) const {
+    std::string what(to_string(action.kind));
+    if (action.kind == PlanActionKind::kEvict)
+      what += fmt::format(" to {}", to_string(action.tier));
+    if (action.kind == PlanActionKind::kReplay) {
+      what = fmt::format("made again by op {}, {}", to_value(action.op),
+                         short_time(trace_.ops.duration_ns[to_value(action.op)]));
+    }
+    return printable(fmt::format("  {:<24} before {}", what, op_text(action.at)), kColumns) + "\n";
+  }
+
+  /// Time of computing from the first action that takes it away to the next that brings it back.
+  [[nodiscard]] TimeNs longest_absence(const Decision& decision) const {
+    TimeNs longest = 0;
+    std::optional<OpIndex> left;
+    for (const PlanAction& action : decision.actions) {
+      const bool leaves =
+          action.kind == PlanActionKind::kEvict || action.kind == PlanActionKind::kDrop;
+      if (leaves && !left) left = action.at;
+      if (!left || leaves) continue;
+      longest = std::max(longest, begin_[to_value(action.at)] - begin_[to_value(*left)]);
+      left.reset();
+    }
+    if (left) longest = std::max(longest, begin_.back() - begin_[to_value(*left)]);
+    return longest;
+  }
+
+  [[nodiscard]] std::string why_line(const Decision& decision) const {
+    std::string line =
+        fmt::format("  why: not needed for {} of computing", short_time(longest_absence(decision)));
+    const auto& out = inputs_.machine.link(LinkKind::kDeviceToHost);
+    const auto& in = inputs_.machine.link(LinkKind::kHostToDevice);
+    if (out && in) {
+      line += fmt::format("; copies take {} and {}",
+                          short_time(copy_time(*out, bytes_of(decision.storage))),
+                          short_time(copy_time(*in, bytes_of(decision.storage))));
+    }
+    return line + "\n";
+  }
+
+  std::string otherwise_line(const Decision& decision) {
+    const auto outcome = simulator_.run(without(decision));
+    if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
+      const std::string short_by =
+          failure->need == Bytes{0} ? failure->reason : to_string(failure->short_by()) + " short";
+      return printable(fmt::format("  if left alone: {}, at {}", short_by, op_text(failure->op)),
+                       kColumns) +
+             "\n";
+    }
+    const TimeNs step = std::get<planning::SimulationReport>(outcome).step_ns;
+    return fmt::format("  if left alone: the step takes {}, {} {}\n", short_time(step),
+                       short_time(std::abs(step - step_ns_)), step < step_ns_ ? "less" : "more");
+  }
+
+  [[nodiscard]] Plan without(const Decision& decision) const {
+    Plan plan = plan_;
+    std::erase_if(plan.actions, [&](const PlanAction& action) {
+      return std::find(decision.actions.begin(), decision.actions.end(), action) !=
+             decision.actions.end();
+    });
+    std::erase_if(plan.places,
+                  [&](const PlanPlace& place) { return place.storage == decision.storage; });
+    return plan;
+  }
+
+  [[nodiscard]] Bytes bytes_of(StorageId storage) const {
+    return trace_.storages.bytes[to_value(storage)];
+  }
+
+  const PlanningInputs& inputs_;
+  const Plan& plan_;
+  const Trace& trace_;
+  planning::Simulator simulator_;
+  std::map<StorageId, Decision> decisions_;
+  std::vector<TimeNs> begin_;  // of each op without stalls, and the end
+  TimeNs step_ns_ = 0;
+};
+
+}  // namespace
+
+Answer explain_answer(const PlanningRequest& request) {
+  const Plan plan = read_plan(request.files.front());
+  PlanningRequest as_planned = request;
+  if (!request.machine && !plan.machine.empty()) as_planned.machine = plan.machine;
+  PlanningInputs inputs = read_inputs(as_planned, trace_path_of(request, plan));
+  inputs.budgets = plan.budgets;
+  if (plan.structure != structure_hash(inputs.trace)) {
+    throw UserError(fmt::format("plan {} was made for another trace: give --trace FILE.",
+                                request.files.front()));
+  }
+  Explainer explainer(inputs, plan);
+  const auto decisions = explainer.decisions(request);
+  if (request.json) {
+    Json list = Json::array();
+    for (const Decision& decision : decisions) list.push_back(explainer.json(decision));
+    return {Json{{"planner", plan.planner}, {"decisions", std::move(list)}}.dump(2) + "\n"};
+  }
+  if (decisions.empty()) return {"The plan does nothing there: all of it stays.\n"};
+  std::string text;
+  for (const Decision& decision : decisions) text += explainer.text(decision);
+  return {text};
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// `spillway plan` and `spillway simulate`: one plan and what comes of it.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <optional>
+
+#include "planner_run.hpp"
+#include "planning_commands.hpp"
+#include "planning_inputs.hpp"
+#include "quantity_text.hpp"
+#include "simulation_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/plan/plan_io.hpp"
+#include "spillway/plan/validator.hpp"
+#include "spillway/planning/bound/lower_bound.hpp"
+#include "spillway/planning/registry.hpp"
+
+namespace spillway::tools {
+namespace {
+
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string bound_line(const planning::LowerBound& bound, TimeNs step) {
+  const double share = bound.step_ns == 0 ? 0
+                                          : static_cast<double>(step - bound.step_ns) /
+                                                static_cast<double>(bound.step_ns);
+  std::string line = fmt::format("bound         {}: no plan is faster; this one is {} above",
+                                 short_time(bound.step_ns), short_percent(share));
+  std::size_t most = 0;
+  for (std::size_t cause = 1; cause < planning::kBoundCauseCount; ++cause) {
+    if (bound.extra_ns[cause] > bound.extra_ns[most]) most = cause;
+  }
+  if (bound.extra_ns[most] > 0) {
+    line += fmt::format("\n              what binds: {}",
+                        to_string(static_cast<planning::BoundCause>(most)));
+  }
+  return line + "\n";
+}
+
+std::string heading(const Plan& plan, const PlanningInputs& inputs) {
+  std::string text = fmt::format("planner       {}\nmachine       {}\n",
+                                 plan.planner.empty() ? "none" : printable(plan.planner, 66),
+                                 printable(inputs.machine.name, 66));
+  if (!inputs.trace.scratch_known) {
+    text += "note          recorded without kernels: floor and peak are without workspace\n";
+  }
+  return text;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) throw UserError(fmt::format("{} cannot be written.", path));
+}
+
+}  // namespace
+
+Answer plan_answer(const PlanningRequest& request) {
+  const PlanningInputs inputs = read_inputs(request, request.files.front());
+  const planning::Problem problem = inputs.problem();
+  const planning::Planner& planner = planning::planner_named(request.planner);
+  (void)options_for(planner, request, false);
+  auto outcome = run_planner(planner, problem, request);
+  if (const auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) {
+    return {
+        request.json ? dump(infeasible_json(*infeasible)) : infeasible_lines(*infeasible, problem),
+        kNoPlanFits};
+  }
+  auto& step = std::get<PlannedStep>(outcome);
+  step.plan.trace = request.files.front();
+  if (request.output_path) write_plan(step.plan, *request.output_path);
+  const planning::LowerBound bound = planning::lower_bound(planning::StepModel(problem));
+  if (!request.json) {
+    return {heading(step.plan, inputs) + report_lines(step.report, problem) +
+            bound_line(bound, step.report.step_ns)};
+  }
+  Json json = report_json(step.report, false);
+  json["planner"] = step.plan.planner;
+  json["machine"] = inputs.machine.name;
+  json["budgets"] = budgets_json(problem.budgets);
+  json["bound_ns"] = bound.step_ns;
+  json["actions"] = step.plan.actions.size();
+  return {dump(json)};
+}
+
+Answer simulate_answer(const PlanningRequest& request) {
+  Plan plan;
+  if (request.plan_path) plan = read_plan(*request.plan_path);
+  PlanningRequest as_planned = request;
+  if (!request.machine && !plan.machine.empty()) as_planned.machine = plan.machine;
+  PlanningInputs inputs = read_inputs(as_planned, request.files.front());
+  if (request.plan_path) {
+    // What the plan keeps to, where no flag says otherwise.
+    if (request.device_budgets.empty()) {
+      inputs.budgets[Tier::kDevice] = plan.budgets[Tier::kDevice];
+    }
+    if (!request.host_budget) inputs.budgets[Tier::kHost] = plan.budgets[Tier::kHost];
+    if (!request.disk_budget) inputs.budgets[Tier::kDisk] = plan.budgets[Tier::kDisk];
+  } else {
+    plan.structure = structure_hash(inputs.trace);
+    constexpr Bytes kUnlimited{std::uint64_t{1} << 62};
+    if (request.device_budgets.empty()) inputs.budgets[Tier::kDevice] = kUnlimited;
+  }
+  const planning::Problem problem = inputs.problem();
+  if (const auto flaw = validate(plan, inputs.trace, problem.budgets);
+      flaw && flaw->flaw <= PlanFlaw::kPlacedNowhere) {
+    throw UserError(
+        fmt::format("plan {}: {}.", request.plan_path.value_or("without actions"), flaw->text));
+  }
+  const bool timeline = request.timeline || request.perfetto_path;
+  const auto outcome = planning::simulate(problem, plan, {.timeline = timeline});
+  if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
+    return {request.json ? dump(failure_json(*failure)) : failure_lines(*failure, inputs.trace),
+            kNoPlanFits};
+  }
+  const auto& report = std::get<planning::SimulationReport>(outcome);
+  if (request.perfetto_path) {
+    write_text(*request.perfetto_path, perfetto_text(report, inputs.trace));
+  }
+  if (!request.json) return {heading(plan, inputs) + report_lines(report, problem)};
+  Json json = report_json(report, request.timeline);
+  json["budgets"] = budgets_json(problem.budgets);
+  json["machine"] = inputs.machine.name;
+  return {dump(json)};
+}
+
+Answer planning_answer(const PlanningRequest& request) {
+  switch (request.command) {
+    case PlanningRequest::Command::kPlan:
+      return plan_answer(request);
+    case PlanningRequest::Command::kSimulate:
+      return simulate_answer(request);
+    case PlanningRequest::Command::kCompare:
+      return compare_answer(request);
+    case PlanningRequest::Command::kExplain:
+      return explain_answer(request);
+    default:
+      return what_if_answer(request);
+  }
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planning_flags.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "help_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/planning/registry.hpp"
+
+namespace spillway::tools {
+namespace {
+
+using Command = PlanningRequest::Command;
+
+constexpr std::array<std::pair<std::string_view, Command>, 5> kCommands{
+    {{"plan", Command::kPlan},
+     {"simulate", Command::kSimulate},
+     {"compare", Command::kCompare},
+     {"explain", Command::kExplain},
+     {"what-if", Command::kWhatIf}}};
+
+std::optional<std::string> given(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) words.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+template <typename Number>
+Number parse_number(std::string_view text, std::string_view flag, std::string_view expected) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc{} && end == text.data() + text.size() && number >= 0) return number;
+  throw UserError(fmt::format("{} \"{}\" is not {}.", flag, text, expected));
+}
+
+/// `2s`, `500ms`, `1.5 min`; a bare number means seconds.
+TimeNs parse_duration(std::string_view text, std::string_view flag) {
+  constexpr std::array<std::pair<std::string_view, double>, 4> kUnits{
+      {{"ms", 1e6}, {"min", 60e9}, {"s", 1e9}, {"", 1e9}}};
+  constexpr std::string_view kExpected = "a time such as 2s, 500ms or 1min";
+  constexpr double kMost = 86'400e9;
+  for (const auto& [unit, factor] : kUnits) {
+    if (text.size() < unit.size() || text.substr(text.size() - unit.size()) != unit) continue;
+    std::string_view number = text.substr(0, text.size() - unit.size());
+    while (!number.empty() && number.back() == ' ') number.remove_suffix(1);
+    const double time = parse_number<double>(number, flag, kExpected) * factor;
+    if (time <= kMost) return static_cast<TimeNs>(time);
+    break;
+  }
+  throw UserError(fmt::format("{} \"{}\" is not {}, of at most a day.", flag, text, kExpected));
+}
+
+double parse_share(std::string_view text, std::string_view flag) {
+  constexpr std::string_view kExpected = "a share such as 5%";
+  if (text.empty() || text.back() != '%') {
+    throw UserError(fmt::format("{} \"{}\" is not {}.", flag, text, kExpected));
+  }
+  constexpr double kPercent = 100;
+  return parse_number<double>(text.substr(0, text.size() - 1), flag, kExpected) / kPercent;
+}
+
+/// What the planners' options of one name say, by the name.
+std::map<std::string, std::string> option_meanings() {
+  std::map<std::string, std::string> meanings;
+  for (const planning::Planner* planner : planning::planners()) {
+    for (const planning::OptionField& field : planner->options()) {
+      std::string& text = meanings[std::string(field.name)];
+      text += fmt::format("{}{}: {} ({})", text.empty() ? "" : " ", planner->name(), field.meaning,
+                          planning::to_string(field.fallback));
+    }
+  }
+  return meanings;
+}
+
+}  // namespace
+
+void PlanningFlags::add_machine_flags(CLI::App& command) {
+  command.add_option("--machine", machine_, "The machine: a name or a file. Default h200.")
+      ->type_name("NAME|FILE");
+  command.add_option("--budget", budgets_, "Device memory: 12GiB, or 60% of the step's peak.")
+      ->type_name("B")
+      ->delimiter(',');
+  command.add_option("--host", host_, "Host memory. Default what the machine can page-lock.")
+      ->type_name("B");
+  command.add_option("--disk", disk_, "Disk space. Default none, if there is a host tier.")
+      ->type_name("B");
+  command.add_flag("--estimate-times", estimate_times_,
+                   "Take durations from the machine's figures though the trace has some.");
+  command.add_flag("--json", json_, "Print JSON.");
+}
+
+void PlanningFlags::add_planner_flags(CLI::App& command) {
+  command.add_option("--time-limit", time_limit_, "How long planning may take. Default 2s.")
+      ->type_name("T");
+  command.add_option("--seed", seed_, "Let the planner start from the others' plans: all.")
+      ->type_name("all");
+  for (const auto& [name, meaning] : option_meanings()) {
+    OptionText& row = options_.emplace_back();
+    row.name = name;
+    row.command = &command;
+    // `--disk` states a size; whether hybrid uses it is `--use-disk`.
+    const bool taken = command.get_option_no_throw("--" + name) != nullptr;
+    row.option =
+        command.add_option((taken ? "--use-" : "--") + name, row.text, meaning)->type_name("X");
+  }
+}
+
+void PlanningFlags::add_commands(CLI::App& app) {
+  const auto add = [&](const char* name, const char* meaning, const char* files) {
+    CLI::App* command = app.add_subcommand(name, meaning);
+    command->add_option(files, files_, "Written by spillway record or spillway plan.");
+    return command;
+  };
+  CLI::App* plan = add("plan", "Decide what leaves, when, where to, and when it is back.", "TRACE");
+  plan->add_option("-o,--output", output_, "Where the plan goes; .zst compresses it.")
+      ->type_name("FILE");
+  plan->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
+  add_machine_flags(*plan);
+  add_planner_flags(*plan);
+
+  CLI::App* simulate = add("simulate", "Predict a step, with a plan or without limits.", "TRACE");
+  simulate->add_option("--plan", plan_, "The plan to carry out.")->type_name("FILE");
+  simulate->add_flag("--timeline", timeline_, "With --json: every op, stall and copy.");
+  simulate->add_option("--perfetto", perfetto_, "Write the timeline for ui.perfetto.dev.")
+      ->type_name("FILE");
+  add_machine_flags(*simulate);
+
+  CLI::App* compare = add("compare", "All planners at several budgets, side by side.", "TRACE");
+  compare->add_option("--planners", planners_, "Only these, separated by commas.")
+      ->type_name("A,B");
+  add_machine_flags(*compare);
+  add_planner_flags(*compare);
+
+  CLI::App* explain = add("explain", "Say in words what a plan does, and why.", "PLAN");
+  explain->add_option("--trace", trace_, "The trace it was made for, if it has moved.")
+      ->type_name("FILE");
+  explain->add_option("--storage", storage_, "Only this storage: its name or number.")
+      ->type_name("NAME");
+  explain->add_option("--op", op_, "Only what is done before this op.")->type_name("N");
+  explain->add_option("--top", top_, "So many of the largest decisions. Default 20.")
+      ->type_name("N");
+  add_machine_flags(*explain);
+
+  CLI::App* what_if = add("what-if", "Smallest budget, largest batch, which card.", "TRACE");
+  what_if->add_option("--slowdown", slowdown_, "The smallest budget that costs no more.")
+      ->type_name("5%");
+  what_if->add_flag("--machines", all_machines_, "Try every known machine.");
+  what_if->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
+  add_machine_flags(*what_if);
+  add_planner_flags(*what_if);
+
+  app.add_subcommand("report", "One page in HTML of a trace, a plan or a run.")->prefix_command();
+}
+
+bool PlanningFlags::is_planning(const CLI::App& command) {
+  return std::any_of(kCommands.begin(), kCommands.end(),
+                     [&](const auto& row) { return row.first == command.get_name(); });
+}
+
+PlanningRequest PlanningFlags::request(const CLI::App& command) const {
+  PlanningRequest request;
+  for (const auto& [name, kind] : kCommands) {
+    if (name == command.get_name()) request.command = kind;
+  }
+  if (files_.empty()) {
+    throw UserError(fmt::format("No file: {} {}", command_path(command),
+                                request.command == Command::kExplain ? "PLAN" : "TRACE"));
+  }
+  if (files_.size() > 1 && request.command != Command::kWhatIf) {
+    throw UserError(
+        fmt::format("{} takes one file, not \"{}\" too.", command_path(command), files_[1]));
+  }
+  request.files = files_;
+  request.trace_path = given(trace_);
+  request.plan_path = given(plan_);
+  request.output_path = given(output_);
+  request.perfetto_path = given(perfetto_);
+  request.machine = given(machine_);
+  request.device_budgets = budgets_;
+  request.host_budget = given(host_);
+  request.disk_budget = given(disk_);
+  request.estimate_times = estimate_times_;
+  request.planner = planner_;
+  request.planners = words_of(planners_);
+  for (const OptionText& row : options_) {
+    if (row.command == &command && row.option->count() > 0) {
+      request.options.emplace_back(row.name, row.text);
+    }
+  }
+  request.time_limit_ns = parse_duration(time_limit_, "--time-limit");
+  if (!seed_.empty() && seed_ != "all") {
+    throw UserError(fmt::format("--seed \"{}\" is not all.", seed_));
+  }
+  request.seed_all = !seed_.empty();
+  request.storage = given(storage_);
+  if (!op_.empty()) request.op = parse_number<std::uint64_t>(op_, "--op", "the number of an op");
+  if (!top_.empty()) request.top = parse_number<std::size_t>(top_, "--top", "a number");
+  if (!slowdown_.empty()) request.slowdown = parse_share(slowdown_, "--slowdown");
+  request.all_machines = all_machines_;
+  request.timeline = timeline_;
+  request.json = json_;
+  return request;
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of the planning commands. Every option of every planner is one, under its own name;
+// where two planners have an option of one name, they share the flag.
+//
+// Owns the values that CLI11 writes into, so it must live as long as the App. Throws UserError for
+// what cannot be; which planner takes which option is checked when it runs.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "planning_request.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace spillway::tools {
+
+class PlanningFlags {
+ public:
+  void add_commands(CLI::App& app);
+  [[nodiscard]] static bool is_planning(const CLI::App& command);
+  [[nodiscard]] PlanningRequest request(const CLI::App& command) const;
+
+ private:
+  struct OptionText {
+    std::string name;
+    const CLI::App* command = nullptr;
+    CLI::Option* option = nullptr;
+    std::string text;
+  };
+
+  void add_machine_flags(CLI::App& command);
+  void add_planner_flags(CLI::App& command);
+
+  std::deque<OptionText> options_;
+  std::vector<std::string> files_;
+  std::string trace_, plan_, output_, perfetto_, machine_, host_, disk_;
+  std::vector<std::string> budgets_;
+  std::string planner_ = "hybrid", planners_, time_limit_ = "2s", seed_, storage_, op_, top_;
+  std::string slowdown_;
+  bool estimate_times_ = false, timeline_ = false, json_ = false, all_machines_ = false;
+};
+
+}  // namespace spillway::tools

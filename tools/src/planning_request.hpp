@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `spillway plan`, `simulate`, `compare`, `explain` and `what-if` were asked, as text is
+// turned into values. Nothing is read or computed here. A value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spillway/base/ids.hpp"
+
+namespace spillway::tools {
+
+/// Where neither a flag nor a plan names one.
+inline constexpr const char* kDefaultMachine = "h200";
+
+struct PlanningRequest {
+  enum class Command { kPlan, kSimulate, kCompare, kExplain, kWhatIf };
+  Command command = Command::kPlan;
+
+  std::vector<std::string> files;         ///< traces; for explain the plan
+  std::optional<std::string> trace_path;  ///< explain: of another trace than the plan names
+  std::optional<std::string> plan_path;   ///< simulate
+  std::optional<std::string> output_path;
+  std::optional<std::string> perfetto_path;
+
+  std::optional<std::string> machine;       ///< a name or the path of a file
+  std::vector<std::string> device_budgets;  ///< `12GiB`, `60%`; more than one for compare
+  std::optional<std::string> host_budget;
+  std::optional<std::string> disk_budget;
+  bool estimate_times = false;  ///< by the machine's roofline, though the trace has durations
+
+  std::string planner = "hybrid";
+  std::vector<std::string> planners;                         ///< compare; empty: all
+  std::vector<std::pair<std::string, std::string>> options;  ///< of the planner, as text
+  TimeNs time_limit_ns = 2'000'000'000;
+  bool seed_all = false;
+
+  std::optional<std::string> storage;  ///< explain: name or id
+  std::optional<std::uint64_t> op;     ///< explain
+  std::size_t top = 20;                ///< explain
+  std::optional<double> slowdown;      ///< what-if: share, 0.05 for 5 %
+  bool all_machines = false;           ///< what-if
+  bool timeline = false;               ///< simulate
+  bool json = false;
+};
+
+/// Everything behind `report` goes to the Python report as it is.
+struct ReportRequest {
+  std::vector<std::string> arguments;
+};
+
+}  // namespace spillway::tools

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report_command.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "python_probe.hpp"
+#include "spillway/base/error.hpp"
+
+namespace spillway::tools {
+
+void draw_report(const ReportRequest& request) {
+  const PythonFacts python = probe_python("python3");
+  if (!python.found || python.spillway.empty()) {
+    throw UserError(
+        "The page is drawn by the Python package of Spillway, which the python3 on PATH does not "
+        "have: activate the environment it is installed in.");
+  }
+  std::vector<std::string> words{python.executable, "-m", "spillway.report"};
+  words.insert(words.end(), request.arguments.begin(), request.arguments.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(words.front().c_str(), arguments.data());
+  throw UserError(fmt::format("{} cannot be started: {}.", words.front(), std::strerror(errno)));
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// `spillway what-if`: the smallest budget for a slowdown, which card fits, which batch fits.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "planner_run.hpp"
+#include "planning_commands.hpp"
+#include "planning_inputs.hpp"
+#include "quantity_text.hpp"
+#include "simulation_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/planning/registry.hpp"
+
+namespace spillway::tools {
+namespace {
+
+/// One try: a problem and how long its step takes, if a plan fits.
+std::optional<TimeNs> step_of(const planning::Problem& problem, const PlanningRequest& request) {
+  auto outcome = run_planner(planning::planner_named(request.planner), problem, request);
+  if (const auto* step = std::get_if<PlannedStep>(&outcome)) return step->report.step_ns;
+  return std::nullopt;
+}
+
+TimeNs compute_time(const Trace& trace) {
+  TimeNs sum = 0;
+  for (const TimeNs duration : trace.ops.duration_ns) sum += duration;
+  return sum;
+}
+
+double slowdown_of(TimeNs step, TimeNs compute) {
+  return compute == 0 ? 0 : static_cast<double>(step) / static_cast<double>(compute) - 1;
+}
+
+/// To a 256th of the peak, by halving: the slowdown grows as the budget shrinks.
+Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& request) {
+  const TimeNs compute = compute_time(inputs.trace);
+  const auto fits = [&](Bytes budget) {
+    Budgets budgets = inputs.budgets;
+    budgets[Tier::kDevice] = budget;
+    const auto step = step_of(inputs.problem().with(budgets), request);
+    return step && slowdown_of(*step, compute) <= *request.slowdown;
+  };
+  constexpr std::uint64_t kSteps = 256;
+  const Bytes peak = peak_bytes(inputs.trace);
+  std::uint64_t fitting = kSteps;
+  for (std::uint64_t failing = 0; fitting - failing > 1;) {
+    const std::uint64_t middle = failing + (fitting - failing) / 2;
+    (fits({peak.count / kSteps * middle}) ? fitting : failing) = middle;
+  }
+  const Bytes budget = fitting == kSteps ? peak : Bytes{peak.count / kSteps * fitting};
+  if (request.json) {
+    return {Json{{"slowdown", *request.slowdown},
+                 {"peak", peak.count},
+                 {"smallest_budget", budget.count}}
+                .dump(2) +
+            "\n"};
+  }
+  return {fmt::format(
+      "A slowdown of at most {} takes a budget of {}, {} of the peak of {}.\n",
+      short_percent(*request.slowdown), short_bytes(budget),
+      short_percent(static_cast<double>(budget.count) / static_cast<double>(peak.count)),
+      short_bytes(peak))};
+}
+
+struct Row {
+  std::string name;
+  Bytes budget{};
+  Bytes peak{};
+  TimeNs compute = 0;
+  std::optional<TimeNs> step;
+};
+
+Answer rows_answer(const std::vector<Row>& rows, std::string_view first, bool json) {
+  if (json) {
+    Json list = Json::array();
+    for (const Row& row : rows) {
+      Json entry{{std::string(first), row.name},
+                 {"budget_bytes", row.budget.count},
+                 {"peak", row.peak.count},
+                 {"feasible", row.step.has_value()}};
+      if (row.step) entry["step_ns"] = *row.step;
+      list.push_back(std::move(entry));
+    }
+    return {list.dump(2) + "\n"};
+  }
+  std::string text =
+      fmt::format("{:<34}{:>11}{:>11}{:>12}{:>11}\n", first, "peak", "budget", "step", "slower by");
+  for (const Row& row : rows) {
+    constexpr std::size_t kNameWidth = 33;
+    text += fmt::format("{:<34}{:>11}{:>11}{:>12}{:>11}\n", printable(row.name, kNameWidth),
+                        short_bytes(row.peak), short_bytes(row.budget),
+                        row.step ? short_time(*row.step) : "does not fit",
+                        row.step ? short_percent(slowdown_of(*row.step, row.compute)) : "");
+  }
+  return {text};
+}
+
+Answer try_machines(const PlanningRequest& request) {
+  std::vector<Row> rows;
+  for (const Machine& machine : known_machines()) {
+    PlanningRequest here = request;
+    here.machine = machine.name;
+    here.estimate_times = true;  // durations of another machine say nothing about this one
+    const PlanningInputs inputs = read_inputs(here, request.files.front());
+    rows.push_back({machine.name, inputs.budgets[Tier::kDevice], peak_bytes(inputs.trace),
+                    compute_time(inputs.trace), step_of(inputs.problem(), here)});
+  }
+  return rows_answer(rows, "machine", request.json);
+}
+
+Answer try_traces(const PlanningRequest& request) {
+  std::vector<Row> rows;
+  for (const std::string& path : request.files) {
+    const PlanningInputs inputs = read_inputs(request, path);
+    rows.push_back({path, inputs.budgets[Tier::kDevice], peak_bytes(inputs.trace),
+                    compute_time(inputs.trace), step_of(inputs.problem(), request)});
+  }
+  return rows_answer(rows, "trace", request.json);
+}
+
+}  // namespace
+
+Answer what_if_answer(const PlanningRequest& request) {
+  if (request.all_machines) return try_machines(request);
+  if (!request.slowdown) return try_traces(request);
+  return smallest_budget(read_inputs(request, request.files.front()), request);
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planning_commands.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "command_line.hpp"
+#include "simulation_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/plan/plan_io.hpp"
+#include "spillway/planning/registry.hpp"
+#include "spillway/testing/random_steps.hpp"
+#include "spillway/trace/trace_io.hpp"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlanningCommandTest : public ::testing::Test {
+ protected:
+  PlanningCommandTest() {
+    std::string pattern = ::testing::TempDir() + "/spillway-planning-XXXXXX";
+    directory_ = ::mkdtemp(pattern.data());
+    write_trace(spillway::testing::layered_step(6), trace());
+  }
+  ~PlanningCommandTest() override { std::filesystem::remove_all(directory_); }
+
+  [[nodiscard]] std::string trace() const { return directory_ + "/step.json.zst"; }
+  [[nodiscard]] std::string path(const std::string& name) const { return directory_ + "/" + name; }
+
+  static PlanningRequest parsed(const std::vector<std::string>& words) {
+    return std::get<PlanningRequest>(parse_command_line(words));
+  }
+  static Answer answer(const std::vector<std::string>& words) {
+    const Answer result = planning_answer(parsed(words));
+    std::istringstream lines(result.text);
+    if (result.text.substr(0, 1) != "{") {
+      for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    }
+    return result;
+  }
+  static Json json(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    return Json::parse(answer(words).text);
+  }
+  static std::string error(const std::vector<std::string>& words) {
+    try {
+      (void)planning_answer(parsed(words));
+      return "no error";
+    } catch (const UserError& mistake) {
+      return mistake.what();
+    }
+  }
+
+  std::string directory_;
+};
+
+TEST_F(PlanningCommandTest, FlagsBecomeValues) {
+  const PlanningRequest request = parsed(
+      {"plan",      "step.json", "--budget",  "12GiB", "--host",    "64GiB",        "--disk=1TiB",
+       "--machine", "m40",       "--planner", "lru",   "--victims", "least-recent", "--time-limit",
+       "500ms",     "--seed",    "all",       "-o",    "plan.json", "--json"});
+  EXPECT_EQ(request.command, PlanningRequest::Command::kPlan);
+  EXPECT_EQ(request.files, std::vector<std::string>{"step.json"});
+  EXPECT_EQ(request.device_budgets, std::vector<std::string>{"12GiB"});
+  EXPECT_EQ(request.host_budget, "64GiB");
+  EXPECT_EQ(request.disk_budget, "1TiB");
+  EXPECT_EQ(request.machine, "m40");
+  EXPECT_EQ(request.time_limit_ns, 500'000'000);
+  EXPECT_TRUE(request.seed_all);
+  EXPECT_TRUE(request.json);
+  ASSERT_EQ(request.options.size(), 1U);
+  EXPECT_EQ(request.options[0].first, "victims");
+  EXPECT_EQ(parsed({"compare", "t", "--budget", "1GiB,2GiB"}).device_budgets.size(), 2U);
+  EXPECT_EQ(parsed({"what-if", "t", "--slowdown", "5%"}).slowdown, 0.05);
+}
+
+TEST_F(PlanningCommandTest, EveryOptionOfEveryPlannerIsAFlag) {
+  for (const planning::Planner* planner : planning::planners()) {
+    for (const planning::OptionField& field : planner->options()) {
+      const std::string flag = (field.name == "disk" ? "--use-" : "--") + std::string(field.name);
+      const PlanningRequest request =
+          parsed({"plan", "t", flag, planning::to_string(field.fallback)});
+      ASSERT_EQ(request.options.size(), 1U) << flag;
+      EXPECT_GT(field.meaning.size(), 20U) << flag;
+      EXPECT_EQ(field.meaning.back(), '.') << flag;
+    }
+  }
+}
+
+TEST_F(PlanningCommandTest, MistakesAreNamed) {
+  EXPECT_THAT(error({"plan"}), HasSubstr("No file: spillway plan TRACE"));
+  EXPECT_THAT(error({"plan", trace(), trace()}), HasSubstr("takes one file"));
+  EXPECT_THAT(error({"plan", trace(), "--planner", "hybird"}),
+              HasSubstr("Did you mean \"hybrid\""));
+  EXPECT_THAT(error({"plan", trace(), "--machine", "h20"}), HasSubstr("Did you mean \"h200\""));
+  EXPECT_THAT(error({"plan", trace(), "--time-limit", "soon"}), HasSubstr("a time such as 2s"));
+  EXPECT_THAT(error({"plan", trace(), "--planner", "lru", "--fault-ns", "7"}),
+              HasSubstr("--fault-ns is no option of the planner lru"));
+  EXPECT_THAT(error({"plan", trace(), "--planner", "lru", "--victims", "random"}),
+              HasSubstr("victims \"random\" is not one of furthest, least-recent"));
+  EXPECT_THAT(error({"plan", path("absent")}), HasSubstr("cannot be read"));
+  EXPECT_THAT(error({"what-if", trace(), "--slowdown", "5"}), HasSubstr("a share such as 5%"));
+}
+
+TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
+  const Answer made = answer({"plan", trace(), "--budget", "70%", "--planner", "lru", "--machine",
+                              "v100-pcie", "-o", path("p.json")});
+  EXPECT_EQ(made.status, 0);
+  EXPECT_THAT(made.text, HasSubstr("planner       lru"));
+  EXPECT_THAT(made.text, HasSubstr("bound "));
+  const Plan plan = read_plan(path("p.json"));
+  EXPECT_EQ(plan.trace, trace());
+  EXPECT_EQ(plan.machine, "v100-pcie");
+  EXPECT_FALSE(plan.actions.empty());
+
+  const Json planned =
+      json({"plan", trace(), "--budget", "70%", "--planner", "lru", "--machine", "v100-pcie"});
+  const Json simulated = json({"simulate", trace(), "--plan", path("p.json"), "--timeline",
+                               "--perfetto", path("perfetto.json")});
+  EXPECT_EQ(simulated["step_ns"], planned["step_ns"]);
+  EXPECT_GE(planned["step_ns"].get<TimeNs>(), planned["bound_ns"].get<TimeNs>());
+  EXPECT_FALSE(simulated["timeline"]["spans"].empty());
+  EXPECT_LE(simulated["peak"]["device"]["bytes"], simulated["budgets"]["device"]);
+  std::ifstream file(path("perfetto.json"));
+  EXPECT_GT(Json::parse(file)["traceEvents"].size(), 100U);
+
+  const Answer explained = answer({"explain", path("p.json"), "--top", "3"});
+  EXPECT_THAT(explained.text, HasSubstr("evict to host"));
+  EXPECT_THAT(explained.text, HasSubstr("why: not needed for"));
+  EXPECT_THAT(explained.text, HasSubstr("if left alone: "));
+  EXPECT_EQ(json({"explain", path("p.json"), "--top", "3"})["decisions"].size(), 3U);
+}
+
+TEST_F(PlanningCommandTest, WithoutAPlanAStepTakesItsOps) {
+  const Json result = json({"simulate", trace()});
+  EXPECT_EQ(result["step_ns"], result["compute_ns"]);
+  const Answer too_small = answer({"simulate", trace(), "--budget", "1MiB"});
+  EXPECT_EQ(too_small.status, kNoPlanFits);
+  EXPECT_THAT(too_small.text, HasSubstr("short "));
+}
+
+TEST_F(PlanningCommandTest, NoPlanIsAnAnswerWithNeedHaveAndShort) {
+  const Answer result = answer({"plan", trace(), "--planner", "lru", "--budget", "1MiB"});
+  EXPECT_EQ(result.status, kNoPlanFits);
+  EXPECT_THAT(result.text, HasSubstr("No plan fits the budgets."));
+  EXPECT_THAT(result.text, HasSubstr("need "));
+  EXPECT_THAT(result.text, HasSubstr("short "));
+  const Json same = json({"plan", trace(), "--planner", "lru", "--budget", "1MiB"});
+  EXPECT_EQ(same["feasible"], false);
+}
+
+TEST_F(PlanningCommandTest, PlannersAreComparedAtSeveralBudgets) {
+  const Answer table = answer({"compare", trace(), "--planners", "lru,unified-memory", "--budget",
+                               "90%,60%", "--machine", "v100-pcie"});
+  EXPECT_THAT(table.text, HasSubstr("\nlru  "));
+  EXPECT_THAT(table.text, HasSubstr("lower bound"));
+  const Json points = json({"compare", trace(), "--planners", "lru,unified-memory", "--budget",
+                            "90%,60%", "--machine", "v100-pcie"});
+  EXPECT_EQ(points["points"].size(), 4U);
+  EXPECT_EQ(points["bound"].size(), 2U);
+}
+
+TEST_F(PlanningCommandTest, WhatIfAnswersItsThreeQuestions) {
+  const Json smallest =
+      json({"what-if", trace(), "--slowdown", "20%", "--planner", "lru", "--machine", "v100-pcie"});
+  EXPECT_LT(smallest["smallest_budget"], smallest["peak"]);
+  const Json machines = json({"what-if", trace(), "--machines", "--planner", "lru"});
+  EXPECT_GE(machines.size(), 10U);
+  const Json traces = json({"what-if", trace(), trace(), "--planner", "lru"});
+  EXPECT_EQ(traces.size(), 2U);
+}
+
+TEST_F(PlanningCommandTest, WordsBehindReportAreHandedOver) {
+  const auto request = std::get<ReportRequest>(
+      parse_command_line(std::vector<std::string>{"report", "t.json", "-o", "r.html"}));
+  EXPECT_EQ(request.arguments, (std::vector<std::string>{"t.json", "-o", "r.html"}));
+}
+
+}  // namespace
+}  // namespace spillway::tools
