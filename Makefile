@@ -62,6 +62,10 @@ soak: build ## Train for long and watch for growth
 bench: build ## Run the benchmarks
 	@$(IN_ENVIRONMENT) exec scripts/bench.sh
 
+.PHONY: paper-tables
+paper-tables: build ## Print the papers' published tables beside what is reached here
+	@$(IN_ENVIRONMENT) SPILLWAY_COMMAND=$$COMMAND_UNDER_TEST exec python -m paper_tables
+
 .PHONY: bench-speed
 bench-speed: build ## Time training under a budget against stock and tuned PyTorch
 	@$(IN_ENVIRONMENT) exec python benchmarks/bench_speed.py $(ARGS)

@@ -86,10 +86,9 @@ Choice choose_over_cuts(const std::vector<BoundWindow>& windows, std::size_t ops
   std::vector<std::size_t> order(windows.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   const std::size_t tops = std::min(kCuts - 1, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(tops), order.end(),
-                    [&](std::size_t a, std::size_t b) {
-                      return windows[a].extra_ns > windows[b].extra_ns;
-                    });
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(tops), order.end(),
+      [&](std::size_t a, std::size_t b) { return windows[a].extra_ns > windows[b].extra_ns; });
   Choice best = choose_windows(windows, ops, ops - 1);  // what does not cross the end of the step
   std::vector<std::size_t> tried{ops - 1};
   for (std::size_t k = 0; k < tops; ++k) {

@@ -4,7 +4,6 @@
 // that must be away (a fractional knapsack); given the price of the last of them, the best window.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "bound/window_scan.hpp"
 
@@ -26,7 +25,8 @@ struct Away {
 class Instant {
  public:
   Instant(const CyclicView& view, Position p, double must_leave, std::vector<Away> away)
-      : view_(view), p_(p), must_leave_(must_leave), away_(std::move(away)) {
+      : view_(view), p_(p), must_leave_(must_leave), room_(-must_leave), away_(std::move(away)) {
+    for (const Away& item : away_) room_ += item.bytes;
     for (std::size_t i = 0; i < away_.size(); ++i) {
       by_written_.push_back(i);
       by_used_.push_back(i);
@@ -86,19 +86,29 @@ class Instant {
     double paid = 0;
     per_byte_ = 0;
     for (const std::size_t i : order) {
+      if (!must_go(away_[i])) continue;
+      paid += price_[i];
+      left -= away_[i].bytes;
+    }
+    for (const std::size_t i : order) {
+      if (left <= 0) break;
+      if (must_go(away_[i])) continue;
       const double taken = std::min(left, away_[i].bytes);
       if (away_[i].bytes <= 0) continue;
       per_byte_ = price_[i] / away_[i].bytes;
       paid += taken * per_byte_;
       left -= taken;
-      if (left <= 0) break;
     }
     const double before = view_.time(p_) - view_.time(first_ + 1);
     const double after = view_.time(last_) - view_.time(p_);
     return paid - std::max(before, 0.0) - share * after;
   }
 
+  // What is larger than the room beside the op cannot stay, whatever else leaves.
+  [[nodiscard]] bool must_go(const Away& item) const { return item.bytes > room_; }
+
   [[nodiscard]] double capped(const Away& item, double price) const {
+    if (must_go(item)) return price;
     return std::min(price, per_byte_ * item.bytes);
   }
 
@@ -145,6 +155,7 @@ class Instant {
   const CyclicView& view_;
   Position p_;
   double must_leave_;
+  double room_;  // beside what the op needs
   std::vector<Away> away_;
   std::vector<std::size_t> by_written_, by_used_;
   std::vector<double> price_;
@@ -183,8 +194,8 @@ Instant make_instant(const CyclicView& view, const Boundary& boundary, Row p,
   double alive = static_cast<double>(model.least_scratch[p]);
   for (Row s = 0; s < table.storages(); ++s) {
     const Row born = table.creator(s);
-    const bool here = (born == kNoRow || born <= p) &&
-                      (table.freed_by(s) == kNoRow || table.freed_by(s) >= p);
+    const bool here =
+        (born == kNoRow || born <= p) && (table.freed_by(s) == kNoRow || table.freed_by(s) >= p);
     if (!here) continue;
     alive += static_cast<double>(table.bytes(s));
     Row row = rows[s];
@@ -226,8 +237,7 @@ void scan_windows_around(const CyclicView& view, const Boundary& boundary,
   Row done = 0;
   for (const Row p : pick_instants(view, boundary.capacity)) {
     for (; done < table.first_touch_of_op(p); ++done) rows[table.touch(done).storage] = done;
-    const BoundWindow window =
-        make_instant(view, boundary, p, rows).best(BoundCause::kBoth);
+    const BoundWindow window = make_instant(view, boundary, p, rows).best(BoundCause::kBoth);
     if (window.extra_ns > 0) windows.push_back(window);
   }
 }

@@ -21,6 +21,31 @@ struct Best {
   Position end = 0;
 };
 
+// How much of some whole storages fits into the room beside what an op needs, at most: none that is
+// larger than the room, and of the others no more than as many of the smallest.
+class KeptBytes {
+ public:
+  explicit KeptBytes(double room) : room_(room) {}
+
+  void may_keep(std::uint64_t bytes) {
+    const auto size = static_cast<double>(bytes);
+    if (bytes == 0 || size > room_) return;
+    sum_ += size;
+    least_ = std::min(least_, size);
+    most_ = std::max(most_, size);
+  }
+  [[nodiscard]] double most() const {
+    if (sum_ == 0) return 0;
+    return std::min({room_, sum_, std::floor(room_ / least_) * most_});
+  }
+
+ private:
+  double room_;
+  double sum_ = 0;
+  double least_ = 1e300;
+  double most_ = 0;
+};
+
 class AfterScan {
  public:
   AfterScan(const CyclicView& view, const Boundary& boundary)
@@ -43,12 +68,12 @@ class AfterScan {
                         static_cast<double>(view_.working_set(static_cast<Row>(p)));
     if (room < 0) return best;
     std::array<double, kLinkShares.size()> sum{};
-    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] = -kLinkShares[k] * rate_ * room;
+    KeptBytes kept(room);
     const double from = view_.time(p + 1);
     for (Position q = p + 1; q <= p + length; ++q) {
       const Row op = view_.op_at(q);
-      if (!add(op, p, q - static_cast<Position>(op), sum) || 2 * (q - p) <= length) continue;
-      const double time = view_.time(q) - from;
+      if (!add(op, p, q - static_cast<Position>(op), sum, kept) || 2 * (q - p) <= length) continue;
+      const double time = view_.time(q) - from + rate_ * kept.most();
       for (std::size_t k = 0; k < sum.size(); ++k) {
         const double excess = sum[k] - kLinkShares[k] * time;
         if (excess > best.excess) best = {excess, q};
@@ -58,7 +83,8 @@ class AfterScan {
   }
 
  private:
-  bool add(Row op, Position p, Position shift, std::array<double, kLinkShares.size()>& sum) const {
+  bool add(Row op, Position p, Position shift, std::array<double, kLinkShares.size()>& sum,
+           KeptBytes& kept) const {
     bool any = false;
     for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
       const Touch& touch = table_.touch(row);
@@ -74,6 +100,7 @@ class AfterScan {
         const double fetch = kLinkShares[k] * copy;
         sum[k] += again ? std::min(fetch, (1 - kLinkShares[k]) * replay_[id]) : fetch;
       }
+      kept.may_keep(table_.bytes(touch.storage));
       any = true;
     }
     return any;
@@ -101,14 +128,15 @@ class BeforeScan {
                         static_cast<double>(view_.working_set(static_cast<Row>(p)));
     if (room < 0) return best;
     std::fill_n(written_.begin(), length + 1, 0.0);
-    double sum = -rate_ * room;
+    double sum = 0;
+    KeptBytes kept(room);
     const double until = view_.time(p);
     for (Position q = p - 1; q >= p - length; --q) {
-      add(p, q, length);
+      add(p, q, length, kept);
       const double out = written_[static_cast<std::size_t>(p - q)];
       sum += out;
       if (out == 0 || 2 * (p - q) <= length) continue;
-      const double excess = sum - (until - view_.time(q + 1));
+      const double excess = sum - rate_ * kept.most() - (until - view_.time(q + 1));
       if (excess > best.excess) best = {excess, q};
     }
     return best;
@@ -116,7 +144,7 @@ class BeforeScan {
 
  private:
   // Puts what op `q` touches last before `p` to the op that wrote it.
-  void add(Position p, Position q, Position length) {
+  void add(Position p, Position q, Position length, KeptBytes& kept) {
     const Row op = view_.op_at(q);
     const Position shift = q - static_cast<Position>(op);
     for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
@@ -129,6 +157,7 @@ class BeforeScan {
       const Row id = table_.touch(row).storage;
       // What can be made again later may simply be dropped.
       if (shift == 0 && static_cast<Position>(view_.model->chain_until[id]) > p) continue;
+      kept.may_keep(table_.bytes(id));
       written_[static_cast<std::size_t>(p - wrote)] +=
           view_.model->least_copy_ns(boundary_.out, table_.bytes(id));
     }
@@ -157,7 +186,8 @@ void scan_lengths(const CyclicView& view, Scan& scan, const Append& append) {
 }  // namespace
 
 Position instants_per_half_length(const CyclicView& view) {
-  const auto lengths = static_cast<double>(std::bit_width(static_cast<std::uint64_t>(view.ops))) + 1;
+  const auto lengths =
+      static_cast<double>(std::bit_width(static_cast<std::uint64_t>(view.ops))) + 1;
   const double visits = 2.0 * lengths * (static_cast<double>(view.model->table.touches()) + 1);
   return static_cast<Position>(std::clamp(kVisits / visits, 1.0, 16.0));
 }

@@ -54,9 +54,9 @@ std::vector<std::int64_t> bytes_per_op(const StepModel& model, const Draft& draf
     for (std::int64_t& there : bytes) there -= static_cast<std::int64_t>(table.bytes(s));
   }
   for (const auto& [op, number] : draft.alternatives) {
-    bytes[op] += static_cast<std::int64_t>(
-                     model.alternatives[OpIndex{op}][number].alloc_peak.count) -
-                 static_cast<std::int64_t>(table.scratch(op));
+    bytes[op] +=
+        static_cast<std::int64_t>(model.alternatives[OpIndex{op}][number].alloc_peak.count) -
+        static_cast<std::int64_t>(table.scratch(op));
   }
   return bytes;
 }
@@ -67,8 +67,8 @@ bool fits(const StepModel& model, const Draft& draft) {
   return std::all_of(bytes.begin(), bytes.end(), [&](std::int64_t there) { return there <= most; });
 }
 
-std::optional<Plan> checked_plan(const Problem& problem, const StepModel& model,
-                                 const Draft& draft, const std::string& planner) {
+std::optional<Plan> checked_plan(const Problem& problem, const StepModel& model, const Draft& draft,
+                                 const std::string& planner) {
   Plan plan = write_plan(problem, model, draft, planner);
   if (!std::holds_alternative<SimulationReport>(simulate(problem, plan))) return std::nullopt;
   return plan;

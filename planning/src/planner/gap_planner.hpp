@@ -30,8 +30,8 @@ std::vector<std::int64_t> bytes_per_op(const StepModel& model, const Draft& draf
 bool fits(const StepModel& model, const Draft& draft);
 
 /// A plan from a draft if it fits by counting and in the simulator.
-std::optional<Plan> checked_plan(const Problem& problem, const StepModel& model,
-                                 const Draft& draft, const std::string& planner);
+std::optional<Plan> checked_plan(const Problem& problem, const StepModel& model, const Draft& draft,
+                                 const std::string& planner);
 
 /// `hybrid` or `lms threshold=4`.
 std::string label_of(const Planner& planner, const Options& options);

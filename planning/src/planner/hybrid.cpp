@@ -9,6 +9,7 @@
 
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/planner/shortage.hpp"
+#include "spillway/planning/tune/refine.hpp"
 #include "spillway/planning/tune/settings_search.hpp"
 
 namespace spillway::planning {
@@ -24,6 +25,8 @@ const std::array kFields{
                 "Copies out begin as soon as the link is idle, not when room is short.", true},
     OptionField{"workspace", "Ops with several algorithms run as the fastest that fits.", true},
     OptionField{"search", "Settings of the pass are searched for with the simulator.", true},
+    OptionField{"refine", "Single gaps of the best plan are changed while the step gets shorter.",
+                true},
     OptionField{"link-price",
                 "What a nanosecond of copying costs where computing does not wait for it, in "
                 "nanoseconds: above 0 it keeps the links free for what is dear to compute again.",
@@ -44,6 +47,13 @@ SweepSettings settings_from(const Options& options, const StepModel& model) {
     }
   }
   return settings;
+}
+
+// None on traces so long that a change is not worth a simulation.
+int refining_turns(const StepModel& model) {
+  constexpr double kWork = 4e6;  // touches, over all simulations
+  const double turns = kWork / (model.table.touches() + 1.0);
+  return turns < 50 ? 0 : static_cast<int>(std::min(turns, 4000.0));
 }
 
 class HybridPlanner final : public Planner {
@@ -68,6 +78,10 @@ class HybridPlanner final : public Planner {
     SettingsSearch search(allowed, model, simulator, context, label);
     const SweepSettings base = settings_from(options, model);
     std::optional<Candidate> best = search.run(base, options.get<bool>("search"));
+    if (best && options.get<bool>("refine")) {
+      Refiner(allowed, model, simulator, search)
+          .refine(*best, refining_turns(model), options.get<bool>("recompute"));
+    }
     for (const Plan& seed : context.seeds) {
       const std::optional<double> step = search.measure(seed);
       if (!step || (best && *step >= best->step_ns)) continue;

@@ -154,7 +154,7 @@ class Tuner {
     while (!plays(knobs)) {
       if (++knobs.sync > 3) return std::nullopt;
     }
-    const auto largest = [&](Row Knobs::* knob, Row most) {
+    const auto largest = [&](Row Knobs::*knob, Row most) {
       Row low = knobs.*knob;
       Row high = most;
       while (low < high) {
@@ -214,8 +214,8 @@ class LmsPlanner final : public Planner {
       const Tuner tuner(p, model, rewriter, label, options.get<double>("memory-ratio"));
       if (options.get<bool>("tune")) return tuner.tune();
       const auto whole = [&](std::string_view field) {
-        return static_cast<Row>(std::min<std::int64_t>(options.get<std::int64_t>(field),
-                                                       std::int64_t{kNoRow} / 4));
+        return static_cast<Row>(
+            std::min<std::int64_t>(options.get<std::int64_t>(field), std::int64_t{kNoRow} / 4));
       };
       return tuner.plan({whole("threshold"), whole("ahead"), whole("groupby"),
                          static_cast<int>(options.get<std::int64_t>("sync-mode"))});

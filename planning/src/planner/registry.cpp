@@ -13,8 +13,9 @@ namespace spillway::planning {
 
 std::span<const Planner* const> planners() {
   static const std::vector<const Planner*> all{
-      &hybrid_planner(), &swap_critical_path_planner(), &lms_planner(),     &partitioned_planner(),
-      &superneurons_planner(), &chain_recompute_planner(), &lru_planner(), &unified_memory_planner()};
+      &hybrid_planner(),      &swap_critical_path_planner(), &lms_planner(),
+      &partitioned_planner(), &superneurons_planner(),       &chain_recompute_planner(),
+      &lru_planner(),         &unified_memory_planner()};
   return all;
 }
 

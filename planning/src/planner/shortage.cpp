@@ -8,7 +8,9 @@
 namespace spillway::planning {
 namespace {
 
-std::uint64_t missing(std::uint64_t need, std::uint64_t have) { return need > have ? need - have : 0; }
+std::uint64_t missing(std::uint64_t need, std::uint64_t have) {
+  return need > have ? need - have : 0;
+}
 
 // Where most is alive that finds no place on any tier.
 Row op_with_most_alive(const StepModel& model) {
@@ -46,16 +48,17 @@ void add_remedies(const Problem& problem, const StepModel& model, Infeasible& an
     answer.remedies.push_back(
         fmt::format("Raise the device budget to {} or more: {} needs as much at once.",
                     to_string(Bytes{floor.bytes}), op_words(problem, op)));
-    const std::size_t touched = model.table.last_touch_of_op(op) - model.table.first_touch_of_op(op);
+    const std::size_t touched =
+        model.table.last_touch_of_op(op) - model.table.first_touch_of_op(op);
     if (touched > 8) {
       answer.remedies.push_back(
           fmt::format("Split {}, which touches {} storages at once, into smaller groups.",
                       op_words(problem, op), touched));
     }
     if (model.table.scratch(op) > floor.bytes / 4) {
-      answer.remedies.push_back(fmt::format("Choose a kernel with less than {} of workspace for {}.",
-                                            to_string(Bytes{model.table.scratch(op)}),
-                                            op_words(problem, op)));
+      answer.remedies.push_back(
+          fmt::format("Choose a kernel with less than {} of workspace for {}.",
+                      to_string(Bytes{model.table.scratch(op)}), op_words(problem, op)));
     }
     return;
   }
@@ -63,13 +66,12 @@ void add_remedies(const Problem& problem, const StepModel& model, Infeasible& an
   if (host.count > 0) {
     answer.remedies.push_back(fmt::format("Give {} more host memory.", to_string(host)));
     if (model.budget(Tier::kDisk) == 0) {
-      answer.remedies.push_back(
-          fmt::format("Add a disk tier of {} or more.", to_string(host)));
+      answer.remedies.push_back(fmt::format("Add a disk tier of {} or more.", to_string(host)));
     }
   }
   if (answer.smallest_budget) {
-    answer.remedies.push_back(fmt::format("Raise the device budget to {}.",
-                                          to_string(*answer.smallest_budget)));
+    answer.remedies.push_back(
+        fmt::format("Raise the device budget to {}.", to_string(*answer.smallest_budget)));
   }
 }
 
@@ -105,15 +107,15 @@ Infeasible explain_shortage(const Problem& problem, const StepModel& model, cons
     answer.op = OpIndex{op};
     const std::uint64_t away = missing(model.table.alive(op), device);
     const std::uint64_t below_host = missing(away, model.budget(Tier::kHost));
-    answer.short_by[index_of(Tier::kHost)] =
-        Bytes{missing(below_host, model.budget(Tier::kDisk))};
+    answer.short_by[index_of(Tier::kHost)] = Bytes{missing(below_host, model.budget(Tier::kDisk))};
     if (model.budget(Tier::kDisk) > 0) {
       answer.short_by[index_of(Tier::kDisk)] = answer.short_by[index_of(Tier::kHost)];
     }
   }
   answer.smallest_budget = smallest_budget(model, fits, most_tries);
   if (answer.smallest_budget && floor.bytes <= device) {
-    answer.short_by[index_of(Tier::kDevice)] = saturating_sub(*answer.smallest_budget, Bytes{device});
+    answer.short_by[index_of(Tier::kDevice)] =
+        saturating_sub(*answer.smallest_budget, Bytes{device});
   }
   add_remedies(problem, model, answer);
   return answer;

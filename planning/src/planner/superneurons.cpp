@@ -67,8 +67,7 @@ class Rules {
     std::uint64_t largest = 0;
     for (const Row storage : members) bytes += table_.bytes(storage);
     for (Row op = 0; op < table_.ops(); ++op) largest = std::max(largest, table_.working_set(op));
-    const bool speed =
-        strategy() == "speed" || (strategy() == "cost-aware" && bytes <= largest);
+    const bool speed = strategy() == "speed" || (strategy() == "cost-aware" && bytes <= largest);
     for (const Row storage : members) {
       rules_.rule[storage] = StorageRule::kReplayOnly;
       rules_.leave_before[storage] = turn;
@@ -87,8 +86,7 @@ class Rules {
   SweepRules rules_;
 };
 
-SweepSettings settings_for(const Problem& problem, const StepModel& model,
-                           const Options& options) {
+SweepSettings settings_for(const Problem& problem, const StepModel& model, const Options& options) {
   SweepSettings settings;
   settings.rules = Rules(problem, model, options).take();
   settings.order = LeaveOrder::kOldest;

@@ -26,27 +26,41 @@ class Writer {
       enter(draft_.gap[row], table_.touch(row).storage, end.storage);
     }
     for (Row s = 0; s < table_.storages(); ++s) enter(draft_.leading[s], s, s);
-    std::vector<Replay> replays = draft_.replays;
-    std::sort(replays.begin(), replays.end());
-    for (const Replay& replay : replays) {
-      plan_.actions.push_back(PlanAction::replay(OpIndex{replay.at}, OpIndex{replay.op}));
-    }
+    write_replays();
     for (Row s = 0; s < table_.storages(); ++s) place(s);
     sort(plan_);
   }
 
  private:
+  void write_replays() {
+    std::vector<Replay> replays = draft_.replays;
+    std::vector<Redrop> redrops = draft_.redrops;
+    std::sort(replays.begin(), replays.end());
+    std::stable_sort(redrops.begin(), redrops.end(),
+                     [](const Redrop& a, const Redrop& b) { return a.after < b.after; });
+    auto redrop = redrops.begin();
+    for (const Replay& replay : replays) {
+      plan_.actions.push_back(PlanAction::replay(OpIndex{replay.at}, OpIndex{replay.op}));
+      while (redrop != redrops.end() && redrop->after < replay) ++redrop;
+      for (; redrop != redrops.end() && redrop->after == replay; ++redrop) {
+        plan_.actions.push_back(PlanAction::drop(OpIndex{replay.at}, StorageId{redrop->storage}));
+      }
+    }
+  }
+
   struct Point {
     Row at;
     Row storage;
   };
 
-  // A position past the end of the step is an op of the next one, where the id may be another.
-  [[nodiscard]] Point point(Row position, Row now, Row later) const {
-    if (position < table_.ops() || later == kNoRow) {
-      return {std::min(position, table_.ops()), now};
+  // A position past the end of the step is an op of the next one, where the id may be another. At
+  // the end itself storages leave this step, and come back in the next.
+  [[nodiscard]] Point point(Row position, Row now, Row later, bool leaving) const {
+    const Row ops = table_.ops();
+    if (position < ops || (leaving && position == ops) || later == kNoRow) {
+      return {std::min(position, ops), now};
     }
-    return {static_cast<Row>(position - table_.ops()), later};
+    return {position - ops, later};
   }
 
   [[nodiscard]] Row later_id(Row storage, Row end) const {
@@ -56,7 +70,7 @@ class Writer {
   void leave(const GapChoice& choice, Row storage, Row end) {
     if (choice.remedy == Remedy::kKeep) return;
     if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end);
-    const Point from = point(choice.out_at, storage, later_id(storage, end));
+    const Point from = point(choice.out_at, storage, later_id(storage, end), true);
     const OpIndex at{from.at};
     const StorageId id{from.storage};
     switch (choice.remedy) {
@@ -78,7 +92,7 @@ class Writer {
     if (choice.more != kNoRow) enter(draft_.again[choice.more], storage, end);
     if (choice.remedy == Remedy::kKeep || choice.remedy == Remedy::kForget) return;
     if (choice.in_at == kNoRow || end == kNoRow) return;
-    const Point to = point(choice.in_at, storage, later_id(storage, end));
+    const Point to = point(choice.in_at, storage, later_id(storage, end), false);
     plan_.actions.push_back(PlanAction::fetch(OpIndex{to.at}, StorageId{to.storage}));
     if (choice.wait_in) {
       plan_.actions.push_back(PlanAction::wait(OpIndex{to.at}, StorageId{to.storage}));
@@ -103,7 +117,7 @@ class Writer {
   void pass_gap(Whereabouts& now, const GapChoice& first, bool wraps) const {
     const GapChoice* choice = &first;
     while (choice->remedy != Remedy::kKeep) {
-      if (choice->out_at >= table_.ops() && wraps) return;
+      if (choice->out_at > table_.ops() && wraps) return;
       if (choice->remedy == Remedy::kForget) {
         now = {false, false, false};
       } else {

@@ -6,42 +6,48 @@
 #include <cmath>
 #include <utility>
 
+#include "spillway/planning/bound/lower_bound.hpp"
+
 namespace spillway::planning {
 namespace {
 
 // Touches visited in all passes, and in all simulations, of one search.
-constexpr double kPassWork = 4e6;
+constexpr double kPassWork = 2e6;
 constexpr double kSimulationWork = 3e6;
-constexpr int kMostPasses = 240;
-// A trace longer than this is not simulated while planning.
+constexpr int kMostPasses = 160;
+// A trace longer than this is planned by one pass, and not simulated while planning.
 constexpr Row kMostSimulatedTouches = 150'000;
+
+// A step this much above the lower bound is left as it is.
+constexpr double kNearTheBound = 1.001;
 
 // Of the changes that are accepted, half are found within the first third of the changes.
 constexpr double kFirstSize = 1.5;
 
 struct Start {
-  double link_price, reach, lead;
+  double link_price, reach, lead, reserve;  // the last as a share of the device budget
 };
-constexpr std::array<Start, 12> kStarts{{
-    {0.2, 1.0, 0.05},
-    {0.02, 1.0, 0.5},
-    {1.0, 1.0, 0.05},
-    {0.2, 2.0, 0.05},
-    {0.0, 3.0, 0.0},
-    {0.5, 0.5, 0.2},
-    {0.02, 0.3, 0.05},
-    {2.0, 1.0, 1.0},
-    {0.1, 1.5, 2.0},
-    {5.0, 2.0, 0.05},
-    {0.0, 1.0, 4.0},
-    {0.3, 0.0, 0.05},
+constexpr std::array<Start, 14> kStarts{{
+    {0.2, 1.0, 0.05, 0},
+    {1.0, 1.0, 0.05, 0.1},
+    {0.02, 1.0, 0.5, 0},
+    {1.0, 1.0, 0.05, 0},
+    {5.0, 1.0, 0.5, 0.2},
+    {0.2, 2.0, 0.05, 0},
+    {0.0, 3.0, 0.0, 0},
+    {0.5, 0.5, 0.2, 0.05},
+    {0.02, 0.3, 0.05, 0},
+    {2.0, 1.0, 1.0, 0},
+    {0.1, 1.5, 2.0, 0.3},
+    {5.0, 2.0, 0.05, 0},
+    {0.0, 1.0, 4.0, 0.05},
+    {0.3, 0.0, 0.05, 0},
 }};
 
 }  // namespace
 
-SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model,
-                               Simulator& simulator, const PlanningContext& context,
-                               std::string planner)
+SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, Simulator& simulator,
+                               const PlanningContext& context, std::string planner)
     : problem_(problem),
       model_(model),
       simulator_(simulator),
@@ -49,10 +55,15 @@ SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model,
       planner_(std::move(planner)),
       began_(context.now()) {
   const double touches = std::max<double>(1, model.table.touches());
-  passes_left_ = static_cast<int>(std::clamp(kPassWork / touches, 3.0, double{kMostPasses}));
+  simulate_ = model.table.touches() <= kMostSimulatedTouches;
+  passes_left_ =
+      simulate_ ? static_cast<int>(std::clamp(kPassWork / touches, 3.0, double{kMostPasses})) : 1;
   simulations_left_ =
       static_cast<int>(std::clamp(kSimulationWork / touches, 0.0, double{kMostPasses}));
-  simulate_ = model.table.touches() <= kMostSimulatedTouches;
+  // On long traces there are few passes, and the bound takes as long as one.
+  const double least = simulate_ ? static_cast<double>(lower_bound(model).step_ns)
+                                 : static_cast<double>(model.start[model.ops()]);
+  goal_ns_ = least * kNearTheBound;
 }
 
 bool SettingsSearch::time_is_up() const {
@@ -82,16 +93,17 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
   other.link_price = scaled(settings.link_price, 0.005, 20);
   other.reach = scaled(settings.reach, 0.05, 4);
   other.lead = scaled(settings.lead, 0.01, 20);
-  const double share = static_cast<double>(settings.reserve) /
-                       static_cast<double>(std::max<std::uint64_t>(
-                           model_.budget(Tier::kDevice), 1));
-  other.reserve = random() < 0.5 ? 0
-                                 : static_cast<std::uint64_t>(
-                                       scaled(share, 0.003, 0.3) *
+  const double share =
+      static_cast<double>(settings.reserve) /
+      static_cast<double>(std::max<std::uint64_t>(model_.budget(Tier::kDevice), 1));
+  other.reserve =
+      random() < 0.5
+          ? 0
+          : static_cast<std::uint64_t>(scaled(share, 0.003, 0.3) *
                                        static_cast<double>(model_.budget(Tier::kDevice)));
   other.candidates = random() < 0.5 ? settings.candidates : 1 + static_cast<int>(random() * 24);
   if (random() < 0.1) other.recompute = false;
-  if (random() < 0.1) other.early_out = !settings.early_out;
+  if (random() < 0.1) other.early_out = false;
   return other;
 }
 
@@ -122,9 +134,7 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
   std::optional<Candidate> best;
   consider(base, best);
   const auto done = [&](const std::optional<Candidate>& candidate) {
-    // Nothing is faster than the ops themselves.
-    return candidate &&
-           candidate->step_ns <= static_cast<double>(model_.start[model_.ops()]) * (1 + 1e-6);
+    return candidate && good_enough(candidate->step_ns);
   };
   if (search) {
     for (const Start& start : kStarts) {
@@ -133,6 +143,8 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
       settings.link_price = start.link_price;
       settings.reach = start.reach;
       settings.lead = start.lead;
+      settings.reserve = static_cast<std::uint64_t>(
+          start.reserve * static_cast<double>(model_.budget(Tier::kDevice)));
       if (!consider(settings, best)) break;
     }
     const int changes = passes_left_;

@@ -111,7 +111,8 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, Row& best, Option& 
     if (item.pinned == op || item.free_from > op) continue;
     if (item.next <= keep_until) {
       // In this order all others are needed sooner still.
-      if (std::is_same_v<Heap, decltype(by_next_)> && settings_.order == LeaveOrder::kFurthest) break;
+      if (std::is_same_v<Heap, decltype(by_next_)> && settings_.order == LeaveOrder::kFurthest)
+        break;
       continue;
     }
     ++looked;
@@ -201,57 +202,145 @@ Option SweepState::price(Row op, Row storage) const {
   if (!may_replay(storage)) return option;
   const double share = model_.replay_share_ns(storage) / worth;
   if (option.remedy != Remedy::kKeep && share >= option.score) return option;
-  Closure closure = closure_of(storage, item.next, kMostChain);
-  if (!closure.possible || !fits_replayed(closure, item.next)) return option;
-  const double score = closure.cost / worth;
+  double cost = 0;
+  Closure closure = to_drop(storage, cost);
+  if (!closure.possible) return option;
+  const double score = cost / worth;
   if (option.remedy != Remedy::kKeep && score >= option.score) return option;
   return {Remedy::kForget, score, std::move(closure)};
 }
 
-Closure SweepState::closure_of(Row storage, Row at, std::size_t most_ops) const {
+// What an op touches and is dropped.
+std::vector<Row> SweepState::dropped_of(Row op, Row also_dropped) const {
+  std::vector<Row> dropped;
+  for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+    const Row storage = table_.touch(row).storage;
+    if (items_[storage].where == Where::kDropped || storage == also_dropped) {
+      dropped.push_back(storage);
+    }
+  }
+  return dropped;
+}
+
+Closure SweepState::closure_of(const std::vector<Row>& roots, Row at, Row also_dropped) const {
   Closure closure;
-  std::vector<Row> open{model_.replay_op[storage]};
+  std::vector<Row> open;
+  for (const Row root : roots) open.push_back(model_.replay_op[root]);
   while (!open.empty()) {
     const Row op = open.back();
     open.pop_back();
     if (op == kNoRow) return {};
     if (std::find(closure.ops.begin(), closure.ops.end(), op) != closure.ops.end()) continue;
     closure.ops.push_back(op);
-    if (closure.ops.size() > most_ops) return {};
     closure.cost += static_cast<double>(duration_[op]);
     for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
       const Touch& touch = table_.touch(row);
       if (touch.creates) continue;
       const Row input = touch.storage;
       const bool there = std::min(model_.next_write[row], table_.freed_by(input)) >= at;
-      if (there && items_[input].where != Where::kDropped) {
+      if (there && items_[input].where != Where::kDropped && input != also_dropped) {
         closure.leaves.push_back(input);
         continue;
       }
-      const bool made = std::find(transients_.begin(), transients_.end(), input) != transients_.end();
-      if (made && at == op_) continue;
       if (!there && (!settings_.transients || model_.next_write[row] != kNoRow)) return {};
       open.push_back(model_.replay_op[input]);
     }
   }
   std::sort(closure.ops.begin(), closure.ops.end());
+  std::sort(closure.leaves.begin(), closure.leaves.end());
+  closure.leaves.erase(std::unique(closure.leaves.begin(), closure.leaves.end()),
+                       closure.leaves.end());
   closure.possible = true;
   return closure;
 }
 
-std::uint64_t SweepState::bytes_of(const Closure& closure) const {
-  std::uint64_t bytes = 0;
-  for (const Row op : closure.ops) bytes += model_.created[op];
-  for (const Row leaf : closure.leaves) bytes += table_.bytes(leaf);
+// The last of the ops that makes or reads a storage.
+Row SweepState::last_reader(const Closure& closure, Row storage) const {
+  Row last = model_.replay_op[storage];
+  for (const Row op : closure.ops) {
+    for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+      if (table_.touch(row).storage == storage) last = op;
+    }
+  }
+  return last;
+}
+
+// What comes back only for the others to be made, and can be made once more, is dropped again.
+void SweepState::make_thrifty(Closure& closure, Row at, Row also_dropped) const {
+  const std::vector<Row> kept = dropped_of(at, also_dropped);
+  for (const Row op : closure.ops) {
+    for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+      const Row made = table_.touch(row).storage;
+      if (!table_.touch(row).creates ||
+          (items_[made].where != Where::kDropped && made != also_dropped))
+        continue;
+      if (std::find(kept.begin(), kept.end(), made) != kept.end()) continue;
+      const Row next = next_after(made, at);
+      if (next >= table_.ops() || model_.chain_until[made] < next) continue;
+      closure.again.push_back(made);
+    }
+  }
+  std::sort(closure.again.begin(), closure.again.end());
+}
+
+// What was dropped comes back and stays; the rest is thrown away after its last reader among them.
+BatchBytes SweepState::bytes_of(const Closure& closure, Row also_dropped) const {
+  std::unordered_map<Row, Row> last_reader;
+  for (const Row op : closure.ops) {
+    for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+      last_reader[table_.touch(row).storage] = op;
+    }
+  }
+  BatchBytes bytes;
+  std::unordered_map<Row, std::vector<Row>> thrown_after;
+  for (const Row op : closure.ops) {
+    for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+      const Row made = table_.touch(row).storage;
+      if (!table_.touch(row).creates) continue;
+      bytes.left += table_.bytes(made);
+      const bool back = items_[made].where == Where::kDropped || made == also_dropped;
+      if (back && !std::binary_search(closure.again.begin(), closure.again.end(), made)) continue;
+      thrown_after[last_reader[made]].push_back(made);
+    }
+    bytes.most = std::max(bytes.most, bytes.left + scratch_[op]);
+    for (const Row made : thrown_after[op]) bytes.left -= table_.bytes(made);
+  }
   return bytes;
 }
 
-// Whether what runs again before an op fits beside what the op needs, all of it at once: more than
-// is needed, but it cannot fail later.
-bool SweepState::fits_replayed(const Closure& closure, Row at) const {
-  std::uint64_t scratch = 0;
-  for (const Row op : closure.ops) scratch = std::max(scratch, scratch_[op]);
-  return table_.working_set(at) + replayed_bytes_[at] + bytes_of(closure) + scratch <= capacity_;
+// Whether what runs again before an op fits beside what the op needs of what is not made thereby.
+bool SweepState::fits_replayed(const Closure& closure, Row at, Row also_dropped) const {
+  const BatchBytes bytes = bytes_of(closure, also_dropped);
+  std::uint64_t beside = 0;
+  const auto counted = [&](Row storage) {
+    return std::binary_search(closure.leaves.begin(), closure.leaves.end(), storage);
+  };
+  for (const Row leaf : closure.leaves) beside += table_.bytes(leaf);
+  for (Row row = table_.first_touch_of_op(at); row < table_.last_touch_of_op(at); ++row) {
+    const Touch& touch = table_.touch(row);
+    const bool made =
+        items_[touch.storage].where == Where::kDropped || touch.storage == also_dropped;
+    if (!touch.creates && !made && !counted(touch.storage)) beside += table_.bytes(touch.storage);
+  }
+  return beside + bytes.most <= capacity_ && beside + bytes.left + own_need(at) <= capacity_;
+}
+
+// What is run again before the next use of a storage if it is dropped too, and what that costs more
+// than what is run again there already.
+Closure SweepState::to_drop(Row storage, double& cost) const {
+  const Row at = items_[storage].next;
+  const Closure before = closure_of(dropped_of(at, kNoRow), at, kNoRow);
+  Closure closure = closure_of(dropped_of(at, storage), at, storage);
+  const Row op = model_.replay_op[storage];
+  if (!closure.possible || closure.ops.size() > kMostChain) return {};
+  // A replay that was to read it is no longer made: its next use is further on than thought.
+  if (!std::binary_search(closure.ops.begin(), closure.ops.end(), op)) return {};
+  if (!fits_replayed(closure, at, storage)) {
+    make_thrifty(closure, at, storage);
+    if (!fits_replayed(closure, at, storage)) return {};
+  }
+  cost = closure.cost - before.cost;
+  return closure;
 }
 
 void SweepState::pledge(Row storage, Row at) {
@@ -277,7 +366,6 @@ void SweepState::drop(Row op, Row storage, const Closure& closure) {
   forget_copies(storage);
   item.where = Where::kDropped;
   if (item.next == kNoRow) return;  // nothing reads it again
-  replayed_bytes_[item.next] += bytes_of(closure);
   for (const Row leaf : closure.leaves) pledge(leaf, item.next);
 }
 

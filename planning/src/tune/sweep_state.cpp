@@ -6,8 +6,6 @@
 namespace spillway::planning::tune {
 namespace {
 
-constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
-
 std::vector<double> deadlines_of(const StepModel& model) {
   const std::size_t ops = model.ops();
   std::vector<double> deadlines(2 * ops + 1);
@@ -44,7 +42,6 @@ SweepState::SweepState(const StepModel& model, const SweepSettings& settings,
     if (settings.rules.segment[s] != kNoRow) segments_.emplace_back(settings.rules.segment[s], s);
   }
   std::sort(segments_.begin(), segments_.end());
-  replayed_bytes_.assign(table_.ops() + 1, 0);
   began_.reserve(table_.ops());
   for (Row s = 0; s < table_.storages(); ++s) begin_storage(s, begin.away[s]);
 }
@@ -57,6 +54,7 @@ void SweepState::begin_storage(Row storage, std::uint8_t away) {
   if (away == 0) {
     item.where = Where::kIn;
     used_ += bytes;
+    if (table_.predecessor(storage) == kNoRow) inputs_ += bytes;
     offer(storage);
     return;
   }
@@ -137,33 +135,35 @@ void SweepState::leave_eagerly(Row op) {
     const bool far = before != kNoRow && op < before && item.next >= before;
     if (!far && !(again && op >= before)) continue;
     if (may_replay(storage)) {
-      const Closure closure = closure_of(storage, item.next, table_.ops());
-      if (closure.possible && fits_replayed(closure, item.next)) drop(op + 1, storage, closure);
+      double cost = 0;
+      const Closure closure = to_drop(storage, cost);
+      if (closure.possible) drop(op + 1, storage, closure);
     } else if (rule_of(storage) == StorageRule::kSwapOnly && far) {
       if (const auto tier = tier_for(storage)) leave_by_copy(op + 1, storage, *tier);
     }
   }
 }
 
-// The rest of the segment comes back with what is needed of it.
-void SweepState::revive_segment(Row op, Row storage) {
-  const SweepRules& rules = settings_.rules;
-  if (rules.segment.empty() || rules.segment[storage] == kNoRow) return;
-  const auto first = std::lower_bound(
-      segments_.begin(), segments_.end(), std::pair{rules.segment[storage], Row{0}});
-  for (auto member = first;
-       member != segments_.end() && member->first == rules.segment[storage]; ++member) {
-    const Item& item = items_[member->second];
-    if (item.where != Where::kDropped || item.next >= table_.ops()) continue;
-    if (used_ + own_need(op) + table_.bytes(member->second) > capacity_) return;
-    const Closure closure = closure_of(member->second, op, table_.ops());
-    if (!closure.possible || !fits_replayed(closure, op)) continue;
-    if (!replay_for(op, member->second)) return;
+// The rest of the segments comes back with what is needed of them, where all of it fits.
+void SweepState::add_segments(Row op, std::vector<Row>& roots) const {
+  const std::vector<Row>& segment = settings_.rules.segment;
+  if (segment.empty()) return;
+  std::vector<Row> more = roots;
+  for (const Row root : roots) {
+    if (segment[root] == kNoRow) continue;
+    auto member =
+        std::lower_bound(segments_.begin(), segments_.end(), std::pair{segment[root], Row{0}});
+    for (; member != segments_.end() && member->first == segment[root]; ++member) {
+      const Row other = member->second;
+      if (items_[other].where != Where::kDropped || items_[other].next >= table_.ops()) continue;
+      if (std::find(more.begin(), more.end(), other) == more.end()) more.push_back(other);
+    }
   }
+  const Closure closure = closure_of(more, op, kNoRow);
+  if (closure.possible && fits_replayed(closure, op, kNoRow)) roots = std::move(more);
 }
 
 bool SweepState::step(Row op) {
-  op_ = op;
   for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
     items_[table_.touch(row).storage].pinned = op;
   }
@@ -181,14 +181,10 @@ bool SweepState::step(Row op) {
 bool SweepState::bring_in(Row op) {
   const Row first = table_.first_touch_of_op(op);
   const Row last = table_.last_touch_of_op(op);
-  for (Row row = first; row < last; ++row) {
-    const Row storage = table_.touch(row).storage;
-    if (items_[storage].where != Where::kDropped) continue;
-    if (!replay_for(op, storage)) {
-      to_blame.push_back(storage);
-      return false;
-    }
-    revive_segment(op, storage);
+  std::vector<Row> dropped = dropped_of(op, kNoRow);
+  if (!dropped.empty()) {
+    add_segments(op, dropped);
+    if (!replay_batch(op, dropped)) return false;
   }
   std::uint64_t need = own_need(op);
   for (Row row = first; row < last; ++row) {
@@ -205,16 +201,18 @@ bool SweepState::bring_in(Row op) {
   return true;
 }
 
-bool SweepState::replay_for(Row op, Row storage) {
-  const Closure closure = closure_of(storage, op, kAnyNumber);
+bool SweepState::replay_batch(Row op, const std::vector<Row>& roots) {
+  Closure closure = closure_of(roots, op, kNoRow);
+  to_blame = roots;
   if (!closure.possible) return false;
+  if (!fits_replayed(closure, op, kNoRow)) make_thrifty(closure, op, kNoRow);
+  std::uint64_t need = bytes_of(closure, kNoRow).most;
   for (const Row replayed : closure.ops) {
     for (Row row = table_.first_touch_of_op(replayed); row < table_.last_touch_of_op(replayed);
          ++row) {
       if (table_.touch(row).creates) to_blame.push_back(table_.touch(row).storage);
     }
   }
-  std::uint64_t need = 0;
   for (const Row leaf : closure.leaves) {
     items_[leaf].pinned = op;
     items_[leaf].free_from = op + 1;
@@ -229,28 +227,33 @@ bool SweepState::replay_for(Row op, Row storage) {
     now_ = std::max(now_, items_[leaf].arrival);
     items_[leaf].ready = now_;
   }
-  return std::all_of(closure.ops.begin(), closure.ops.end(),
-                     [&](Row replayed) { return run_again(op, replayed); });
+  now_ = wait_for_room(now_, bytes_of(closure, kNoRow).most);
+  for (const Row replayed : closure.ops) run_again(op, replayed, closure);
+  drop_again(op, closure);
+  return true;
 }
 
-bool SweepState::run_again(Row op, Row replayed) {
-  // Replays of one op run by ascending op, whichever was asked for first.
-  replay_scratch_ = std::max(replay_scratch_, scratch_[replayed]);
-  const std::uint64_t need = model_.created[replayed] + replay_scratch_;
-  if (!make_room(op, need, op)) return false;
-  now_ = wait_for_room(now_, need) + static_cast<double>(duration_[replayed]);
+// What is dropped again has its inputs pledged for its own next use.
+void SweepState::drop_again(Row op, const Closure& closure) {
+  for (const Row storage : closure.again) {
+    draft_.redrops.push_back({{op, last_reader(closure, storage)}, storage});
+    Item& item = items_[storage];
+    item.next = next_after(storage, op);
+    const Closure later = closure_of(dropped_of(item.next, kNoRow), item.next, kNoRow);
+    for (const Row leaf : later.leaves) pledge(leaf, item.next);
+  }
+}
+
+void SweepState::run_again(Row op, Row replayed, const Closure& closure) {
+  now_ += static_cast<double>(duration_[replayed]);
   draft_.replays.push_back({op, replayed});
   for (Row row = table_.first_touch_of_op(replayed); row < table_.last_touch_of_op(replayed);
        ++row) {
-    if (!table_.touch(row).creates) continue;
     const Row made = table_.touch(row).storage;
     Item& item = items_[made];
+    if (!table_.touch(row).creates || item.where != Where::kDropped) continue;
+    if (std::binary_search(closure.again.begin(), closure.again.end(), made)) continue;
     used_ += table_.bytes(made);
-    if (item.where != Where::kDropped) {
-      transient_ += table_.bytes(made);
-      transients_.push_back(made);
-      continue;
-    }
     item.where = Where::kIn;
     item.pinned = op;
     item.free_from = op + 1;
@@ -258,7 +261,6 @@ bool SweepState::run_again(Row op, Row replayed) {
     item.next = next_after(made, op);
     offer(made);
   }
-  return true;
 }
 
 void SweepState::start_op(Row op) {
@@ -268,10 +270,6 @@ void SweepState::start_op(Row op) {
   }
   began_.push_back(start);
   now_ = start + static_cast<double>(duration_[op]);
-  used_ -= transient_;
-  transient_ = 0;
-  transients_.clear();
-  replay_scratch_ = 0;
 }
 
 void SweepState::touch_all(Row op) {
@@ -338,8 +336,8 @@ void SweepState::fetch(Row op, Row storage) {
   current_choice(storage).in_at = op;
   double ready = now_;
   if (from_disk) {
-    disk_in_link_free_ = std::max(disk_in_link_free_, now_) +
-                         model_.copy_ns(LinkKind::kDiskToHost, bytes);
+    disk_in_link_free_ =
+        std::max(disk_in_link_free_, now_) + model_.copy_ns(LinkKind::kDiskToHost, bytes);
     ready = disk_in_link_free_;
   }
   item.where = Where::kIn;
@@ -365,7 +363,9 @@ double SweepState::wait_for_room(double time, std::uint64_t bytes) {
   return time;
 }
 
-void SweepState::finish(SweepResult& result) {
+bool SweepState::finish(SweepResult& result) {
+  // The next step's inputs come on top of what is on the device when this one ends.
+  if (!make_room(table_.ops(), inputs_, 0)) return false;
   result.end.away.assign(items_.size(), 0);
   for (Row storage = 0; storage < table_.storages(); ++storage) {
     const Row older = table_.predecessor(storage);
@@ -384,6 +384,7 @@ void SweepState::finish(SweepResult& result) {
   result.draft = std::move(draft_);
   result.feasible = true;
   result.step_ns = now_;
+  return true;
 }
 
 // The end of this pass and its beginning are two halves of the same gap. Where they disagree the
@@ -413,80 +414,3 @@ void SweepState::close_wrapping_gap(Row older, Row storage) {
 }
 
 }  // namespace spillway::planning::tune
-
-namespace spillway::planning {
-
-SweepResult sweep_from(const StepModel& model, const SweepSettings& settings,
-                       const BeginState& begin) {
-  SweepResult result;
-  tune::SweepState state(model, settings, begin);
-  for (Row op = 0; op < model.ops(); ++op) {
-    if (state.step(op)) continue;
-    result.binding_op = op;
-    result.short_by = state.short_by;
-    result.to_blame = state.to_blame;
-    return result;
-  }
-  state.finish(result);
-  return result;
-}
-
-namespace {
-
-// Before the first pass: what is used first is on the device, as far as half of it goes; what is
-// never used is not.
-BeginState first_guess(const StepModel& model) {
-  const AccessTable& table = model.table;
-  BeginState begin;
-  begin.away.assign(table.storages(), 0);
-  std::uint64_t most = 0;
-  for (Row op = 0; op < table.ops(); ++op) most = std::max(most, table.alive(op));
-  if (most <= model.budget(Tier::kDevice)) return begin;
-  const std::uint8_t away = model.has_host() && model.budget(Tier::kHost) > 0 ? 1 : 2;
-  std::vector<std::pair<Row, Row>> order;
-  for (Row s = 0; s < table.storages(); ++s) {
-    if (table.predecessor(s) == kNoRow) continue;
-    const Row first = table.first_touch(s);
-    order.emplace_back(first == kNoRow ? kNoRow : table.op_of(first), s);
-  }
-  std::sort(order.begin(), order.end());
-  std::uint64_t there = 0;
-  std::uint64_t host = 0;
-  for (const auto& [op, s] : order) {
-    there += table.bytes(s);
-    if (op != kNoRow && there <= model.budget(Tier::kDevice) / 2) continue;
-    const bool fits = away == 1 && host + table.bytes(s) <= model.budget(Tier::kHost);
-    if (fits) host += table.bytes(s);
-    begin.away[s] = fits ? 1 : model.has_disk() && model.budget(Tier::kDisk) > 0 ? 2 : 0;
-  }
-  return begin;
-}
-
-}  // namespace
-
-namespace {
-
-// Where replays did not fit after all, the storages they were for are copied instead.
-SweepResult retried(const StepModel& model, SweepSettings& settings, const BeginState& begin) {
-  constexpr int kMostTries = 8;
-  for (int tries = 0;; ++tries) {
-    SweepResult result = sweep_from(model, settings, begin);
-    if (result.feasible || result.to_blame.empty() || tries == kMostTries) return result;
-    settings.rules.rule.resize(model.table.storages(), StorageRule::kAny);
-    for (const Row storage : result.to_blame) {
-      settings.rules.rule[storage] = StorageRule::kSwapOnly;
-    }
-  }
-}
-
-}  // namespace
-
-SweepResult sweep(const StepModel& model, const SweepSettings& settings) {
-  SweepSettings now = settings;
-  SweepResult first = retried(model, now, first_guess(model));
-  if (!first.feasible) return first;
-  SweepResult second = retried(model, now, first.end);
-  return second.feasible ? second : first;
-}
-
-}  // namespace spillway::planning

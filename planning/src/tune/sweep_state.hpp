@@ -37,7 +37,14 @@ struct Closure {
   bool possible = false;
   double cost = 0;
   std::vector<Row> ops;     // ascending
-  std::vector<Row> leaves;  // storages
+  std::vector<Row> leaves;  // storages, each once
+  std::vector<Row> again;   // storages that come back and are dropped again after their last reader
+};
+
+// What replays, run one after the other, make: the most they hold at once, and what stays of it.
+struct BatchBytes {
+  std::uint64_t most = 0;
+  std::uint64_t left = 0;
 };
 
 struct Option {
@@ -52,7 +59,8 @@ class SweepState {
 
   /// Carries the pass through op `op`. False if it does not fit: `short_by` tells by how much.
   bool step(Row op);
-  void finish(SweepResult& result);
+  /// Closes the step. False if it cannot begin again.
+  bool finish(SweepResult& result);
 
   std::uint64_t short_by = 0;
   std::vector<Row> to_blame;  ///< storages whose replays did not fit where the pass stopped
@@ -64,8 +72,9 @@ class SweepState {
   // sweep_state.cpp: the course of the pass
   void begin_storage(Row storage, std::uint8_t away);
   bool bring_in(Row op);
-  bool replay_for(Row op, Row storage);
-  bool run_again(Row op, Row replayed);
+  bool replay_batch(Row op, const std::vector<Row>& roots);
+  void run_again(Row op, Row replayed, const Closure& closure);
+  void drop_again(Row op, const Closure& closure);
   void start_op(Row op);
   void touch_all(Row op);
   void end_op(Row op);
@@ -76,7 +85,7 @@ class SweepState {
   [[nodiscard]] Row next_after(Row storage, Row op) const;
   void choose_workspace(Row op);
   void leave_eagerly(Row op);
-  void revive_segment(Row op, Row storage);
+  void add_segments(Row op, std::vector<Row>& roots) const;
   [[nodiscard]] std::uint64_t own_need(Row op) const { return model_.created[op] + scratch_[op]; }
   [[nodiscard]] StorageRule rule_of(Row storage) const {
     return settings_.rules.rule.empty() ? StorageRule::kAny : settings_.rules.rule[storage];
@@ -92,9 +101,13 @@ class SweepState {
   [[nodiscard]] Option price(Row op, Row storage) const;
   [[nodiscard]] double swap_cost(Row op, Row storage, Tier tier) const;
   [[nodiscard]] std::optional<Tier> tier_for(Row storage) const;
-  [[nodiscard]] Closure closure_of(Row storage, Row at, std::size_t most_ops) const;
-  [[nodiscard]] std::uint64_t bytes_of(const Closure& closure) const;
-  [[nodiscard]] bool fits_replayed(const Closure& closure, Row at) const;
+  [[nodiscard]] std::vector<Row> dropped_of(Row op, Row also_dropped) const;
+  [[nodiscard]] Closure closure_of(const std::vector<Row>& roots, Row at, Row also_dropped) const;
+  [[nodiscard]] BatchBytes bytes_of(const Closure& closure, Row also_dropped) const;
+  void make_thrifty(Closure& closure, Row at, Row also_dropped) const;
+  [[nodiscard]] Row last_reader(const Closure& closure, Row storage) const;
+  [[nodiscard]] Closure to_drop(Row storage, double& cost) const;
+  [[nodiscard]] bool fits_replayed(const Closure& closure, Row at, Row also_dropped) const;
   void give_up_fetch(Row storage);
   void leave_by_copy(Row op, Row storage, Tier tier);
   void drop(Row op, Row storage, const Closure& closure);
@@ -118,26 +131,22 @@ class SweepState {
   std::vector<std::uint64_t> scratch_;  // per op, of the alternative that is run
   std::vector<TimeNs> duration_;
   std::vector<std::uint8_t> began_away_;
-  std::vector<std::pair<Row, Row>> segments_;  // segment and storage, sorted
+  std::vector<std::pair<Row, Row>> segments_;          // segment and storage, sorted
   std::unordered_map<Row, std::vector<Row>> pledges_;  // by storage: ops whose replays read it
   std::priority_queue<Entry> by_next_;                 // furthest next use first
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> by_replay_;  // cheapest first
   std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving_;
   std::uint64_t leaving_bytes_ = 0;
-  std::uint64_t used_ = 0;       // on the device, or queued to come
-  std::uint64_t transient_ = 0;       // made by replays for the op at hand, and thrown away
-  std::vector<Row> transients_;       // likewise
-  std::uint64_t replay_scratch_ = 0;  // the most of those replays
+  std::uint64_t used_ = 0;    // on the device, or queued to come
+  std::uint64_t inputs_ = 0;  // that every step begins with anew
   std::uint64_t host_used_ = 0, disk_used_ = 0;
   LinkClock out_link_, disk_out_link_;
   double in_link_free_ = 0, disk_in_link_free_ = 0;
   std::vector<double> deadlines_;  // by position, two steps and one more
   ArrivalQueue arrivals_, disk_arrivals_;
   std::set<std::pair<Row, Row>> away_, away_on_disk_;  // position and storage
-  std::vector<std::uint64_t> replayed_bytes_;  // per op: what replays before it make and read
-  std::vector<double> began_;                  // per op so far: ns
+  std::vector<double> began_;                          // per op so far: ns
   double now_ = 0;
-  Row op_ = 0;  // at hand
 };
 
 }  // namespace spillway::planning::tune

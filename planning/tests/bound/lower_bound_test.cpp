@@ -8,8 +8,8 @@
 namespace spillway::planning {
 namespace {
 
-using testing::StepBuilder;
 using testing::plain_machine;
+using testing::StepBuilder;
 
 Budgets budgets(std::uint64_t device, std::uint64_t host, std::uint64_t disk = 0) {
   Budgets all;

@@ -55,9 +55,18 @@ class PlanFixture : public ::testing::Test {
     return {plan, report};
   }
 
+  /// A clock that counts how often it is asked: searches take the same course on every machine,
+  /// and a short one.
+  static PlanningContext short_search() {
+    PlanningContext context;
+    context.now = [looks = TimeNs{0}]() mutable { return looks++; };
+    context.time_limit_ns = 150;
+    return context;
+  }
+
   static std::optional<CheckedPlan> make(const Planner& planner, const Problem& problem,
                                          const Options& options,
-                                         const PlanningContext& context = {}) {
+                                         const PlanningContext& context = short_search()) {
     const PlanOutcome outcome = planner.plan(problem, options, context);
     const auto* plan = std::get_if<Plan>(&outcome);
     if (plan == nullptr) return std::nullopt;

@@ -18,8 +18,8 @@ struct NetworkShape {
   int layers = 8;
   std::uint64_t activation_bytes = 1'000'000;
   std::uint64_t weight_bytes = 100'000;
-  double heavy_ns = 1e6;  ///< of a convolution; its backward pass takes twice that
-  double light_ns = 1e5;  ///< of normalisation and activation function
+  double heavy_ns = 1e6;    ///< of a convolution; its backward pass takes twice that
+  double light_ns = 1e5;    ///< of normalisation and activation function
   bool middle_dies = true;  ///< the normalisation's output is not saved
   bool optimizer_state = true;
 };
@@ -39,7 +39,9 @@ class TrainingStep {
   std::uint64_t bytes(std::uint64_t about) {
     return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(vary(static_cast<double>(about))));
   }
-  double vary(double about) { return about * std::uniform_real_distribution<double>(0.5, 1.5)(random_); }
+  double vary(double about) {
+    return about * std::uniform_real_distribution<double>(0.5, 1.5)(random_);
+  }
   TimeNs time(double about) { return std::max<TimeNs>(1, static_cast<TimeNs>(vary(about))); }
   StorageId storage(std::uint64_t size, StorageRole role, bool persistent = false) {
     return trace_.add(TraceStorage{.bytes = Bytes{size}, .role = role, .persistent = persistent});

@@ -53,8 +53,8 @@ TEST(LinkClockTest, looking_tells_where_taking_takes) {
   std::mt19937 random(3);
   LinkClock link;
   for (int turn = 0; turn < 200; ++turn) {
-    const double ready = random() % 500;
-    const double duration = 1 + random() % 20;
+    const auto ready = static_cast<double>(random() % 500);
+    const auto duration = static_cast<double>(1 + random() % 20);
     const LinkClock::Slot seen = link.look(ready, duration);
     const LinkClock::Slot taken = link.take(ready, duration);
     EXPECT_EQ(seen.begin, taken.begin);
@@ -86,8 +86,8 @@ TEST(ArrivalQueueTest, slack_is_what_adding_the_copy_would_leave) {
   for (std::size_t i = 0; i < deadlines.size(); ++i) deadlines[i] = static_cast<double>(10 * i);
   ArrivalQueue queue(deadlines);
   for (int turn = 0; turn < 100; ++turn) {
-    const Row position = random() % 29;
-    const double duration = 1 + random() % 9;
+    const auto position = static_cast<Row>(random() % 29);
+    const auto duration = static_cast<double>(1 + random() % 9);
     const double slack = queue.slack_with(position, duration, 5);
     queue.add(position, duration);
     // Copies before the new one are not made earlier by it, and do not count.

@@ -30,11 +30,11 @@ namespace spillway::planning {
 
 /// What the excess of a window over its ops' own time is owed to.
 enum class BoundCause : std::uint8_t {
-  kFetching,      ///< device: copies in, or computing again
-  kEvicting,      ///< device: copies out
-  kBoth,          ///< device: out before and in after one instant
-  kFromDisk,      ///< device and host together are too small: copies from disk
-  kToDisk,        ///< the same, copies to disk
+  kFetching,  ///< device: copies in, or computing again
+  kEvicting,  ///< device: copies out
+  kBoth,      ///< device: out before and in after one instant
+  kFromDisk,  ///< device and host together are too small: copies from disk
+  kToDisk,    ///< the same, copies to disk
 };
 inline constexpr std::size_t kBoundCauseCount = 5;
 std::string_view to_string(BoundCause cause);

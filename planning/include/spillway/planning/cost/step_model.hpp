@@ -29,7 +29,7 @@ struct StepModel {
   std::vector<TimeNs> start;           ///< per op and one more: sum of the durations before it
   std::vector<TimeNs> least_duration;  ///< per op, the shortest of its alternatives
   std::vector<std::uint64_t> least_scratch;
-  AlternativeLists alternatives;       ///< of the trace
+  AlternativeLists alternatives;  ///< of the trace
 
   /// Per storage: the op to be run again that makes it, kNoRow where none does. Its creator, which
   /// is a pure function and the only op that writes it.

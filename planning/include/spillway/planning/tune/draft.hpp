@@ -37,8 +37,8 @@ struct GapChoice {
   bool wait_out = false;  ///< computing waits for the copy out
   bool wait_in = false;   ///< computing waits for the copy in when it is queued
   Row out_at = 0;
-  Row in_at = kNoRow;     ///< kNoRow: no fetch is queued
-  Row more = kNoRow;      ///< row of Draft::again: leaves once more within the same gap
+  Row in_at = kNoRow;  ///< kNoRow: no fetch is queued
+  Row more = kNoRow;   ///< row of Draft::again: leaves once more within the same gap
 
   bool operator==(const GapChoice&) const = default;
 };
@@ -48,6 +48,14 @@ struct Replay {
   Row op = 0;
 
   auto operator<=>(const Replay&) const = default;
+};
+
+/// A storage that a replay brought back and that is dropped again before the op begins.
+struct Redrop {
+  Replay after;  ///< the last replay that reads it
+  Row storage = 0;
+
+  bool operator==(const Redrop&) const = default;
 };
 
 struct Draft {
@@ -60,6 +68,7 @@ struct Draft {
   std::vector<GapChoice> again;    ///< where a replay needs a storage in the middle of its gap
   std::vector<Tier> idle;          ///< by storage; of those alive all step long and never touched
   std::vector<Replay> replays;     ///< in any order; several before one op run by ascending op
+  std::vector<Redrop> redrops;
   std::vector<std::pair<Row, std::uint32_t>> alternatives;  ///< op and which
 
   bool operator==(const Draft&) const = default;

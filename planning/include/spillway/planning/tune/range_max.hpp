@@ -20,8 +20,8 @@ class RangeMax {
   [[nodiscard]] std::int64_t max() const { return most_[1]; }
 
  private:
-  void add(std::size_t node, std::size_t low, std::size_t high, std::size_t first,
-           std::size_t last, std::int64_t amount);
+  void add(std::size_t node, std::size_t low, std::size_t high, std::size_t first, std::size_t last,
+           std::int64_t amount);
   [[nodiscard]] std::int64_t max(std::size_t node, std::size_t low, std::size_t high,
                                  std::size_t first, std::size_t last) const;
 

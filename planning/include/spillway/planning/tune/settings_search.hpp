@@ -38,6 +38,8 @@ class SettingsSearch {
   /// The simulated step of a plan; nothing if it fails.
   [[nodiscard]] std::optional<double> measure(const Plan& plan);
   [[nodiscard]] bool time_is_up() const;
+  /// Whether a step is so near the lower bound that no search is worth its while.
+  [[nodiscard]] bool good_enough(double step_ns) const { return step_ns <= goal_ns_; }
   /// Where the last pass that did not fit stopped.
   [[nodiscard]] const SweepResult& last_failure() const { return last_failure_; }
 
@@ -55,6 +57,7 @@ class SettingsSearch {
   int passes_left_;
   int simulations_left_;
   bool simulate_;
+  double goal_ns_ = 0;
   std::uint64_t random_ = 0x9e3779b97f4a7c15;
   SweepResult last_failure_;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over the step that decides every gap: what leaves when room is short, when it comes back.
+// One pass over the step that decides every gap: what leaves when room is short, when it comes
+// back.
 //
 // The pass follows the ops with an estimate of the time at which each begins. Where op i does not
 // fit, storages are chosen to leave:
@@ -51,34 +52,34 @@ struct SweepRules {
 };
 
 struct SweepSettings {
-  bool recompute = true;        ///< storages may be dropped and made again
-  bool transients = true;       ///< what a replay reads may be made again though it is dead
-  bool early_out = true;        ///< copies out begin as early as the link was idle
-  bool prefetch = true;         ///< copies in are queued before they are needed
-  double link_price = 0.2;      ///< ns charged per ns of copying, though nobody waits for it
-  double lead = 0.05;           ///< copies in begin earlier by this share of the time they take
-  double lead_ns = 0;           ///< and by this much
-  double reach = 1.0;           ///< exponent of the time away in the price: more favours Belady
-  int candidates = 8;           ///< looked at for each storage that leaves, per order
-  bool choose_workspace = true; ///< ops run as the fastest alternative that fits
+  bool recompute = true;         ///< storages may be dropped and made again
+  bool transients = true;        ///< what a replay reads may be made again though it is dead
+  bool early_out = true;         ///< copies out begin as early as the link was idle
+  bool prefetch = true;          ///< copies in are queued before they are needed
+  double link_price = 0.2;       ///< ns charged per ns of copying, though nobody waits for it
+  double lead = 0.05;            ///< copies in begin earlier by this share of the time they take
+  double lead_ns = 0;            ///< and by this much
+  double reach = 1.0;            ///< exponent of the time away in the price: more favours Belady
+  int candidates = 8;            ///< looked at for each storage that leaves, per order
+  bool choose_workspace = true;  ///< ops run as the fastest alternative that fits
   LeaveOrder order = LeaveOrder::kFurthest;
   SweepRules rules{};
-  std::uint64_t reserve = 0;    ///< bytes of the device left unused, for copies to overlap
+  std::uint64_t reserve = 0;  ///< bytes of the device left unused, for copies to overlap
 };
 
 /// Where storages that live on are when the step begins; by storage.
 struct BeginState {
-  std::vector<std::uint8_t> away;       ///< 1: not on the device
+  std::vector<std::uint8_t> away;  ///< 1: not on the device
 };
 
 struct SweepResult {
   Draft draft;
   bool feasible = false;
-  Row binding_op = 0;               ///< where not feasible
-  std::uint64_t short_by = 0;       ///< bytes, there
-  std::vector<Row> to_blame;        ///< storages whose replays did not fit there
-  double step_ns = 0;               ///< estimated
-  BeginState end;                   ///< where what lives on was at the end
+  Row binding_op = 0;          ///< where not feasible
+  std::uint64_t short_by = 0;  ///< bytes, there
+  std::vector<Row> to_blame;   ///< storages whose replays did not fit there
+  double step_ns = 0;          ///< estimated
+  BeginState end;              ///< where what lives on was at the end
 };
 
 /// Runs the pass twice: once to see where storages are at the end of a step, once from there.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small changes of a draft, one after the other, each kept if the simulated step is no longer for
+// it.
+//
+//     copy in later or earlier     gap  [out ...... in]  ->  [out ... in   ]
+//     copy out later or earlier         [out ...... in]  ->  [   out .. in]
+//     stay                              [out ...... in]  ->  [            ]
+//     leave                             [            ]  ->  [out ...... in]
+//     compute again instead of copying, and the reverse
+//
+// A pass decides gap by gap and never takes back; this does. Changes that make a plan wrong or too
+// large are refused by the validator. Worth its while on traces so short that thousands of plans
+// can be simulated.
+#pragma once
+
+#include <cstdint>
+
+#include "spillway/planning/tune/settings_search.hpp"
+
+namespace spillway::planning {
+
+class Refiner {
+ public:
+  Refiner(const Problem& problem, const StepModel& model, Simulator& simulator,
+          SettingsSearch& clock);
+
+  /// Improves the candidate in place, with no more than `turns` changes tried.
+  void refine(Candidate& candidate, int turns, bool recompute);
+
+ private:
+  bool change(Draft& draft, bool recompute);
+  bool change_gap(Draft& draft, Row touch, bool recompute);
+  std::uint64_t random(std::uint64_t below);
+
+  const Problem& problem_;
+  const StepModel& model_;
+  Simulator& simulator_;
+  SettingsSearch& clock_;
+  std::vector<Row> gaps_;
+  std::uint64_t random_ = 0x2545f4914f6cdd1d;
+};
+
+}  // namespace spillway::planning

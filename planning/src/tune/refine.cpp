@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/planning/tune/refine.hpp"
+
+#include <algorithm>
+
+#include "spillway/plan/validator.hpp"
+
+namespace spillway::planning {
+namespace {
+
+/// The op of a gap's end as a position.
+Row use_of(const AccessTable& table, const GapEnd& end) {
+  return table.op_of(end.touch) + (end.wraps ? table.ops() : 0);
+}
+
+}  // namespace
+
+Refiner::Refiner(const Problem& problem, const StepModel& model, Simulator& simulator,
+                 SettingsSearch& clock)
+    : problem_(problem), model_(model), simulator_(simulator), clock_(clock) {
+  for (Row row = 0; row < model.table.touches(); ++row) {
+    const GapEnd end = end_of_gap(model.table, row);
+    if (end.touch == kNoRow) continue;
+    if (use_of(model.table, end) > model.table.op_of(row) + 1) gaps_.push_back(row);
+  }
+}
+
+std::uint64_t Refiner::random(std::uint64_t below) {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return (random_ >> 11) % below;
+}
+
+void Refiner::refine(Candidate& candidate, int turns, bool recompute) {
+  if (gaps_.empty()) return;
+  for (int turn = 0; turn < turns && !clock_.time_is_up(); ++turn) {
+    if (clock_.good_enough(candidate.step_ns)) return;
+    Draft draft = candidate.draft;
+    bool changed = change(draft, recompute);
+    // Some improvements need two changes at once: room made here for a copy kept there.
+    while (random(3) == 0) changed = change(draft, recompute) || changed;
+    if (!changed) continue;
+    Plan plan = write_plan(problem_, model_, draft, candidate.plan.planner);
+    if (validate(plan, problem_.trace, problem_.budgets)) continue;
+    const SimulationOutcome outcome = simulator_.run(plan);
+    const auto* report = std::get_if<SimulationReport>(&outcome);
+    if (report == nullptr || static_cast<double>(report->step_ns) > candidate.step_ns) continue;
+    candidate.step_ns = static_cast<double>(report->step_ns);
+    candidate.draft = std::move(draft);
+    candidate.plan = std::move(plan);
+  }
+}
+
+bool Refiner::change(Draft& draft, bool recompute) {
+  return change_gap(draft, gaps_[random(gaps_.size())], recompute);
+}
+
+bool Refiner::change_gap(Draft& draft, Row touch, bool recompute) {
+  const AccessTable& table = model_.table;
+  GapChoice& choice = draft.gap[touch];
+  if (choice.more != kNoRow) return false;
+  const GapEnd end = end_of_gap(table, touch);
+  const Row use = use_of(table, end);
+  const Row from = table.op_of(touch) + 1;
+  const Row again = model_.replay_op[table.touch(touch).storage];
+  const auto replay = std::find(draft.replays.begin(), draft.replays.end(), Replay{use, again});
+  const bool replayed = choice.remedy == Remedy::kForget;
+  if (replayed && replay == draft.replays.end()) return false;
+  const Tier slower =
+      model_.has_host() && model_.budget(Tier::kHost) > 0 ? Tier::kHost : Tier::kDisk;
+  const Remedy copied = slower == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
+  const auto copy = [&] {
+    const Row in = from + 1 + static_cast<Row>(random(use - from));
+    choice = {.remedy = copied, .out_at = from, .in_at = in};
+  };
+  const std::uint64_t kind = random(4);
+  if (replayed) {
+    draft.replays.erase(replay);
+    choice = {};
+    if (kind != 0) copy();
+    return true;
+  }
+  if (choice.remedy == Remedy::kKeep || kind == 0) {
+    const bool may = recompute && !end.wraps && again != kNoRow && random(2) == 0;
+    if (may) {
+      choice = {.remedy = Remedy::kForget, .out_at = from};
+      if (replay == draft.replays.end()) draft.replays.push_back({use, again});
+    } else if (choice.remedy == Remedy::kKeep) {
+      copy();
+    } else {
+      choice = {};
+    }
+    return true;
+  }
+  const Row in = std::min(choice.in_at, use);
+  if (kind == 1 && in > from + 1) {
+    choice.out_at = from + static_cast<Row>(random(std::min<Row>(in - from, 8)));
+    return true;
+  }
+  choice.in_at = choice.out_at + 1 + static_cast<Row>(random(use - choice.out_at));
+  return true;
+}
+
+}  // namespace spillway::planning

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/planning/tune/sweep.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tune/sweep_state.hpp"
+
+namespace spillway::planning {
+
+SweepResult sweep_from(const StepModel& model, const SweepSettings& settings,
+                       const BeginState& begin) {
+  SweepResult result;
+  tune::SweepState state(model, settings, begin);
+  for (Row op = 0; op < model.ops(); ++op) {
+    if (state.step(op)) continue;
+    result.binding_op = op;
+    result.short_by = state.short_by;
+    result.to_blame = state.to_blame;
+    return result;
+  }
+  if (!state.finish(result)) {
+    result.binding_op = model.ops() - 1;
+    result.short_by = state.short_by;
+  }
+  return result;
+}
+
+namespace {
+
+// Before the first pass: what is used first is on the device, as far as half of it goes; what is
+// never used is not.
+BeginState first_guess(const StepModel& model) {
+  const AccessTable& table = model.table;
+  BeginState begin;
+  begin.away.assign(table.storages(), 0);
+  std::uint64_t most = 0;
+  for (Row op = 0; op < table.ops(); ++op) most = std::max(most, table.alive(op));
+  if (most <= model.budget(Tier::kDevice)) return begin;
+  const std::uint8_t away = model.has_host() && model.budget(Tier::kHost) > 0 ? 1 : 2;
+  std::vector<std::pair<Row, Row>> order;
+  std::uint64_t there = 0;
+  for (Row s = 0; s < table.storages(); ++s) {
+    if (table.predecessor(s) == kNoRow) {
+      if (table.creator(s) == kNoRow) there += table.bytes(s);
+      continue;
+    }
+    const Row first = table.first_touch(s);
+    order.emplace_back(first == kNoRow ? kNoRow : table.op_of(first), s);
+  }
+  std::sort(order.begin(), order.end());
+  std::uint64_t host = 0;
+  for (const auto& [op, s] : order) {
+    const bool stays = op != kNoRow && there + table.bytes(s) <= model.budget(Tier::kDevice) / 2;
+    if (stays) there += table.bytes(s);
+    if (stays) continue;
+    const bool fits = away == 1 && host + table.bytes(s) <= model.budget(Tier::kHost);
+    if (fits) host += table.bytes(s);
+    begin.away[s] = fits ? 1 : model.has_disk() && model.budget(Tier::kDisk) > 0 ? 2 : 0;
+  }
+  return begin;
+}
+
+}  // namespace
+
+namespace {
+
+// Where replays did not fit after all, the storages they were for are copied instead.
+SweepResult retried(const StepModel& model, SweepSettings& settings, const BeginState& begin) {
+  constexpr int kMostTries = 8;
+  for (int tries = 0;; ++tries) {
+    SweepResult result = sweep_from(model, settings, begin);
+    if (result.feasible || result.to_blame.empty() || tries == kMostTries) return result;
+    settings.rules.rule.resize(model.table.storages(), StorageRule::kAny);
+    for (const Row storage : result.to_blame) {
+      settings.rules.rule[storage] = StorageRule::kSwapOnly;
+    }
+  }
+}
+
+}  // namespace
+
+SweepResult sweep(const StepModel& model, const SweepSettings& settings) {
+  SweepSettings now = settings;
+  SweepResult first = retried(model, now, first_guess(model));
+  if (!first.feasible) return first;
+  SweepResult second = retried(model, now, first.end);
+  return second.feasible ? second : first;
+}
+
+}  // namespace spillway::planning

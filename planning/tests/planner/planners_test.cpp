@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every planner on steps as training makes them, its options one by one, and what is said where
+// nothing fits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "plan_fixture.hpp"
+#include "spillway/planning/planner/planners.hpp"
+#include "spillway/planning/registry.hpp"
+#include "training_steps.hpp"
+
+namespace spillway::planning {
+namespace {
+
+class PlannersTest : public PlanFixture {
+ protected:
+  static std::uint64_t count(const Plan& plan, PlanActionKind kind) {
+    return static_cast<std::uint64_t>(
+        std::count_if(plan.actions.begin(), plan.actions.end(),
+                      [&](const PlanAction& action) { return action.kind == kind; }));
+  }
+
+  /// The step with one option as it is by default and as given.
+  static std::pair<CheckedPlan, CheckedPlan> ablate(const Planner& planner, const Problem& problem,
+                                                    std::string_view option,
+                                                    std::string_view value) {
+    Options options(planner.options());
+    const auto with = make(planner, problem, options);
+    options.set(option, value);
+    const auto without = make(planner, problem, options);
+    EXPECT_TRUE(with && without) << planner.name() << " " << option;
+    if (!with || !without) return {};
+    return {*with, *without};
+  }
+};
+
+TEST_F(PlannersTest, every_plan_of_every_planner_keeps_to_its_budgets) {
+  int plans = 0;
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    for (const bool dies : {false, true}) {
+      const Trace trace =
+          TrainingStep(
+              {.seed = seed, .layers = 5 + static_cast<int>(seed) * 3, .middle_dies = dies})
+              .build();
+      ASSERT_FALSE(validate(trace)) << *validate(trace);
+      const Machine machine = machine_with_links(2e9, 1000);
+      for (const double times : {1.05, 1.5, 2.5, 6.0}) {
+        const Problem problem{trace, machine, budgets(trace, machine, times)};
+        for (const Planner* planner : planners())
+          plans += make(*planner, problem).has_value() ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(plans, 60);  // and not: nothing was planned, so that nothing was wrong
+}
+
+TEST_F(PlannersTest, what_fits_is_left_alone) {
+  const Trace trace = TrainingStep({}).build();
+  const Machine machine = machine_with_links(1e9);
+  const Problem problem{trace, machine, budgets(trace, machine, 1000)};
+  for (const Planner* planner : {&hybrid_planner(), &swap_critical_path_planner(), &lms_planner(),
+                                 &chain_recompute_planner()}) {
+    const auto plan = make(*planner, problem);
+    ASSERT_TRUE(plan);
+    EXPECT_TRUE(plan->plan.actions.empty()) << planner->name();
+    EXPECT_EQ(plan->report.step_ns, plan->report.compute_ns) << planner->name();
+  }
+}
+
+TEST_F(PlannersTest, hybrid_is_no_worse_than_the_plans_it_starts_from) {
+  for (const std::uint64_t seed : {4U, 5U, 6U, 7U}) {
+    const Trace trace = TrainingStep({.seed = seed, .layers = 10}).build();
+    const Machine machine = machine_with_links(3e9, 500);
+    for (const double times : {1.3, 2.0, 4.0}) {
+      const Problem problem{trace, machine, budgets(trace, machine, times)};
+      std::vector<Plan> seeds;
+      TimeNs best = std::numeric_limits<TimeNs>::max();
+      for (const Planner* planner : planners()) {
+        if (planner == &hybrid_planner()) continue;
+        const PlanOutcome outcome = planner->plan(problem);
+        if (const auto* plan = std::get_if<Plan>(&outcome)) {
+          seeds.push_back(*plan);
+          best = std::min(best, std::get<SimulationReport>(simulate(problem, *plan)).step_ns);
+        }
+      }
+      PlanningContext context = short_search();
+      context.seeds = seeds;
+      const auto plan =
+          make(hybrid_planner(), problem, Options(hybrid_planner().options()), context);
+      ASSERT_TRUE(plan || seeds.empty());
+      if (!plan) continue;
+      EXPECT_LE(std::get<SimulationReport>(simulate(problem, plan->plan)).step_ns, best);
+    }
+  }
+}
+
+TEST_F(PlannersTest, below_the_floor_the_op_that_binds_is_named) {
+  const Trace trace = TrainingStep({}).build();
+  const Machine machine = machine_with_links(1e9);
+  const Problem problem{trace, machine, budgets(trace, machine, 0.9)};
+  const Floor floor = floor_of(StepModel(problem));
+  for (const Planner* planner : planners()) {
+    const PlanOutcome outcome = planner->plan(problem);
+    const auto* answer = std::get_if<Infeasible>(&outcome);
+    ASSERT_TRUE(answer) << planner->name();
+    if (planner->name() != "hybrid") continue;
+    EXPECT_EQ(to_value(answer->op), floor.op);
+    EXPECT_EQ(answer->short_by[0].count, floor.bytes - problem.budgets[Tier::kDevice].count);
+    ASSERT_TRUE(answer->smallest_budget);
+    EXPECT_GE(answer->smallest_budget->count, floor.bytes);
+    EXPECT_FALSE(answer->remedies.empty());
+    Budgets enough = problem.budgets;
+    enough[Tier::kDevice] = *answer->smallest_budget;
+    EXPECT_TRUE(make(hybrid_planner(), problem.with(enough)));
+  }
+}
+
+TEST_F(PlannersTest, without_host_memory_a_disk_or_recomputing_is_what_helps) {
+  const Trace trace = TrainingStep({.layers = 12, .weight_bytes = 900'000}).build();
+  const Machine machine = machine_with_links(1e9);
+  const Problem problem{trace, machine, budgets(trace, machine, 1.5, Bytes{0})};
+  const PlanOutcome outcome = hybrid_planner().plan(problem);
+  const auto* answer = std::get_if<Infeasible>(&outcome);
+  ASSERT_TRUE(answer);
+  EXPECT_GT(answer->short_by[index_of(Tier::kHost)].count, 0U);
+  EXPECT_TRUE(std::any_of(answer->remedies.begin(), answer->remedies.end(),
+                          [](const auto& text) { return text.find("disk") != std::string::npos; }));
+  Budgets with_disk = problem.budgets;
+  with_disk[Tier::kDisk] = kGiB;
+  const auto plan = make(hybrid_planner(), problem.with(with_disk));
+  ASSERT_TRUE(plan);
+  EXPECT_GT(plan->report.peak[index_of(Tier::kDisk)].bytes.count, 0U);
+}
+
+// Each option of hybrid: what it is for is gone without it.
+TEST_F(PlannersTest, hybrid_computes_again_what_is_cheap_unless_told_not_to) {
+  const Trace trace = TrainingStep({.seed = 9, .layers = 16}).build();
+  const Machine machine = machine_with_links(5e8, 1000);
+  const Problem problem{trace, machine, budgets(trace, machine, 2.5)};
+  const auto [with, without] = ablate(hybrid_planner(), problem, "recompute", "off");
+  EXPECT_GT(count(with.plan, PlanActionKind::kReplay), 0U);
+  EXPECT_EQ(count(without.plan, PlanActionKind::kReplay), 0U);
+  EXPECT_LT(with.report.step_ns, without.report.step_ns);
+}
+
+TEST_F(PlannersTest, hybrid_search_and_refining_shorten_the_step) {
+  const Trace trace = TrainingStep({.seed = 9, .layers = 16}).build();
+  const Machine machine = machine_with_links(1e9, 1000);
+  const Problem problem{trace, machine, budgets(trace, machine, 2.0)};
+  const auto step_with = [&](bool search, bool refine, double price) {
+    Options options(hybrid_planner().options());
+    options.set("search", OptionValue(search));
+    options.set("refine", OptionValue(refine));
+    options.set("link-price", OptionValue(price));
+    PlanningContext context = short_search();
+    context.time_limit_ns = 4000;
+    const auto plan = make(hybrid_planner(), problem, options, context);
+    EXPECT_TRUE(plan);
+    return plan ? plan->report.step_ns : 0;
+  };
+  const TimeNs plain = step_with(false, false, 0.2);
+  EXPECT_LT(step_with(true, false, 0.2), plain);
+  EXPECT_LE(step_with(false, true, 0.2), plain);
+  EXPECT_NE(step_with(false, false, 20), plain);  // other links' prices, other plans
+}
+
+TEST_F(PlannersTest, hybrid_refining_mends_what_the_pass_cannot_take_back) {
+  double with = 0;
+  double without = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace trace = TrainingStep({.seed = seed, .layers = 3, .optimizer_state = false}).build();
+    const Machine machine = machine_with_links(1e9);
+    const Problem problem{trace, machine, budgets(trace, machine, 1.3)};
+    Options options(hybrid_planner().options());
+    options.set("search", OptionValue(false));
+    PlanningContext context = short_search();
+    context.time_limit_ns = 4000;
+    const auto refined = make(hybrid_planner(), problem, options, context);
+    options.set("refine", OptionValue(false));
+    const auto plain = make(hybrid_planner(), problem, options, context);
+    ASSERT_TRUE(refined && plain);
+    EXPECT_LE(refined->report.step_ns, plain->report.step_ns);
+    with += static_cast<double>(refined->report.step_ns);
+    without += static_cast<double>(plain->report.step_ns);
+  }
+  EXPECT_LT(with, without);
+}
+
+TEST_F(PlannersTest, hybrid_copies_ahead_of_need) {
+  const Trace trace =
+      TrainingStep({.seed = 9, .layers = 16, .heavy_ns = 4e6, .light_ns = 1e6}).build();
+  const Machine machine = machine_with_links(2e9, 1000);
+  const Problem problem{trace, machine, budgets(trace, machine, 4.0)};
+  const auto step_with = [&](std::string_view off) {
+    Options options(hybrid_planner().options());
+    for (const std::string_view option : {"recompute", "search", "refine"}) {
+      options.set(option, OptionValue(false));
+    }
+    if (!off.empty()) options.set(off, OptionValue(false));
+    const auto plan = make(hybrid_planner(), problem, options);
+    EXPECT_TRUE(plan) << off;
+    return plan ? plan->report.step_ns : 0;
+  };
+  const TimeNs all = step_with("");
+  EXPECT_LT(all, step_with("prefetch"));
+  EXPECT_LT(all, step_with("early-eviction"));
+}
+
+TEST_F(PlannersTest, hybrid_keeps_what_outlives_the_step_when_told_to) {
+  const Trace trace = TrainingStep({.layers = 12, .weight_bytes = 2'000'000}).build();
+  const Machine machine = machine_with_links(5e9);
+  const Problem problem{trace, machine, budgets(trace, machine, 3.0)};
+  const auto plan = make(hybrid_planner(), problem);
+  ASSERT_TRUE(plan);
+  EXPECT_FALSE(plan->plan.places.empty());
+  Options options(hybrid_planner().options());
+  options.set("persistent", OptionValue(false));
+  EXPECT_FALSE(make(hybrid_planner(), problem, options));
+}
+
+TEST_F(PlannersTest, hybrid_disk_option_forbids_the_disk) {
+  const Trace trace = TrainingStep({.layers = 12, .weight_bytes = 900'000}).build();
+  const Machine machine = machine_with_links(1e9);
+  Problem problem{trace, machine, budgets(trace, machine, 1.5, Bytes{0})};
+  problem.budgets[Tier::kDisk] = kGiB;
+  EXPECT_TRUE(make(hybrid_planner(), problem));
+  Options options(hybrid_planner().options());
+  options.set("disk", OptionValue(false));
+  EXPECT_FALSE(make(hybrid_planner(), problem, options));
+}
+
+TEST_F(PlannersTest, workspace_is_chosen_by_what_fits) {
+  Trace trace = TrainingStep({.layers = 6}).build();
+  for (std::size_t op = 0; op < trace.ops.size(); ++op) {
+    if (trace.ops.name[op] != "conv") continue;
+    // Half the time with a workspace of half a megabyte.
+    AlternativeLists& lists = trace.ops.alternatives;
+    lists.items.insert(lists.items.begin() + static_cast<std::ptrdiff_t>(lists.offsets[op]),
+                       OpAlternative{trace.ops.duration_ns[op] / 2, Bytes{500'000}});
+    for (std::size_t i = op + 1; i < lists.offsets.size(); ++i) ++lists.offsets[i];
+  }
+  ASSERT_FALSE(validate(trace)) << *validate(trace);
+  const Machine machine = machine_with_links(5e9);
+  const Problem problem{trace, machine, budgets(trace, machine, 5.0)};
+  for (const Planner* planner : {&hybrid_planner(), &superneurons_planner()}) {
+    const auto [with, without] = ablate(*planner, problem, "workspace", "off");
+    EXPECT_GT(count(with.plan, PlanActionKind::kChoose), 0U) << planner->name();
+    EXPECT_EQ(count(without.plan, PlanActionKind::kChoose), 0U) << planner->name();
+    EXPECT_LT(with.report.step_ns, without.report.step_ns) << planner->name();
+  }
+}
+
+}  // namespace
+}  // namespace spillway::planning
