@@ -107,7 +107,8 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
                      "Run one step on storages without bytes: any size, on any machine.");
   recorder->add_option("--machine", record.machine, "With that: whose durations to estimate.")
       ->type_name("NAME");
-  recorder->add_option("--assume", record.assume, "With that: what the program reads from a tensor.")
+  recorder
+      ->add_option("--assume", record.assume, "With that: what the program reads from a tensor.")
       ->type_name("N");
   add_run_flags(*recorder, record, true);
   CLI::App* doctor = app.add_subcommand("doctor", "Check what this machine offers to training.");

@@ -42,8 +42,8 @@ std::string link_line(LinkKind kind, const SimulationReport& report) {
   const double share = report.step_ns == 0
                            ? 0
                            : static_cast<double>(use.busy_ns) / static_cast<double>(report.step_ns);
-  return fmt::format("{:<14}  {} in {} copies, busy {}\n", to_string(kind), short_bytes(use.bytes),
-                     use.copies, short_percent(share));
+  return fmt::format("link          {}: {} in {} copies, busy {}\n", to_string(kind),
+                     short_bytes(use.bytes), use.copies, short_percent(share));
 }
 
 Json span_json(const TimelineSpan& span) {

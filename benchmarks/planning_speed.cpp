@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What do reading, simulating and planning cost, and how does it grow with the step?
+//
+// Steps of the shape of training (testing/random_steps.hpp), from 1 000 ops up in factors of ten.
+// Times are of the processor, each the least of three; the exponent is that of the last factor.
+#include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "spillway/planning/planner/planners.hpp"
+#include "spillway/planning/sim/simulator.hpp"
+#include "spillway/testing/random_steps.hpp"
+#include "spillway/testing/small_steps.hpp"
+#include "spillway/trace/trace_io.hpp"
+
+namespace spillway {
+namespace {
+
+constexpr std::size_t kOpsPerLayer = 24;
+constexpr std::array<const char*, 5> kQuestions{"read", "simulate", "lru", "hybrid", "bytes/op"};
+
+double processor_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  constexpr double kNsPerSecond = 1e9;
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / kNsPerSecond;
+}
+
+double least_of_three(const std::function<void()>& work) {
+  double least = 1e9;
+  for (int round = 0; round < 3; ++round) {
+    const double begin = processor_seconds();
+    work();
+    least = std::min(least, processor_seconds() - begin);
+  }
+  return least;
+}
+
+std::array<double, kQuestions.size()> measure(std::size_t ops) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("spillway-speed-{}.zst", ::getpid()))
+          .string();
+  write_trace(testing::layered_step(ops / kOpsPerLayer), path);
+  const double bytes = static_cast<double>(std::filesystem::file_size(path));
+  Trace trace;
+  const double read = least_of_three([&] { trace = read_trace(path); });
+  std::filesystem::remove(path);
+
+  Machine machine = testing::plain_machine();
+  for (auto& link : machine.links) link = Link{12e9, 10'000, ""};
+  constexpr Bytes kAmple{std::uint64_t{1} << 50};
+  const planning::Problem problem{trace, machine, {{{peak_bytes(trace).count / 2}, kAmple, {}}}};
+  auto outcome = planning::lru_planner().plan(problem);
+  const double lru = least_of_three([&] { outcome = planning::lru_planner().plan(problem); });
+  double simulate = 0;
+  if (const auto* plan = std::get_if<Plan>(&outcome)) {
+    simulate = least_of_three([&] { (void)planning::simulate(problem, *plan); });
+  }
+  planning::PlanningContext context;
+  context.time_limit_ns = 0;  // what must be done, without the search that fills the rest
+  const double hybrid = least_of_three([&] {
+    const planning::Planner& planner = planning::hybrid_planner();
+    (void)planner.plan(problem, planning::Options(planner.options()), context);
+  });
+  return {read, simulate, lru, hybrid, bytes / static_cast<double>(trace.ops.size())};
+}
+
+void print_table(std::size_t most_ops) {
+  fmt::print("{:>10}", "ops");
+  for (const char* question : kQuestions) fmt::print("{:>12}", question);
+  fmt::print("\n");
+  std::array<double, kQuestions.size()> before{};
+  std::array<double, kQuestions.size()> now{};
+  constexpr std::size_t kFactor = 10;
+  for (std::size_t ops = 1'000; ops <= most_ops; ops *= kFactor) {
+    before = std::exchange(now, measure(ops));
+    fmt::print("{:>10}", ops);
+    for (const double value : now) fmt::print("{:>12.3f}", value);
+    fmt::print("\n");
+  }
+  fmt::print("{:>10}", "exponent");
+  for (std::size_t i = 0; i + 1 < now.size(); ++i) {
+    fmt::print("{:>12.2f}", std::log10(now[i] / before[i]));
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
+}  // namespace spillway
+
+int main(int argc, char** argv) {
+  spillway::print_table(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1'000'000);
+}
