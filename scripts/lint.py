@@ -41,7 +41,9 @@ def files():
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if listed.returncode == 0 and listed.stdout:
-        return [p for name in listed.stdout.split("\0") if name and (p := ROOT / name).is_file()]
+        # What a script writes is as the script writes it.
+        names = [n for n in listed.stdout.split("\0") if n and "/generated/" not in n]
+        return [p for name in names if (p := ROOT / name).is_file()]
     found = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [

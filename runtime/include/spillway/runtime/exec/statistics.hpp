@@ -23,7 +23,7 @@ struct Statistics {
   Bytes host{};
   Bytes disk{};
   std::string pages;  ///< where pages of tensors come from: `page pool`, or why not
-  std::string io;  ///< how bytes move: Transfers::description
+  std::string io;     ///< how bytes move: Transfers::description
   Bytes disk_written{};
   Bytes disk_read{};
   Bytes overshoot{};
