@@ -151,7 +151,7 @@ def command_lines():
 
 
 def test_commands_and_their_flags_exist(help_of):
-    commands = set(re.findall(r"^  ([a-z]+)  ", help_of(), re.MULTILINE))
+    commands = set(re.findall(r"^  ([a-z-]+) +[A-Z]", help_of(), re.MULTILINE))
     assert {"run", "doctor"} <= commands
     found = list(command_lines())
     assert len(found) > 5
