@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planning commands as a person runs them: exit statuses, streams, files, JSON."""
+
+import json
+
+import pytest
+
+MIB = 2**20
+
+
+def recorded_step(layers):
+    """Forward and backward of a chain: every layer keeps 64 MiB for the way back."""
+    storages = [{"id": 0, "bytes": MIB, "role": "parameter", "persistent": True, "name": "weight"}]
+    ops = []
+    for layer in range(layers):
+        kept = len(storages)
+        storages.append({"id": kept, "bytes": 64 * MIB, "role": "activation"})
+        ops.append(
+            {
+                "name": f"forward{layer}",
+                "ns": 10_000_000,
+                "creates": [kept],
+                "reads": [0],
+                "writes": [kept],
+            }
+        )
+    for layer in reversed(range(layers)):
+        kept = layer + 1
+        ops.append(
+            {"name": f"backward{layer}", "ns": 20_000_000, "reads": [0, kept], "frees": [kept]}
+        )
+    return {"spillway_trace": 2, "storages": storages, "ops": ops}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "step.json"
+    path.write_text(json.dumps(recorded_step(8)), encoding="utf-8")
+    return str(path)
+
+
+def test_a_plan_is_made_written_and_simulated(spillway, trace, tmp_path):
+    plan = str(tmp_path / "plan.json")
+    words = ("--budget", "300MiB", "--machine", "v100-pcie", "--planner", "lru")
+    made = spillway("plan", trace, *words, "-o", plan)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("planner       lru\n")
+    assert made.stderr == "", "progress is for terminals"
+    planned = json.loads(spillway("plan", trace, *words, "--json").stdout)
+    simulated = json.loads(spillway("simulate", trace, "--plan", plan, "--json").stdout)
+    assert simulated["step_ns"] == planned["step_ns"] >= planned["bound_ns"]
+    assert simulated["peak"]["device"]["bytes"] <= 300 * MIB
+
+
+def test_a_plan_finds_its_trace_where_both_were_moved(spillway, trace, tmp_path):
+    plan = tmp_path / "plan.json"
+    words = ("--budget", "300MiB", "--machine", "v100-pcie", "--planner", "lru")
+    assert spillway("plan", trace, *words, "-o", str(plan)).returncode == 0
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for path in (plan, tmp_path / "step.json"):
+        path.rename(moved / path.name)
+    explained = spillway("explain", str(moved / "plan.json"), "--top", "1")
+    assert explained.returncode == 0, explained.stderr
+    assert "evict to host" in explained.stdout
+    assert "if left alone:" in explained.stdout
+
+
+def test_that_nothing_fits_is_status_1_with_need_have_and_short(spillway, trace):
+    result = spillway("plan", trace, "--budget", "60MiB", "--planner", "lru")
+    assert result.returncode == 1
+    assert "No plan fits the budgets." in result.stdout
+    assert "need " in result.stdout and "have 60 MiB" in result.stdout
+    assert "short " in result.stdout
+
+
+def test_a_plan_of_another_trace_is_a_mistake(spillway, trace, tmp_path):
+    plan = str(tmp_path / "plan.json")
+    words = ("--budget", "300MiB", "--machine", "v100-pcie", "--planner", "lru")
+    assert spillway("plan", trace, *words, "-o", plan).returncode == 0
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(recorded_step(7)), encoding="utf-8")
+    result = spillway("simulate", str(other), "--plan", plan)
+    assert result.returncode == 2
+    assert "made for another trace" in result.stderr
+
+
+def test_mistakes_are_status_2(spillway, trace):
+    for words in (
+        ("plan", trace, "--planner", "nobody"),
+        ("plan", trace, "--machine", "abacus"),
+        ("plan", trace, "--budget", "much"),
+        ("explain", trace),
+        ("compare",),
+    ):
+        result = spillway(*words)
+        assert result.returncode == 2, words
+        assert result.stderr.startswith("spillway: "), words
+
+
+def test_planners_are_compared_as_json(spillway, trace):
+    result = spillway(
+        "compare", trace, "--budget", "80%,50%", "--planners", "lru,unified-memory",
+        "--machine", "v100-pcie", "--json",
+    )  # fmt: skip
+    answer = json.loads(result.stdout)
+    assert {point["planner"] for point in answer["points"]} == {"lru", "unified-memory"}
+    steps = {(p["planner"], p["budget_bytes"]): p.get("step_ns") for p in answer["points"]}
+    for budget in {budget for _, budget in steps}:
+        assert steps["lru", budget] <= steps["unified-memory", budget]
