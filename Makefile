@@ -74,6 +74,10 @@ bench-speed: build ## Time training under a budget against stock and tuned PyTor
 bench-disk: build ## Time transfers to and from the disk against fio
 	@$(IN_ENVIRONMENT) ONLY=disk exec scripts/bench.sh $(ARGS)
 
+.PHONY: bench-planning
+bench-planning: build ## Time planning, and compare planners over the whole corpus
+	@$(IN_ENVIRONMENT) ONLY=planning exec scripts/bench.sh $(ARGS)
+
 .PHONY: lint
 lint: ## Check format, naming, layers and static analysis
 	@scripts/packages.sh clang-tidy-14

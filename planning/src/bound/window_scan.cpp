@@ -16,6 +16,13 @@ constexpr std::array<double, 4> kLinkShares{1.0, 0.7, 0.4, 0.15};
 // Visits of touches that short traces may take, over all lengths: some hundredths of a second.
 constexpr double kVisits = 5e6;
 
+// Windows of long traces are four times as long as those before, others twice: their touches fit in
+// no cache, so that every scan of all of them counts.
+constexpr Row kManyTouches = 200'000;
+Position growth_of_lengths(const CyclicView& view) {
+  return view.model->table.touches() > kManyTouches ? 4 : 2;
+}
+
 struct Best {
   double excess = 0;
   Position end = 0;
@@ -72,7 +79,8 @@ class AfterScan {
     const double from = view_.time(p + 1);
     for (Position q = p + 1; q <= p + length; ++q) {
       const Row op = view_.op_at(q);
-      if (!add(op, p, q - static_cast<Position>(op), sum, kept) || 2 * (q - p) <= length) continue;
+      if (!add(op, p, q - static_cast<Position>(op), sum, kept) || growth_ * (q - p) <= length)
+        continue;
       const double time = view_.time(q) - from + rate_ * kept.most();
       for (std::size_t k = 0; k < sum.size(); ++k) {
         const double excess = sum[k] - kLinkShares[k] * time;
@@ -109,6 +117,7 @@ class AfterScan {
   const CyclicView& view_;
   const AccessTable& table_;
   const Boundary& boundary_;
+  Position growth_ = growth_of_lengths(view_);
   double rate_ = 0;  // ns per byte
   std::vector<double> copy_, replay_;
 };
@@ -135,7 +144,7 @@ class BeforeScan {
       add(p, q, length, kept);
       const double out = written_[static_cast<std::size_t>(p - q)];
       sum += out;
-      if (out == 0 || 2 * (p - q) <= length) continue;
+      if (out == 0 || growth_ * (p - q) <= length) continue;
       const double excess = sum - rate_ * kept.most() - (until - view_.time(q + 1));
       if (excess > best.excess) best = {excess, q};
     }
@@ -166,6 +175,7 @@ class BeforeScan {
   const CyclicView& view_;
   const AccessTable& table_;
   const Boundary& boundary_;
+  Position growth_ = growth_of_lengths(view_);
   double rate_ = 0;
   std::vector<double> written_;  // by distance from the instant: time of copies out
 };
@@ -173,7 +183,8 @@ class BeforeScan {
 template <typename Scan, typename Append>
 void scan_lengths(const CyclicView& view, Scan& scan, const Append& append) {
   const Position density = instants_per_half_length(view);
-  for (Position length = 1;; length = std::min(2 * length, view.ops)) {
+  const Position growth = growth_of_lengths(view);
+  for (Position length = 1;; length = std::min(growth * length, view.ops)) {
     const Position stride = std::max<Position>(1, length / (2 * density));
     for (Position p = 0; p < view.ops; p += stride) {
       const Best best = scan.scan(p, length);

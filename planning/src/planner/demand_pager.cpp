@@ -28,7 +28,8 @@ class Pager {
       clear_draft();
       if (!run_step()) return std::nullopt;
       begin_next_step();
-      if (on_device() == beginning) break;
+      // In the first pass gaps that wrap have no touch before them to be named by.
+      if (pass > 0 && on_device() == beginning) break;
     }
     return std::move(draft_);
   }

@@ -9,6 +9,7 @@
 
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/planner/shortage.hpp"
+#include "spillway/planning/registry.hpp"
 #include "spillway/planning/tune/refine.hpp"
 #include "spillway/planning/tune/settings_search.hpp"
 
@@ -26,6 +27,8 @@ const std::array kFields{
     OptionField{"workspace", "Ops with several algorithms run as the fastest that fits.", true},
     OptionField{"search", "Settings of the pass are searched for with the simulator.", true},
     OptionField{"refine", "Single gaps of the best plan are changed while the step gets shorter.",
+                true},
+    OptionField{"borrow", "The other planners' plans are candidates where they take no time to make.",
                 true},
     OptionField{"link-price",
                 "What a nanosecond of copying costs where computing does not wait for it, in "
@@ -56,6 +59,43 @@ int refining_turns(const StepModel& model) {
   return turns < 50 ? 0 : static_cast<int>(std::min(turns, 4000.0));
 }
 
+void take_if_shorter(const Plan& plan, const std::string& label, SettingsSearch& search,
+                     std::optional<Candidate>& best) {
+  const std::optional<double> step = search.measure(plan);
+  if (!step || (best && *step >= best->step_ns)) return;
+  if (!best) best.emplace();
+  best->plan = plan;
+  best->plan.planner = fmt::format("{} from {}", label, plan.planner);
+  best->step_ns = *step;
+}
+
+// Whether a plan does what the options forbid hybrid to do.
+bool forbidden(const Plan& plan, const Options& options) {
+  const auto has = [&](PlanActionKind kind) {
+    return std::any_of(plan.actions.begin(), plan.actions.end(),
+                       [&](const PlanAction& action) { return action.kind == kind; });
+  };
+  return (!options.get<bool>("persistent") && !plan.places.empty()) ||
+         (!options.get<bool>("recompute") && has(PlanActionKind::kReplay)) ||
+         (!options.get<bool>("workspace") && has(PlanActionKind::kChoose)) ||
+         (!options.get<bool>("prefetch") && has(PlanActionKind::kFetch));
+}
+
+// Where a plan was found they must cost little beside the search for it.
+std::vector<Plan> plans_of_others(const Problem& problem, const StepModel& model,
+                                  const Options& options, bool found) {
+  constexpr Row kFewTouches = 150'000;
+  std::vector<Plan> plans;
+  if (found && model.table.touches() > kFewTouches) return plans;
+  for (const Planner* other : planners()) {
+    if (other->name() == "hybrid") continue;
+    PlanOutcome outcome = other->plan(problem);
+    auto* plan = std::get_if<Plan>(&outcome);
+    if (plan != nullptr && !forbidden(*plan, options)) plans.push_back(std::move(*plan));
+  }
+  return plans;
+}
+
 class HybridPlanner final : public Planner {
  public:
   [[nodiscard]] std::string_view name() const override { return "hybrid"; }
@@ -82,13 +122,11 @@ class HybridPlanner final : public Planner {
       Refiner(allowed, model, simulator, search)
           .refine(*best, refining_turns(model), options.get<bool>("recompute"));
     }
-    for (const Plan& seed : context.seeds) {
-      const std::optional<double> step = search.measure(seed);
-      if (!step || (best && *step >= best->step_ns)) continue;
-      if (!best) best.emplace();
-      best->plan = seed;
-      best->plan.planner = fmt::format("{} from {}", label, seed.planner);
-      best->step_ns = *step;
+    for (const Plan& seed : context.seeds) take_if_shorter(seed, label, search, best);
+    if (options.get<bool>("borrow")) {
+      for (const Plan& plan : plans_of_others(allowed, model, options, best.has_value())) {
+        take_if_shorter(plan, label, search, best);
+      }
     }
     if (best) {
       best->plan.budgets = problem.budgets;

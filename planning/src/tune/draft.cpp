@@ -70,7 +70,10 @@ class Writer {
   void leave(const GapChoice& choice, Row storage, Row end) {
     if (choice.remedy == Remedy::kKeep) return;
     if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end);
-    const Point from = point(choice.out_at, storage, later_id(storage, end), true);
+    Point from = point(choice.out_at, storage, later_id(storage, end), true);
+    if (forgotten_in_next_step(choice, storage)) {
+      from = {choice.out_at - table_.ops(), table_.successor(storage)};
+    }
     const OpIndex at{from.at};
     const StorageId id{from.storage};
     switch (choice.remedy) {
@@ -113,11 +116,18 @@ class Writer {
     bool operator==(const Whereabouts&) const = default;
   };
 
+  // What lies nowhere cannot begin a step, so it is dropped in the step in which it is freed.
+  [[nodiscard]] bool forgotten_in_next_step(const GapChoice& choice, Row storage) const {
+    return choice.remedy == Remedy::kForget && choice.out_at >= table_.ops() &&
+           table_.successor(storage) != kNoRow;
+  }
+
   // Where the storage is after the choices of one gap that fall into the step of its touch.
-  void pass_gap(Whereabouts& now, const GapChoice& first, bool wraps) const {
+  void pass_gap(Row storage, Whereabouts& now, const GapChoice& first, bool wraps) const {
     const GapChoice* choice = &first;
     while (choice->remedy != Remedy::kKeep) {
       if (choice->out_at > table_.ops() && wraps) return;
+      if (wraps && forgotten_in_next_step(*choice, storage)) return;
       if (choice->remedy == Remedy::kForget) {
         now = {false, false, false};
       } else {
@@ -130,12 +140,27 @@ class Writer {
     if (wraps && choice->in_at < table_.ops()) now.device = true;
   }
 
+  // What a gap that began in the step before does in this one.
+  void pass_late_part(Whereabouts& now, const GapChoice& first) const {
+    const GapChoice* choice = &first;
+    while (choice->remedy == Remedy::kHost || choice->remedy == Remedy::kDisk) {
+      if (choice->out_at > table_.ops()) {
+        now.evict(choice->remedy == Remedy::kHost ? Tier::kHost : Tier::kDisk);
+      }
+      if (choice->more == kNoRow) return;
+      choice = &draft_.again[choice->more];
+    }
+  }
+
   // Where the storage is when the next step begins, from where it is when this one does.
   [[nodiscard]] Whereabouts walk(Row storage, Whereabouts now) const {
+    const Row before = table_.predecessor(storage);
+    const Row last = before == kNoRow ? kNoRow : table_.last_touch(before);
+    if (last != kNoRow) pass_late_part(now, draft_.gap[last]);
     for (Row row = table_.first_touch(storage); row != kNoRow; row = table_.next_touch(row)) {
       now.device = true;
       if (table_.touch(row).writes) now.host = now.disk = false;
-      pass_gap(now, draft_.gap[row], table_.next_touch(row) == kNoRow);
+      pass_gap(storage, now, draft_.gap[row], table_.next_touch(row) == kNoRow);
     }
     return now;
   }

@@ -89,7 +89,7 @@ GapChoice& SweepState::new_choice(Row storage) {
 
 bool SweepState::make_room(Row op, std::uint64_t need, Row keep_until) {
   while (used_ + need > capacity_) {
-    if (evict_one(op, keep_until)) continue;
+    if (evict_one(op, keep_until, used_ + need - capacity_)) continue;
     short_by = used_ + need - capacity_;
     return false;
   }
@@ -97,7 +97,8 @@ bool SweepState::make_room(Row op, std::uint64_t need, Row keep_until) {
 }
 
 template <typename Heap>
-void SweepState::look_at(Heap& heap, Row op, Row keep_until, Row& best, Option& best_option) {
+void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wanted, Row& best,
+                         Option& best_option) {
   std::vector<Entry> seen;
   int looked = 0;
   while (!heap.empty() && looked < settings_.candidates) {
@@ -116,7 +117,7 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, Row& best, Option& 
       continue;
     }
     ++looked;
-    Option option = price(op, storage);
+    Option option = price(op, storage, wanted);
     if (option.remedy == Remedy::kKeep) continue;
     if (best != kNoRow && option.score >= best_option.score) continue;
     best = storage;
@@ -127,14 +128,14 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, Row& best, Option& 
   }
 }
 
-bool SweepState::evict_one(Row op, Row keep_until) {
+bool SweepState::evict_one(Row op, Row keep_until, std::uint64_t wanted) {
   Row best = kNoRow;
   Option option;
-  look_at(by_next_, op, keep_until, best, option);
+  look_at(by_next_, op, keep_until, wanted, best, option);
   const Row furthest = best;
   // The least recently used one leaves whatever it costs.
   if (settings_.recompute && settings_.order == LeaveOrder::kFurthest) {
-    look_at(by_replay_, op, keep_until, best, option);
+    look_at(by_replay_, op, keep_until, wanted, best, option);
   }
   if (best == kNoRow) return false;
   if (furthest != kNoRow && furthest != best) {
@@ -183,7 +184,7 @@ double SweepState::swap_cost(Row op, Row storage, Tier tier) const {
   return cost + copying * (settings_.link_price + kIdleLinkPrice);
 }
 
-Option SweepState::price(Row op, Row storage) const {
+Option SweepState::price(Row op, Row storage, std::uint64_t wanted) const {
   const Item& item = items_[storage];
   Option option;
   if (rule_of(storage) == StorageRule::kKeep) return option;
@@ -192,8 +193,9 @@ Option SweepState::price(Row op, Row storage) const {
   }
   const Row until = item.next == kNoRow ? 2 * table_.ops() : item.next;
   const double away = std::max(1.0, deadlines_[until] - deadlines_[op]);
-  const double worth = static_cast<double>(std::max<std::uint64_t>(table_.bytes(storage), 1)) *
-                       std::pow(away, settings_.reach);
+  const auto bytes = static_cast<double>(std::max<std::uint64_t>(table_.bytes(storage), 1));
+  const double used = std::min(1.0, static_cast<double>(wanted) / bytes);
+  const double worth = bytes * std::pow(used, settings_.fit) * std::pow(away, settings_.reach);
   const bool swaps = rule_of(storage) != StorageRule::kReplayOnly;
   if (const std::optional<Tier> tier = swaps ? tier_for(storage) : std::nullopt) {
     option.remedy = *tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;

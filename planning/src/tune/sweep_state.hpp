@@ -95,10 +95,12 @@ class SweepState {
 
   // sweep_choice.cpp: who leaves
   bool make_room(Row op, std::uint64_t need, Row keep_until);
-  bool evict_one(Row op, Row keep_until);
+  bool evict_one(Row op, Row keep_until, std::uint64_t wanted);
   template <typename Heap>
-  void look_at(Heap& heap, Row op, Row keep_until, Row& best, Option& best_option);
-  [[nodiscard]] Option price(Row op, Row storage) const;
+  void look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wanted, Row& best,
+               Option& best_option);
+  /// What it costs per byte and time that `storage` leaves, where `wanted` bytes are short.
+  [[nodiscard]] Option price(Row op, Row storage, std::uint64_t wanted) const;
   [[nodiscard]] double swap_cost(Row op, Row storage, Tier tier) const;
   [[nodiscard]] std::optional<Tier> tier_for(Row storage) const;
   [[nodiscard]] std::vector<Row> dropped_of(Row op, Row also_dropped) const;

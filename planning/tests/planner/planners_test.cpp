@@ -10,10 +10,14 @@
 #include "plan_fixture.hpp"
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/registry.hpp"
+#include "spillway/testing/small_steps.hpp"
 #include "training_steps.hpp"
 
 namespace spillway::planning {
 namespace {
+
+using testing::plain_machine;
+using testing::StepBuilder;
 
 class PlannersTest : public PlanFixture {
  protected:
@@ -196,7 +200,7 @@ TEST_F(PlannersTest, hybrid_copies_ahead_of_need) {
   const Problem problem{trace, machine, budgets(trace, machine, 4.0)};
   const auto step_with = [&](std::string_view off) {
     Options options(hybrid_planner().options());
-    for (const std::string_view option : {"recompute", "search", "refine"}) {
+    for (const std::string_view option : {"recompute", "search", "refine", "borrow"}) {
       options.set(option, OptionValue(false));
     }
     if (!off.empty()) options.set(off, OptionValue(false));
@@ -219,6 +223,73 @@ TEST_F(PlannersTest, hybrid_keeps_what_outlives_the_step_when_told_to) {
   Options options(hybrid_planner().options());
   options.set("persistent", OptionValue(false));
   EXPECT_FALSE(make(hybrid_planner(), problem, options));
+}
+
+// What goes on as something that the next step frees untouched is forgotten there, not before: no
+// step can begin with what lies nowhere.
+TEST_F(PlannersTest, what_the_next_step_frees_is_forgotten_in_it) {
+  StepBuilder step;
+  const StorageId old = step.temporary(60, "old gradient");
+  const StorageId fresh = step.temporary(60, "gradient");
+  const StorageId a = step.temporary(50, "a");
+  step.op(100, {.creates = {a}, .frees = {a}});
+  step.op(100, {.frees = {old}});
+  step.op(100, {.creates = {fresh}});
+  step.op(100, {.reads = {fresh}});
+  step.trace().storages.continues[to_value(fresh)] = old;
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{0}, Bytes{0}}}};
+  Options options(hybrid_planner().options());
+  options.set("borrow", OptionValue(false));
+  const auto plan = make(hybrid_planner(), problem, options);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(count(plan->plan, PlanActionKind::kDrop), 1U);
+  EXPECT_EQ(plan->report.step_ns, plan->report.compute_ns);
+}
+
+// w is read, is pushed out after the turn of the step, and has a clean copy from then on: the plan
+// must say that it begins with one.
+//   op      0     1     2
+//   w 50    .     .     r         read only
+//   a 60    c f                   needs w's room in every step
+//   b 60          c f
+TEST_F(PlannersTest, what_leaves_at_the_beginning_of_a_step_keeps_its_copy) {
+  StepBuilder step;
+  const StorageId w = step.persistent(50, "w");
+  const StorageId a = step.temporary(60, "a");
+  const StorageId b = step.temporary(60, "b");
+  step.op(100, {});
+  step.op(100, {.creates = {a}, .frees = {a}});
+  step.op(100, {.creates = {b}, .frees = {b}});
+  step.op(100, {.reads = {w}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{100}, Bytes{0}}}};
+  for (const Planner* planner : planners()) (void)make(*planner, problem);
+  EXPECT_TRUE(make(unified_memory_planner(), problem));
+  EXPECT_TRUE(make(lru_planner(), problem));
+}
+
+TEST_F(PlannersTest, hybrid_borrows_a_plan_that_its_own_pass_does_not_find) {
+  double with = 0;
+  double without = 0;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const Trace trace = TrainingStep({.seed = seed, .layers = 6}).build();
+    const Machine machine = machine_with_links(2e9);
+    const Problem problem{trace, machine, budgets(trace, machine, 1.6)};
+    Options options(hybrid_planner().options());
+    for (const std::string_view off : {"search", "refine"}) options.set(off, OptionValue(false));
+    options.set("link-price", OptionValue(20.0));  // a bad plan of its own
+    const auto borrowed = make(hybrid_planner(), problem, options);
+    options.set("borrow", OptionValue(false));
+    const auto own = make(hybrid_planner(), problem, options);
+    ASSERT_TRUE(borrowed && own);
+    EXPECT_LE(borrowed->report.step_ns, own->report.step_ns);
+    with += static_cast<double>(borrowed->report.step_ns);
+    without += static_cast<double>(own->report.step_ns);
+  }
+  EXPECT_LT(with, without);
 }
 
 TEST_F(PlannersTest, hybrid_disk_option_forbids_the_disk) {

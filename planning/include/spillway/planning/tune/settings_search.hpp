@@ -20,6 +20,10 @@
 
 namespace spillway::planning {
 
+/// Steps simulated for one measurement. What a plan leaves for the next step to wait for shows only
+/// from the third on; with two, a search finds plans that put their copies off for ever.
+inline constexpr SimulationOptions kSteadyState{.steps = 4};
+
 struct Candidate {
   Plan plan;
   Draft draft;

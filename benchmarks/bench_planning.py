@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does planning cost, and how good are the plans?
+
+python benchmarks/bench_planning.py [--programs build/bench/benchmarks] [--every N] [--write]
+
+Runs spillway_planning_speed and spillway_planner_corpus. Times are of the processor.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from report import PAGE, ROOT, Report, table, verdict
+
+# What the figures of spillway_planning_speed must not exceed, by number of ops and column.
+SPEED_BOUNDS = {(100_000, "simulate"): 0.5, (100_000, "command"): 2, (1_000_000, "command"): 30}
+BYTES_PER_OP_BOUND = 60
+EXPONENT_BOUND = 1.15
+OVER_BOUND = 1.15
+SEEDED = "hybrid --seed all"
+
+
+def run(program, *arguments):
+    command = [str(program), *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def speed_lines(text):
+    """The table that the program prints, with the bound beside what has one."""
+    head, *rows = (line.split() for line in text.splitlines() if line.strip())
+    shown = [head]
+    for row in rows:
+        cells = [row[0]]
+        for name, value in zip(head[1:], row[1:], strict=False):
+            bound = None
+            if row[0] == "exponent":
+                bound = EXPONENT_BOUND if name == "command" else None
+            elif name == "bytes/op":
+                bound = BYTES_PER_OP_BOUND
+            else:
+                bound = SPEED_BOUNDS.get((int(row[0]), name))
+            told = "" if bound is None else f" (at most {bound}: {verdict(float(value), bound)})"
+            cells.append(value + told)
+        shown.append(cells + [""] * (len(head) - len(cells)))
+    return table(*shown)
+
+
+def cases_of(text):
+    """One dictionary a case; see planner_corpus.cpp for the columns."""
+    cases = []
+    for line in text.splitlines():
+        fields = line.split("\t")
+        steps = {fields[i]: float(fields[i + 1]) for i in range(9, len(fields), 3)}
+        cases.append(
+            {
+                "step": fields[1],
+                "share": float(fields[4]),
+                "compute": float(fields[7]),
+                "bound": float(fields[8]),
+                "steps": steps,
+            }
+        )
+    return cases
+
+
+def slowdown(cases, planner):
+    """`1.23 (4 of 5)`: the mean of step over bound, and in how many cases there is a plan."""
+    over = [case["steps"][planner] / case["bound"] for case in cases if case["steps"][planner]]
+    if not over:
+        return "no plan"
+    of = "" if len(over) == len(cases) else f" ({len(over)} of {len(cases)})"
+    return f"{statistics.mean(over):.2f}{of}"
+
+
+def corpus_lines(cases):
+    shares = sorted({case["share"] for case in cases})
+    names = list(cases[0]["steps"])
+    head = ["planner", *("2 % above the least" if s == 0 else f"{s:.0%}" for s in shares), "all"]
+    rows = [
+        [name, *(slowdown([c for c in cases if c["share"] == s], name) for s in shares),
+         slowdown(cases, name)]
+        for name in names
+    ]  # fmt: skip
+    return [*table(head, *rows), "", *verdict_lines(cases, names)]
+
+
+def verdict_lines(cases, names):
+    others = [name for name in names if not name.startswith("hybrid")]
+    worse = {"hybrid": [], SEEDED: []}
+    without = 0
+    for case in cases:
+        best = min((case["steps"][name] for name in others if case["steps"][name]), default=None)
+        if best is None:
+            continue
+        for name, found in worse.items():
+            step = case["steps"][name]
+            if not step:
+                without += 1
+            elif step > best:
+                found.append(step / best - 1)
+    over = statistics.mean(c["steps"]["hybrid"] / c["bound"] for c in cases if c["steps"]["hybrid"])
+    most = max(worse["hybrid"], default=0)
+    return [
+        f"{len(cases)} cases. hybrid is worse than the best of the others in "
+        f"{len(worse['hybrid'])} (by {most:.2%} at most), with their plans as seeds in "
+        f"{len(worse[SEEDED])}, and has no plan where another has one in {without}. "
+        f"Its step is {over:.2f} of the bound on average (at most {OVER_BOUND} wanted: "
+        f"{verdict(over, OVER_BOUND)})."
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=Path, default=ROOT / "build/bench/benchmarks")
+    parser.add_argument("--every", type=int, default=1, help="take each N-th case of the corpus")
+    parser.add_argument("--corpus", type=Path, help="what spillway_planner_corpus printed before")
+    parser.add_argument("--speed", type=Path, help="what spillway_planning_speed printed before")
+    parser.add_argument("--most-ops", type=int, default=1_000_000)
+    parser.add_argument("--smoke", action="store_true", help="as short as it can be")
+    parser.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
+    arguments = parser.parse_args()
+    if arguments.smoke:
+        arguments.every, arguments.most_ops = 60, 10_000
+    report = Report(PAGE if arguments.write else None, "make bench-planning")
+    speed = (
+        arguments.speed.read_text(encoding="utf-8")
+        if arguments.speed
+        else run(arguments.programs / "spillway_planning_speed", arguments.most_ops)
+    )
+    report.add(
+        "planning-speed",
+        "What does planning cost, and how does it grow with the step?",
+        ["Seconds of the processor, on generated steps of training.", "", *speed_lines(speed)],
+    )
+    corpus = (
+        arguments.corpus.read_text(encoding="utf-8")
+        if arguments.corpus
+        else run(arguments.programs / "spillway_planner_corpus", ROOT, arguments.every)
+    )
+    report.add(
+        "planning-corpus",
+        "How much longer than the lower bound is a step under each planner's plan?",
+        [
+            "Step over bound, by the device budget on the way from the least that can be planned "
+            "for to the peak.",
+            "",
+            *corpus_lines(cases_of(corpus)),
+        ],
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
