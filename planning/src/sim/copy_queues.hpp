@@ -2,9 +2,11 @@
 // The four links on the virtual clock: what each carries now, and what waits for it.
 //
 //     waiting                                    carried
-//     urgent:  what computing waits for  ---+
-//                                           +--> one copy, until `end`
+//     second legs: their room is theirs  ---+
+//     urgent: what computing waits for  ----+--> one copy, until `end`
 //     in turn: all else, oldest first  -----+
+//
+// A second leg never waits behind a copy that waits for room: what it holds may be that room.
 //
 // The queues know nothing of memory: whether the copy at the head may start is the caller's matter.
 // An entry can be taken back by its ticket; it is then passed over when it comes to the head.
@@ -53,6 +55,8 @@ class CopyQueues {
 
   void push(LinkKind link, Copy copy) { lanes_[index_of(link)].in_turn.push_back(copy); }
   void push_urgent(LinkKind link, Copy copy) { lanes_[index_of(link)].urgent.push_back(copy); }
+  /// The second leg of a copy into the device.
+  void push_second(LinkKind link, Copy copy) { lanes_[index_of(link)].second.push_back(copy); }
 
   /// Before those that were queued later.
   void push_in_order(LinkKind link, Copy copy) {
@@ -68,9 +72,9 @@ class CopyQueues {
   [[nodiscard]] std::optional<Copy> next(LinkKind link, bool urgent_only, const IsVoid& is_void) {
     Lane& lane = lanes_[index_of(link)];
     if (lane.carried.end != kNever) return std::nullopt;
-    for (std::deque<Copy>* queue : {&lane.urgent, &lane.in_turn}) {
+    for (std::deque<Copy>* queue : {&lane.second, &lane.urgent, &lane.in_turn}) {
       while (!queue->empty() && is_void(queue->front())) queue->pop_front();
-      if (!queue->empty() && (queue == &lane.urgent || !urgent_only)) return queue->front();
+      if (!queue->empty() && (queue != &lane.in_turn || !urgent_only)) return queue->front();
     }
     return std::nullopt;
   }
@@ -78,7 +82,9 @@ class CopyQueues {
   /// Starts what next() returned last for the link.
   void start_next(LinkKind link, TimeNs now, TimeNs duration) {
     Lane& lane = lanes_[index_of(link)];
-    std::deque<Copy>& queue = lane.urgent.empty() ? lane.in_turn : lane.urgent;
+    std::deque<Copy>& queue = !lane.second.empty()   ? lane.second
+                              : !lane.urgent.empty() ? lane.urgent
+                                                     : lane.in_turn;
     lane.carried = {queue.front(), now, now + duration};
     queue.pop_front();
   }
@@ -101,6 +107,7 @@ class CopyQueues {
 
  private:
   struct Lane {
+    std::deque<Copy> second;
     std::deque<Copy> urgent;
     std::deque<Copy> in_turn;
     Carried carried;

@@ -333,6 +333,11 @@ void MemoryModel::begin_recomputation(ItemIndex index) {
 
 void MemoryModel::end_recomputation(ItemIndex index) { send(index, EventKind::kCopyCompleted); }
 
+void MemoryModel::keep_room_for_computing(bool keep) {
+  room_is_for_computing_ = keep;
+  if (!keep) begin_copies();
+}
+
 void MemoryModel::hold(Bytes bytes) {
   held_ += bytes;
   note_levels();
@@ -370,7 +375,7 @@ Bytes MemoryModel::owed_to_earlier(LinkKind link, const Copy& copy) const {
   const LinkKind other =
       link == LinkKind::kHostToDevice ? LinkKind::kDiskToHost : LinkKind::kHostToDevice;
   for (const Copy& ahead : queues_.urgent(other)) {
-    if (ahead.leg != Leg::kInSecond && !is_void(ahead)) owed += items_[ahead.item].bytes;
+    if (!is_void(ahead)) owed += items_[ahead.item].bytes;
   }
   for (const Copy& earlier : queues_.in_turn(other)) {
     if (earlier.order < copy.order && !is_void(earlier)) owed += items_[earlier.item].bytes;
@@ -435,7 +440,7 @@ void MemoryModel::end_copy(LinkKind link) {
   if (copy.leg == Leg::kOutFirst) {
     queues_.push(LinkKind::kHostToDisk, {.item = copy.item, .leg = Leg::kOutSecond});
   } else if (copy.leg == Leg::kInFirst && has_link(LinkKind::kHostToDevice)) {
-    queues_.push_urgent(LinkKind::kHostToDevice, {.item = copy.item, .leg = Leg::kInSecond});
+    queues_.push_second(LinkKind::kHostToDevice, {.item = copy.item, .leg = Leg::kInSecond});
   } else {
     send(copy.item, EventKind::kCopyCompleted);
     settle(copy.item);

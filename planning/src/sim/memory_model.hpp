@@ -61,8 +61,8 @@ class MemoryModel {
   /// Memory of the device that belongs to no item.
   void hold(Bytes bytes);
   void release(Bytes bytes);
-  /// While computing waits for room, only what it waits for may take any.
-  void keep_room_for_computing(bool keep) { room_is_for_computing_ = keep; }
+  /// While computing waits for room or is about to take it, only what it waits for may take any.
+  void keep_room_for_computing(bool keep);
 
   [[nodiscard]] residency::ResidencyState state(ItemIndex item) const {
     return machine_.state(items_[item].id);

@@ -111,8 +111,9 @@ class Simulator::Run {
     }
     for (const auto& beginning : layout_.beginnings()) {
       if (beginning.before != kNoStorage) continue;
-      if (!wait_for_room(bytes_of(beginning.storage))) return false;
+      if (!reserve_room(bytes_of(beginning.storage))) return false;
       item_of(beginning.storage) = memory_.create(beginning.storage, bytes_of(beginning.storage));
+      memory_.keep_room_for_computing(false);
     }
     return true;
   }
@@ -149,7 +150,7 @@ class Simulator::Run {
       if (!bring_in(need.storage)) return false;
     }
     const Bytes scratch = scratch_[op];
-    if (!wait_for_room(layout_.created(op) + scratch)) return false;
+    if (!reserve_room(layout_.created(op) + scratch)) return false;
     for (const Need& need : layout_.needs(op)) {
       memory_.use(item_of(need.storage), need.writes);
     }
@@ -157,6 +158,7 @@ class Simulator::Run {
       item_of(storage) = memory_.create(storage, bytes_of(storage));
     }
     memory_.hold(scratch);
+    memory_.keep_room_for_computing(false);
     const TimeNs begin = memory_.now();
     memory_.advance(begin + duration_[op]);
     measurements_.note_op(begin, memory_.now(), op_);
@@ -179,13 +181,13 @@ class Simulator::Run {
     return wait_until([&] { return memory_.is_here(item); }, cause, storage, bytes_of(storage));
   }
 
-  bool wait_for_room(Bytes bytes) {
-    if (memory_.has_room(bytes)) return true;
+  /// No fetch may take the room until the caller has taken it and says so to the memory: what an op
+  /// does before that, such as giving up the slower copies of what it writes, lets copies begin.
+  bool reserve_room(Bytes bytes) {
     memory_.keep_room_for_computing(true);
-    const bool found = wait_until([&] { return memory_.has_room(bytes); }, StallCause::kAllocation,
-                                  kNoStorage, bytes);
-    memory_.keep_room_for_computing(false);
-    return found;
+    if (memory_.has_room(bytes)) return true;
+    return wait_until([&] { return memory_.has_room(bytes); }, StallCause::kAllocation, kNoStorage,
+                      bytes);
   }
 
   /// Lets time pass until it is so. False, with the reason, if it never will be.
@@ -264,7 +266,7 @@ class Simulator::Run {
       made.push_back(storage);
       room += bytes_of(storage);
     }
-    if (!wait_for_room(room)) return false;
+    if (!reserve_room(room)) return false;
     for (const StorageId storage : trace_.ops.reads[replayed]) {
       if (!replays_.has_transient(storage)) memory_.use(item_of(storage), false);
     }
@@ -283,6 +285,7 @@ class Simulator::Run {
       }
     }
     memory_.hold(thrown_away);
+    memory_.keep_room_for_computing(false);
     const TimeNs begin = memory_.now();
     memory_.advance(begin + duration_[to_value(replayed)]);
     measurements_.note_replay(begin, memory_.now(), replayed);

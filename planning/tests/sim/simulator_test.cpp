@@ -323,6 +323,77 @@ TEST(SimulatorSteps, ReplaysMakeWhatTheyNeedForEachOther) {
   EXPECT_EQ(report.peak[0].bytes, Bytes{20});
 }
 
+// Budget 100. When y has left there is room for c, and writing w gives up w's copy on the host, at
+// which copies are begun that can be. x, whose fetch waits, must not take c's room then.
+//   op       0     1     2     3     4
+//   w  10          w                          persistent; on the device and the host
+//   x  20                r                    persistent; on the host
+//   y  40    c                 r f            leaves for the host before op 1, then z
+//   z  40    c                       r f
+//   c  35          c f
+TEST(SimulatorSteps, WhatAnOpCreatesTakesItsRoomBeforeFetchesDo) {
+  StepBuilder step;
+  const StorageId w = step.persistent(10, "w");
+  const StorageId x = step.persistent(20, "x");
+  const StorageId y = step.temporary(40, "y");
+  const StorageId z = step.temporary(40, "z");
+  const StorageId c = step.temporary(35, "c");
+  step.op(100, {.creates = {y, z}});
+  step.op(100, {.creates = {c}, .writes = {w}, .frees = {c}});
+  step.op(100, {.reads = {x}});
+  step.op(100, {.reads = {y}, .frees = {y}});
+  step.op(100, {.reads = {z}, .frees = {z}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  Plan plan;
+  plan.structure = structure_hash(trace);
+  plan.places = {{.storage = w}, {.storage = x}};
+  plan.places[0].add(Tier::kDevice);
+  plan.places[0].add(Tier::kHost);
+  plan.places[1].add(Tier::kHost);
+  plan.actions = {PlanAction::evict(OpIndex{1}, y, Tier::kHost),
+                  PlanAction::evict(OpIndex{1}, z, Tier::kHost),
+                  PlanAction::fetch(OpIndex{1}, x),
+                  PlanAction::evict(OpIndex{3}, x, Tier::kHost),
+                  PlanAction::evict(OpIndex{3}, w, Tier::kHost),
+                  PlanAction::fetch(OpIndex{3}, y),
+                  PlanAction::fetch(OpIndex{4}, z),
+                  PlanAction::fetch(OpIndex{4}, w)};
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{0}}}};
+  const auto flaw = validate(plan, trace, problem.budgets);
+  EXPECT_FALSE(flaw) << flaw->text;
+  const auto result = simulate(problem, plan);
+  EXPECT_EQ(std::get<SimulationReport>(result).peak[0].bytes, Bytes{90});
+}
+
+// Budget 100. d was wanted and is not any more when op 1 needs h: what d holds is free when its
+// second leg is through, which must not wait behind h, which waits for that room.
+// compute        |0|        stall            | op 1 |
+// disk-to-host   |===d===|
+// host-to-device         |===d===|===h===|
+TEST(SimulatorSteps, ASecondLegDoesNotWaitForTheRoomThatItHolds) {
+  StepBuilder step;
+  const StorageId d = step.persistent(60, "d");
+  const StorageId h = step.persistent(50, "h");
+  step.op(10, {});
+  step.op(100, {.reads = {h}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  Plan plan;
+  plan.structure = structure_hash(trace);
+  plan.places = {{.storage = d}, {.storage = h}};
+  plan.places[0].add(Tier::kDisk);
+  plan.places[1].add(Tier::kHost);
+  plan.actions = {PlanAction::fetch(OpIndex{0}, d), PlanAction::evict(OpIndex{1}, d, Tier::kDisk),
+                  PlanAction::evict(OpIndex{2}, h, Tier::kHost)};
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{1000}}}};
+  const auto flaw = validate(plan, trace, problem.budgets);
+  EXPECT_FALSE(flaw) << flaw->text;
+  const auto result = simulate(problem, plan);
+  ASSERT_TRUE(std::holds_alternative<SimulationReport>(result));
+  EXPECT_EQ(std::get<SimulationReport>(result).step_ns, 10 + 160 + 100);
+}
+
 TEST(SimulatorSteps, ATraceWithoutDurationsIsRefused) {
   Trace trace;
   trace.timed = false;
