@@ -214,8 +214,15 @@ TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
   return {TraceRequest::View::kDiff, parsed.trace_path, parsed.other_trace_path, parsed.trace_json};
 }
 
+// What stands behind `report`, which is Python's to read.
+std::vector<std::string> words_of_report(std::span<const std::string> arguments) {
+  const auto report = std::find(arguments.begin(), arguments.end(), "report");
+  if (report == arguments.end()) return {};
+  return {report + 1, arguments.end()};
+}
+
 Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
-                   std::vector<std::string> program) {
+                   std::vector<std::string> program, std::vector<std::string> report_words) {
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) {
     const auto extras = app.remaining();
@@ -227,7 +234,7 @@ Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
   if (command.get_name() == "run") return run_request(command, run, std::move(program));
   if (command.get_name() == "record") return run_request(command, record, std::move(program));
   if (command.get_name() == "trace") return trace_request(command, run);
-  if (command.get_name() == "report") return ReportRequest{command.remaining()};
+  if (command.get_name() == "report") return ReportRequest{std::move(report_words)};
   refuse_extras(command);
   if (PlanningFlags::is_planning(command)) return run.planning.request(command);
   DoctorRequest doctor = run.doctor;
@@ -269,7 +276,7 @@ Request parse_command_line(std::span<const std::string> arguments) {
     const std::string path = command_path(innermost(app));
     throw UserError(fmt::format("{}: {}. See {} --help.", path, error.what(), path));
   }
-  return request_of(app, run, record, std::move(program));
+  return request_of(app, run, record, std::move(program), words_of_report(arguments));
 }
 
 }  // namespace spillway::tools
