@@ -29,10 +29,10 @@ def take(recording: Recording, value: int, path: pathlib.Path) -> None:
 
     sizes = {**dict(recording.sizes), recording.grows: value}
     step = spillway.record_step(lambda: networks.build(recording.network, **sizes))
-    plain = path.with_suffix("")
-    step.save(plain)
-    path.write_bytes(zstandard.compress(plain.read_bytes(), _LEVEL))
-    plain.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        plain = pathlib.Path(folder, "step.json")
+        step.save(plain)
+        path.write_bytes(zstandard.compress(plain.read_bytes(), _LEVEL))
     print(
         f"{path.name}: {step.ops} ops, peak {step.peak_bytes / 2**30:.2f} GiB, "
         f"{path.stat().st_size / 1024:.0f} KiB",
