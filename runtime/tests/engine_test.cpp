@@ -2,13 +2,10 @@
 #include "spillway/runtime/exec/engine.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -412,56 +409,6 @@ TEST_F(EngineTest, FramesThatWaitForEachOtherFailAndDoNotHang) {
   first.join();
   second.join();
   EXPECT_GE(failed.load(), 1);
-}
-
-// In a forked child.
-int exit_code_of_child(Engine& engine, const std::function<bool()>& body) {
-  engine.before_fork();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    engine.after_fork_in_child();
-    ::_exit(body() ? 0 : 1);
-  }
-  engine.after_fork_in_parent();
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-TEST_F(EngineTest, AChildReadsWhatWasEvictedAndTheParentGoesOn) {
-  start(kMiB * 2);
-  std::vector<FakeStorage*> storages;
-  for (std::uint64_t seed = 0; seed < 6; ++seed) storages.push_back(make(kBytes, seed));
-  EXPECT_EQ(exit_code_of_child(engine_,
-                               [&] {
-                                 for (std::uint64_t seed = 0; seed < 6; ++seed) {
-                                   if (!holds(*storages[seed], seed)) return false;
-                                 }
-                                 std::byte* memory = engine_.allocate(kBytes * 64);
-                                 engine_.free(memory);
-                                 drop_storage(engine_, storages[0]);
-                                 return engine_.statistics().storages == 6;
-                               }),
-            0);
-  for (std::uint64_t seed = 0; seed < 6; ++seed) EXPECT_TRUE(holds(*storages[seed], seed));
-}
-
-TEST_F(EngineTest, AChildMayExportKeepAndStop) {
-  start(kMiB * 2);
-  FakeStorage* a = make(kBytes, 1);
-  FakeStorage* b = make(kBytes, 2);
-  make(kBytes, 3);
-  make(kBytes, 4);
-  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
-  ASSERT_EQ(state(*b), ResidencyState::kOnDisk);
-  EXPECT_EQ(exit_code_of_child(
-                engine_,
-                [&] {
-                  const bool there = engine_.exempt(*a->record) && engine_.keep(*b->record);
-                  engine_.stop();
-                  return there && a->holds(1) && b->holds(2) && engine_.exempt(*a->record);
-                }),
-            0);
 }
 
 TEST_F(EngineTest, RecordModeMeasuresTheFloorAndTheStep) {

@@ -21,13 +21,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Beside the installed command, else in the source tree that this was built from.
+/// In the Python package below the prefix of the installed command, whichever Python that is for;
+/// in share/ where there is no package; else in the source tree that this was built from.
 fs::path machines_folder() {
   if (const char* given = std::getenv("SPILLWAY_MACHINES")) return given;
   std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  const fs::path installed = self.parent_path().parent_path() / "share/spillway/machines";
-  return fs::is_directory(installed, error) ? installed : fs::path(SPILLWAY_SOURCE_MACHINES);
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      const fs::path machines = python.path() / packages / "spillway/machines";
+      if (fs::is_directory(machines, error)) return machines;
+    }
+  }
+  const fs::path shared = prefix / "share/spillway/machines";
+  return fs::is_directory(shared, error) ? shared : fs::path(SPILLWAY_SOURCE_MACHINES);
 }
 
 std::vector<std::string> machine_names() {
@@ -42,15 +49,24 @@ std::vector<std::string> machine_names() {
 
 }  // namespace
 
+bool is_machine_file(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.find('.') != std::string_view::npos;
+}
+
 Machine find_machine(const std::string& name) {
-  const bool is_path = name.find('/') != std::string::npos || name.find('.') != std::string::npos;
-  if (is_path) return read_machine(name);
+  if (is_machine_file(name)) return read_machine(name);
   const std::vector<std::string> names = machine_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     return read_machine((machines_folder() / (name + ".json")).string());
   }
   const std::vector<std::string_view> words(names.begin(), names.end());
   const auto nearest = nearest_word(name, words);
+  if (names.empty()) {
+    throw UserError(
+        fmt::format("There is no machine \"{}\": {} holds none. Name a file, or that folder in "
+                    "SPILLWAY_MACHINES.",
+                    name, machines_folder().string()));
+  }
   throw UserError(fmt::format("There is no machine \"{}\".{} Known: {}. A file is given as a path.",
                               name, nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "",
                               fmt::join(names, ", ")));

@@ -235,6 +235,7 @@ void Engine::bind(StorageRecord& record, void* owner) {
 bool Engine::begin_frame(const Op& op) {
   ThreadFrames& frames = this_thread_frames();
   if (frames.depth++ != 0) return false;
+  if (in_child_) return true;  // no step is looked for where nothing is managed
   frames.op = op.name;
   frames.needs.begin(op.key);
   frames.inputs = {};
@@ -358,7 +359,7 @@ void Engine::produced(StorageRecord& record) {
 
 void Engine::end_frame() {
   ThreadFrames& frames = this_thread_frames();
-  if (frames.depth == 0 || --frames.depth != 0) return;
+  if (frames.depth == 0 || --frames.depth != 0 || in_child_) return;
   if (mode() == Mode::kRecord) {
     const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
     if (recorder_ != nullptr) recorder_->end_op(now_ns(), grown);

@@ -50,6 +50,7 @@ void Engine::after_fork_in_child() {
   fork_pipe_write_ = -1;
   in_child_ = true;
   slot_ = nullptr;
+  sharing_ = false;  // it claims what it holds, and follows no limit
   shared_.forked_begin();
   static_cast<void>(recorder_.release());  // another thread may have held its lock
   waiting_.store(0);                       // those who waited exist in the parent alone

@@ -141,7 +141,9 @@ bool Engine::will_fit(ThreadFrames& frames) {
                       std::ranges::binary_search(frames.pinned, record);
     if (!held && !record->block->idle()) stays -= Bytes{record->block->resident};
   }
-  if (stays + need <= budget_) return true;
+  do {
+    if (stays + need <= budget_) return true;
+  } while (claim_room(stays + need - budget_) || take_back());
   frames.needs.fail();
   // What was counted are bytes; blocks hold whole pages, and start at different ones.
   const Bytes smallest = stays + need + kPagesOfAnOp;
