@@ -28,7 +28,7 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kOpsPerLayer = 24;
-constexpr std::array<const char*, 7> kQuestions{"read", "simulate", "lru",     "hybrid",
+constexpr std::array<const char*, 7> kQuestions{"read",  "simulate", "lru",     "hybrid",
                                                 "bound", "command",  "bytes/op"};
 
 double processor_seconds() {
@@ -85,9 +85,8 @@ std::array<double, kQuestions.size()> measure(std::size_t ops) {
     (void)planning::lower_bound(planning::StepModel(given));
   });
   std::filesystem::remove(path);
-  return {read,  simulate, lru,
-          hybrid, bound,    command,
-          bytes / static_cast<double>(trace.ops.size())};
+  return {
+      read, simulate, lru, hybrid, bound, command, bytes / static_cast<double>(trace.ops.size())};
 }
 
 void print_table(std::size_t most_ops) {

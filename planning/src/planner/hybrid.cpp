@@ -28,8 +28,8 @@ const std::array kFields{
     OptionField{"search", "Settings of the pass are searched for with the simulator.", true},
     OptionField{"refine", "Single gaps of the best plan are changed while the step gets shorter.",
                 true},
-    OptionField{"borrow", "The other planners' plans are candidates where they take no time to make.",
-                true},
+    OptionField{"borrow",
+                "The other planners' plans are candidates where they take no time to make.", true},
     OptionField{"link-price",
                 "What a nanosecond of copying costs where computing does not wait for it, in "
                 "nanoseconds: above 0 it keeps the links free for what is dear to compute again.",

@@ -41,7 +41,6 @@ CorpusStep generated(std::string family, std::string name, const NetworkShape& s
   return {std::move(family), std::move(name), [shape] { return TrainingStep(shape).build(); }};
 }
 
-
 }  // namespace
 
 std::vector<CorpusStep> corpus_steps(const std::string& source_tree) {
@@ -66,14 +65,15 @@ std::vector<CorpusStep> corpus_steps(const std::string& source_tree) {
     steps.push_back({"layers with Adam", fmt::format("layered-{}", layers),
                      [layers] { return testing::layered_step(layers); }});
   }
-  steps.push_back(
-      generated("activations", "activations-200", {.seed = 21, .layers = 200, .middle_dies = true}));
+  steps.push_back(generated("activations", "activations-200",
+                            {.seed = 21, .layers = 200, .middle_dies = true}));
   steps.push_back(generated("activations", "activations-300-saved",
                             {.seed = 22, .layers = 300, .middle_dies = false}));
-  steps.push_back(generated("weights", "weights-120",
-                            {.seed = 23, .layers = 120, .weight_bytes = 1'500'000}));
-  steps.push_back(generated("weights", "weights-250",
-                            {.seed = 24, .layers = 250, .weight_bytes = 4'000'000, .heavy_ns = 4e6}));
+  steps.push_back(
+      generated("weights", "weights-120", {.seed = 23, .layers = 120, .weight_bytes = 1'500'000}));
+  steps.push_back(
+      generated("weights", "weights-250",
+                {.seed = 24, .layers = 250, .weight_bytes = 4'000'000, .heavy_ns = 4e6}));
   steps.push_back(generated("no optimizer state", "plain-250",
                             {.seed = 25, .layers = 250, .optimizer_state = false}));
   steps.push_back(generated("light ops", "light-200",

@@ -52,16 +52,16 @@ struct SweepRules {
 };
 
 struct SweepSettings {
-  bool recompute = true;         ///< storages may be dropped and made again
-  bool transients = true;        ///< what a replay reads may be made again though it is dead
-  bool early_out = true;         ///< copies out begin as early as the link was idle
-  bool prefetch = true;          ///< copies in are queued before they are needed
-  double link_price = 0.2;       ///< ns charged per ns of copying, though nobody waits for it
-  double lead = 0.05;            ///< copies in begin earlier by this share of the time they take
-  double lead_ns = 0;            ///< and by this much
-  double reach = 1.0;            ///< exponent of the time away in the price: more favours Belady
-  double fit = 0;  ///< 1: bytes beyond those that are short count for nothing; 0: all count
-  int candidates = 8;            ///< looked at for each storage that leaves, per order
+  bool recompute = true;    ///< storages may be dropped and made again
+  bool transients = true;   ///< what a replay reads may be made again though it is dead
+  bool early_out = true;    ///< copies out begin as early as the link was idle
+  bool prefetch = true;     ///< copies in are queued before they are needed
+  double link_price = 0.2;  ///< ns charged per ns of copying, though nobody waits for it
+  double lead = 0.05;       ///< copies in begin earlier by this share of the time they take
+  double lead_ns = 0;       ///< and by this much
+  double reach = 1.0;       ///< exponent of the time away in the price: more favours Belady
+  double fit = 0;      ///< 1: bytes beyond those that are short count for nothing; 0: all count
+  int candidates = 8;  ///< looked at for each storage that leaves, per order
   bool choose_workspace = true;  ///< ops run as the fastest alternative that fits
   LeaveOrder order = LeaveOrder::kFurthest;
   SweepRules rules{};
