@@ -4,6 +4,7 @@ what to do."""
 
 import importlib.metadata
 import json
+import shutil
 import venv
 
 import pytest
@@ -40,6 +41,27 @@ def test_the_command_is_installed(fresh):
     (info,) = site_packages(fresh).glob("spillway-*.dist-info")
     told = run(fresh.parent / "spillway", "--version", PYTHONPATH="").stdout
     assert info.stem.removeprefix("spillway-") in told
+
+
+def test_the_command_knows_the_machines_of_the_package(fresh, tmp_path):
+    """In a copy with one machine alone, since the source tree's would pass for the package's."""
+    (tmp_path / "bin").mkdir()
+    command = shutil.copy(fresh.parent / "spillway", tmp_path / "bin")
+    (machine,) = site_packages(fresh).glob("spillway/machines/v100-pcie.json")
+    packages = site_packages(fresh).relative_to(fresh.parent.parent)
+    machines = tmp_path / packages / "spillway/machines"
+    machines.mkdir(parents=True)
+    shutil.copy(machine, machines / "the-only-one.json")
+    words = ("plan", write_trace(tmp_path), "--budget", "1GiB", "--machine", "v100-pcie")
+    assert "Known: the-only-one." in run(command, *words, status=2).stderr
+
+
+def write_trace(folder):
+    path = folder / "step.json"
+    storage = {"id": 0, "bytes": MIB, "role": "activation"}
+    op = {"name": "op", "ns": 1000, "creates": [0], "writes": [0], "frees": [0]}
+    path.write_text(json.dumps({"spillway_trace": 2, "storages": [storage], "ops": [op]}))
+    return path
 
 
 def test_nothing_else_is_installed(fresh):

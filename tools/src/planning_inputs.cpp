@@ -21,13 +21,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Beside the installed command, else in the source tree that this was built from.
+/// In the Python package below the prefix of the installed command, whichever Python that is for;
+/// in share/ where there is no package; else in the source tree that this was built from.
 fs::path machines_folder() {
   if (const char* given = std::getenv("SPILLWAY_MACHINES")) return given;
   std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  const fs::path installed = self.parent_path().parent_path() / "share/spillway/machines";
-  return fs::is_directory(installed, error) ? installed : fs::path(SPILLWAY_SOURCE_MACHINES);
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      const fs::path machines = python.path() / packages / "spillway/machines";
+      if (fs::is_directory(machines, error)) return machines;
+    }
+  }
+  const fs::path shared = prefix / "share/spillway/machines";
+  return fs::is_directory(shared, error) ? shared : fs::path(SPILLWAY_SOURCE_MACHINES);
 }
 
 std::vector<std::string> machine_names() {
