@@ -1,103 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the tables: `python -m paper_tables [--papers Meng] [--json FILE]`."""
+"""Prints the tables: `python -m paper_tables [--papers Meng] [--json FILE] [--page FILE]`."""
 
 import argparse
+import dataclasses
 import json
 import pathlib
+import re
 import sys
+from collections.abc import Sequence
+from typing import TypeVar
 
 from spillway import UserError
 
-from paper_tables import kept
-from paper_tables.reach import Limits, Reach
-from paper_tables.rows import ROWS, Row
+from paper_tables import kept, outcome, tables
+from paper_tables.rows import MEMORY_ROWS, ROWS, MemoryRow, Row
+
+AnyRow = TypeVar("AnyRow", Row, MemoryRow)
 
 
-def device_bytes(machine: str) -> int:
-    """Capacity of the machine's device, from its file."""
-    path = pathlib.Path(__file__).parent.parent / "machines" / f"{machine}.json"
-    return json.loads(path.read_text(encoding="utf-8"))["device"]["capacity"]["bytes"]
+def progress(text: str) -> None:
+    """What is being worked on, on one line of a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text[:78]}", end="", file=sys.stderr, flush=True)
 
 
-def outcome(row: Row) -> dict:
-    """The figures of one row."""
-    recording = kept.of_row(row)
-    reach = Reach(recording, Limits(row.machine, device_bytes(row.machine), row.host_bytes))
-    result = {
-        "paper": row.paper,
-        "network": row.title,
-        "grows": row.unit,
-        "machine": row.machine,
-        "planner": row.planner,
-        "published_without": row.published_base,
-        "published": row.published,
-        "soft": row.soft,
-        "remark": row.remark,
-        "without": None,
-    }
-    if not recording.is_kept:
-        return result
-    result["without"] = reach.largest(reach.without, row.published_base or row.published)
-    for name in (row.planner, "hybrid"):
-        result[f"largest:{name}"] = reach.largest(
-            lambda value, name=name: reach.plan(name, value) is not None, row.published
-        )
-        at_published = reach.plan(name, recording.nearest(row.published))
-        if at_published:
-            result[f"slowdown:{name}"] = at_published.slowdown
-            if row.throughput is not None:
-                samples = dict(row.sizes).get("batch", 1)
-                result[f"throughput:{name}"] = samples * 1e9 / at_published.step_ns
-                result["published_throughput"] = row.throughput
-    return result
+def chosen(rows: Sequence[AnyRow], papers: str) -> list[AnyRow]:
+    """Those of the papers asked for whose recordings are kept; says which are not."""
+    found = []
+    for row in rows:
+        if papers.lower() not in row.paper.lower():
+            continue
+        if kept.of_row(row).is_kept:
+            found.append(row)
+        else:
+            print(f"{row.paper}, {row.title}: no recording is kept", file=sys.stderr)
+    return found
 
 
-def line(result: dict) -> str:
-    """A row of the Markdown table."""
-    planner = result["planner"]
-
-    def number(key: str, form: str = "{:,}") -> str:
-        value = result.get(key)
-        return "-" if value is None else form.format(value)
-
-    def reached(name: str) -> str:
-        slow = result.get(f"slowdown:{name}")
-        return number(f"largest:{name}") + ("" if slow is None else f" ({slow:.2f}x)")
-
-    mark = " *" if result["soft"] else ""
-    return (
-        f"| {result['paper']}{mark} | {result['network']} | {result['machine']} "
-        f"| {number('published_without')} | {number('without')} | {number('published')} "
-        f"| {reached(planner)} | {reached('hybrid')} |"
-    )
+def sections(papers: str) -> dict[str, list]:
+    """All figures, by the table that they belong to."""
+    found: dict[str, list] = {"sizes": [], "speeds": [], "memory": []}
+    for row in chosen(ROWS, papers):
+        sizes, speeds = outcome.of_row(row, progress)
+        found["sizes"].append(sizes)
+        found["speeds"] += speeds
+    for row in chosen(MEMORY_ROWS, papers):
+        found["memory"].append(outcome.of_memory_row(row, progress))
+    progress("")
+    return found
 
 
-HEAD = (
-    "| paper | network | machine | without, paper | without, ours | with, paper "
-    "| with, its planner here | with, hybrid |\n|---|---|---|---|---|---|---|---|"
-)
+_TABLES = {
+    "sizes": tables.size_table,
+    "speeds": tables.speed_table,
+    "memory": tables.memory_table,
+}
+
+
+def write_between_markers(page: pathlib.Path, name: str, text: str) -> None:
+    """Puts the text where the page has `<!-- NAME: begin -->` and `<!-- NAME: end -->`."""
+    pattern = re.compile(f"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+    old = page.read_text(encoding="utf-8")
+    new, count = pattern.subn(lambda match: f"{match[1]}{text}\n{match[2]}", old)
+    if count != 1:
+        raise UserError(f"{page} has no place for {name}")
+    page.write_text(new, encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="paper_tables", description=__doc__)
     parser.add_argument("--papers", default="", help="only rows whose paper contains this")
     parser.add_argument("--json", help="also write the figures here")
+    parser.add_argument("--page", help="also put the tables into this page")
     options = parser.parse_args()
-    results = []
-    print(HEAD)
-    for row in ROWS:
-        if options.papers.lower() not in row.paper.lower():
-            continue
-        try:
-            results.append(outcome(row))
-            print(line(results[-1]), flush=True)
-        except UserError as error:
-            print(f"{row.paper}, {row.title}: {error}", file=sys.stderr)
-            return 2
-    print("\nSizes are the largest that fit; in brackets the step time at the published size over")
-    print("that of a device without limit. * second-hand figures; - no recording, or no plan")
+    try:
+        found = sections(options.papers)
+        for name, table in _TABLES.items():
+            if found[name]:
+                text = table(found[name])
+                print(f"{text}\n", flush=True)
+                if options.page:
+                    write_between_markers(pathlib.Path(options.page), name, text)
+    except UserError as error:
+        print(f"paper_tables: {error}", file=sys.stderr)
+        return 2
+    print(f"* second-hand figures; † more than {tables.TOLERANCE:.0%} below what was published;")
+    print("‡ hybrid below what was published, or slower than the paper's planner.")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
+        figures = {
+            name: [dataclasses.asdict(each) for each in rows] for name, rows in found.items()
+        }
+        pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
     return 0
 
 

@@ -6,12 +6,16 @@ import json
 import pathlib
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
-from spillway import UserError
 from spillway.report.simulation import ask
 
 from paper_tables.affine import peak_bytes
 from paper_tables.kept import Recording
+
+# Improving a plan does not change whether there is one, so the search for the largest size does
+# without; the plan at the published size has the time that the command gives by itself.
+_NO_IMPROVING = ("--time-limit", "0s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,10 +28,9 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reached:
-    """The outcome of planning one size."""
+class Planned:
+    """The step as the simulator predicts it with one plan."""
 
-    value: int
     step_ns: int
     compute_ns: int
 
@@ -37,63 +40,96 @@ class Reached:
         return self.step_ns / self.compute_ns
 
 
+@dataclasses.dataclass(frozen=True)
+class Largest:
+    """The largest size that fits."""
+
+    value: int | None  #: None where not even the smallest fits
+    at_least: bool = False  #: nothing larger was recorded, so larger ones may fit
+
+
 class Reach:
-    """Plans of one network under one set of limits."""
+    """Plans of one network under one set of limits. Holds a temporary folder until closed."""
 
     def __init__(self, recording: Recording, limits: Limits) -> None:
         self._recording = recording
         self._limits = limits
-        self._known: dict[tuple[str, int], Reached | None] = {}
+        self._folder = tempfile.TemporaryDirectory()
+        self._fits: dict[tuple[str, int], bool] = {}
 
-    def plan(self, planner: str, value: int) -> Reached | None:
-        """None where the planner finds no plan, or where no recording is kept."""
+    def __enter__(self) -> "Reach":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def plan(self, planner: str, value: int) -> Planned | None:
+        """The planner's plan at that size; None where it finds none."""
+        answer = self._ask(planner, value)
+        if not answer["feasible"]:
+            return None
+        return Planned(answer["step_ns"], answer["compute_ns"])
+
+    def step_ns(self, value: int) -> int:
+        """The step on a device without limit."""
+        return ask("simulate", self._path(value), "--machine", self._limits.machine)["step_ns"]
+
+    def fits(self, planner: str, value: int) -> bool:
+        """Whether the planner finds a plan at that size."""
         key = (planner, value)
-        if key not in self._known:
-            self._known[key] = self._plan(planner, value)
-        return self._known[key]
+        if key not in self._fits:
+            self._fits[key] = self._ask(planner, value, *_NO_IMPROVING)["feasible"]
+        return self._fits[key]
 
-    def without(self, value: int) -> bool:
+    def fits_without(self, value: int) -> bool:
         """Whether the step fits the device with no plan at all."""
-        trace = self._recording.trace_at(value)
-        return trace is not None and peak_bytes(trace) <= self._limits.device_bytes
+        return peak_bytes(self._recording.trace_at(value)) <= self._limits.device_bytes
 
-    def largest(self, fits: Callable[[int], bool], published: int) -> int | None:
-        """The largest size that fits; None where not even the smallest does.
+    def largest(self, fits: Callable[[int], bool], published: int) -> Largest:
+        """The largest size that fits.
 
         Searched to 1 % by halving, between nothing and what fits no more; where sizes are kept one
         by one, among those.
         """
         if self._recording.third is None:
-            fitting = [value for value in self._recording.values if fits(value)]
-            return max(fitting, default=None)
-        step = 8 if self._recording.grows == "resolution" else 1
+            values = sorted(self._recording.values, reverse=True)
+            found = next((value for value in values if fits(value)), None)
+            return Largest(found, found == values[0])
+        step = 16 if self._recording.grows == "resolution" else 1
         low, high = 0, published // step or 1
         while fits(high * step):
             low, high = high, 2 * high
         while high - low > max(1, low // 100):
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle * step) else (low, middle)
-        return low * step or None
+        return Largest(low * step or None)
 
-    def _plan(self, planner: str, value: int) -> Reached | None:
-        trace = self._recording.trace_at(value)
-        if trace is None:
-            return None
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "step.json")
-            path.write_text(json.dumps(trace), encoding="utf-8")
-            try:
-                answer = ask(
-                    "plan", str(path),
-                    "--machine", self._limits.machine,
-                    "--planner", planner,
-                    "--budget", str(self._limits.device_bytes),
-                    "--host", str(self._limits.host_bytes),
-                )  # fmt: skip
-            except UserError as error:
-                if "no plan" in str(error) or "infeasible" in str(error):
-                    return None
-                raise
-        if not answer.get("feasible", True):
-            return None
-        return Reached(value, answer["step_ns"], answer["compute_ns"])
+    def smallest_budget(self, planner: str, value: int, peak: int) -> int:
+        """The least device memory that the planner finds a plan for, to 1 %; `peak` needs none."""
+        low, high = 0, peak
+        while high - low > high // 100:
+            middle = (low + high) // 2
+            fits = self._ask(planner, value, *_NO_IMPROVING, device=middle)["feasible"]
+            low, high = (low, middle) if fits else (middle, high)
+        return high
+
+    def _ask(
+        self, planner: str, value: int, *flags: str, device: int | None = None
+    ) -> dict[str, Any]:
+        return ask(
+            "plan", self._path(value),
+            "--machine", self._limits.machine,
+            "--planner", planner,
+            "--budget", str(self._limits.device_bytes if device is None else device),
+            "--host", str(self._limits.host_bytes),
+            *flags,
+        )  # fmt: skip
+
+    def _path(self, value: int) -> str:
+        """A file with the trace at that size: the kept one, or one worked out from two."""
+        if self._recording.third is None:
+            return str(self._recording.path(value))
+        path = pathlib.Path(self._folder.name, f"{value}.json")
+        if not path.exists():
+            path.write_text(json.dumps(self._recording.trace_at(value)), encoding="utf-8")
+        return str(path)

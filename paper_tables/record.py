@@ -15,29 +15,41 @@ import tempfile
 from paper_tables.affine import AffineTrace
 from paper_tables.kept import FOLDER, Recording, read_trace, recordings
 
+# What is kept in a repository is read often and written once: the slowest level that needs no
+# more memory to read. It is a third smaller than what the recorder itself writes.
+_LEVEL = 19
 
-def record(recording: Recording) -> None:
-    """Writes the files of one recording.
+
+def take(recording: Recording, value: int, path: pathlib.Path) -> None:
+    """Records the network at one size."""
+    import spillway
+    import zstandard
+
+    from paper_tables import networks
+
+    sizes = {**dict(recording.sizes), recording.grows: value}
+    step = spillway.record_step(lambda: networks.build(recording.network, **sizes))
+    with tempfile.TemporaryDirectory() as folder:
+        plain = pathlib.Path(folder, "step.json")
+        step.save(plain)
+        path.write_bytes(zstandard.compress(plain.read_bytes(), _LEVEL))
+    print(
+        f"{path.name}: {step.ops} ops, peak {step.peak_bytes / 2**30:.2f} GiB, "
+        f"{path.stat().st_size / 1024:.0f} KiB",
+        flush=True,
+    )
+
+
+def record(recording: Recording, anew: bool) -> None:
+    """Writes the files of one recording, those that exist only if `anew`.
 
     Raises:
         NotAffineError: sizes do not grow affinely.
     """
-    import spillway
-
-    from paper_tables import networks
-
-    def take(value: int, path: pathlib.Path) -> None:
-        sizes = {**dict(recording.sizes), recording.grows: value}
-        step = spillway.record_step(lambda: networks.build(recording.network, **sizes), path=path)
-        print(
-            f"{path.name}: {step.ops} ops, peak {step.peak_bytes / 2**30:.2f} GiB, "
-            f"{path.stat().st_size / 1024:.0f} KiB",
-            flush=True,
-        )
-
     FOLDER.mkdir(exist_ok=True)
     for value in recording.values:
-        take(value, recording.path(value))
+        if anew or not recording.path(value).exists():
+            take(recording, value, recording.path(value))
     if recording.third is None:
         return
     low, high = recording.values
@@ -48,15 +60,15 @@ def record(recording: Recording) -> None:
         read_trace(recording.path(high)),
     )
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "third.json")
-        take(recording.third, path)
+        path = pathlib.Path(folder, "third.json.zst")
+        take(recording, recording.third, path)
         affine.verify(recording.measure(recording.third), read_trace(path))
 
 
 def main(names: list[str]) -> int:
     for recording in recordings():
         if recording.network in names or (not names and not recording.is_kept):
-            record(recording)
+            record(recording, anew=bool(names))
     return 0
 
 

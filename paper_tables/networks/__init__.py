@@ -18,6 +18,7 @@ BUILDERS: dict[str, Callable[..., Callable[[], None]]] = {
     "alexnet": convolutional.alexnet,
     "wide_resnet": convolutional.wide_resnet,
     "unet3d": segmentation.unet3d,
+    "residual_unet3d": segmentation.residual_unet3d,
     "lstm_language_model": recurrent.lstm_language_model,
     "deep_speech": recurrent.deep_speech,
     "translation": translation.attention_translation,

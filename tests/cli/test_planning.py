@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from tests.report import trace_events
+
 MIB = 2**20
 
 
@@ -108,3 +110,14 @@ def test_planners_are_compared_as_json(spillway, trace):
     steps = {(p["planner"], p["budget_bytes"]): p.get("step_ns") for p in answer["points"]}
     for budget in {budget for _, budget in steps}:
         assert steps["lru", budget] <= steps["unified-memory", budget]
+
+
+def test_the_timeline_is_a_file_that_perfetto_opens(spillway, trace, tmp_path):
+    plan, events = str(tmp_path / "plan.json"), tmp_path / "events.json"
+    words = ("--budget", "70%", "--machine", "v100-pcie")
+    assert spillway("plan", trace, *words, "-o", plan).returncode == 0
+    result = spillway("simulate", trace, "--plan", plan, "--perfetto", str(events))
+    assert result.returncode == 0, result.stderr
+    assert trace_events.flaws(events.read_text()) == []
+    phases = {event["ph"] for event in json.loads(events.read_text())["traceEvents"]}
+    assert phases == {"X", "M", "C"}

@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -86,3 +87,26 @@ def test_wrong_settings_end_the_program_with_status_2(tmp_path, variables, told)
     done, _ = run(tmp_path, **variables)
     assert done.returncode == 2
     assert told in done.stderr
+
+
+def test_the_command_records_what_can_be_planned(tmp_path):
+    command = os.environ.get("COMMAND_UNDER_TEST") or shutil.which("spillway")
+    if not command:
+        pytest.skip("no spillway command: build it, or name it in COMMAND_UNDER_TEST")
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(PROGRAM).format(after="pass", width=100_000))
+    trace = tmp_path / "step.json.zst"
+
+    def spillway(*words):
+        done = subprocess.run([command, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    words = ("record", "--without-memory", "-o", str(trace), "--machine", "m40")
+    done = spillway(*words, "--", sys.executable, str(script))
+    assert "spillway: recorded" in done.stderr
+    planned = json.loads(spillway("plan", str(trace), "--machine", "m40", "--json").stdout)
+    assert planned["feasible"]
+    stats = json.loads(spillway("trace", "stats", str(trace), "--json").stdout)
+    assert stats["timed"]  # for m40, by its roofline
+    assert stats["roles"]["optimizer_state"]["bytes"] >= 2 * stats["roles"]["parameter"]["bytes"]

@@ -11,6 +11,7 @@
 
 #include "help_text.hpp"
 #include "planning_flags.hpp"
+#include "planning_inputs.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/nearest.hpp"
 
@@ -34,8 +35,10 @@ struct Parsed {
   std::string assume;
   DoctorRequest doctor;
   std::string doctor_dir;
+  std::string doctor_file;
   std::string trace_path;
   std::string other_trace_path;
+  bool trace_json = false;
   PlanningFlags planning;
 };
 
@@ -113,6 +116,8 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
   add_run_flags(*recorder, record, true);
   CLI::App* doctor = app.add_subcommand("doctor", "Check what this machine offers to training.");
   doctor->add_option("--spool-dir", run.doctor_dir, "The directory to measure.")->type_name("DIR");
+  doctor->add_option("--save", run.doctor_file, "Measure this machine too, and write its file.")
+      ->type_name("FILE");
   doctor->add_flag("--json", run.doctor.json, "Print JSON.");
   CLI::App* trace = app.add_subcommand("trace", "Look into a recorded trace.");
   trace->require_subcommand(0, 1);
@@ -123,6 +128,9 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
   CLI::App* diff = trace->add_subcommand("diff", "Say where two steps differ.");
   diff->add_option("FILE", run.trace_path, "A trace written by spillway record.");
   diff->add_option("OTHER", run.other_trace_path, "Another.");
+  for (CLI::App* view : trace->get_subcommands({})) {
+    view->add_flag("--json", run.trace_json, "Print JSON.");
+  }
   run.planning.add_commands(app);
   for (CLI::App* command : app.get_subcommands({})) {
     command->allow_extras();
@@ -163,7 +171,8 @@ RunRequest run_request(const CLI::App& command, const Parsed& parsed,
     }
     request.trace_path = absolute_path(parsed.output);
     request.without_memory = parsed.without_memory;
-    request.machine = parsed.machine;
+    request.machine =
+        is_machine_file(parsed.machine) ? absolute_path(parsed.machine) : parsed.machine;
     request.assume = parsed.assume;
     if (!request.without_memory && !(request.machine.empty() && request.assume.empty())) {
       throw UserError("--machine and --assume go with --without-memory.");
@@ -196,16 +205,24 @@ TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
     throw UserError(fmt::format("No trace file: {} FILE", command_path(*views.front())));
   }
   const std::string view = views.front()->get_name();
-  if (view == "show") return {TraceRequest::View::kShow, parsed.trace_path, ""};
-  if (view == "stats") return {TraceRequest::View::kStats, parsed.trace_path, ""};
+  if (view == "show") return {TraceRequest::View::kShow, parsed.trace_path, "", parsed.trace_json};
+  if (view == "stats")
+    return {TraceRequest::View::kStats, parsed.trace_path, "", parsed.trace_json};
   if (parsed.other_trace_path.empty()) {
     throw UserError(fmt::format("No second trace: {} FILE OTHER", command_path(*views.front())));
   }
-  return {TraceRequest::View::kDiff, parsed.trace_path, parsed.other_trace_path};
+  return {TraceRequest::View::kDiff, parsed.trace_path, parsed.other_trace_path, parsed.trace_json};
+}
+
+// What stands behind `report`, which is Python's to read.
+std::vector<std::string> words_of_report(std::span<const std::string> arguments) {
+  const auto report = std::find(arguments.begin(), arguments.end(), "report");
+  if (report == arguments.end()) return {};
+  return {report + 1, arguments.end()};
 }
 
 Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
-                   std::vector<std::string> program) {
+                   std::vector<std::string> program, std::vector<std::string> report_words) {
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) {
     const auto extras = app.remaining();
@@ -217,11 +234,12 @@ Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
   if (command.get_name() == "run") return run_request(command, run, std::move(program));
   if (command.get_name() == "record") return run_request(command, record, std::move(program));
   if (command.get_name() == "trace") return trace_request(command, run);
-  if (command.get_name() == "report") return ReportRequest{command.remaining()};
+  if (command.get_name() == "report") return ReportRequest{std::move(report_words)};
   refuse_extras(command);
   if (PlanningFlags::is_planning(command)) return run.planning.request(command);
   DoctorRequest doctor = run.doctor;
   if (!run.doctor_dir.empty()) doctor.spool_dir = absolute_path(run.doctor_dir);
+  if (!run.doctor_file.empty()) doctor.save_path = run.doctor_file;
   return doctor;
 }
 
@@ -258,7 +276,7 @@ Request parse_command_line(std::span<const std::string> arguments) {
     const std::string path = command_path(innermost(app));
     throw UserError(fmt::format("{}: {}. See {} --help.", path, error.what(), path));
   }
-  return request_of(app, run, record, std::move(program));
+  return request_of(app, run, record, std::move(program), words_of_report(arguments));
 }
 
 }  // namespace spillway::tools

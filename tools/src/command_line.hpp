@@ -37,6 +37,7 @@ struct RunRequest {
 
 struct DoctorRequest {
   std::optional<std::string> spool_dir;
+  std::optional<std::string> save_path;  ///< measure this machine and write its file there
   bool json = false;
 };
 
@@ -45,6 +46,7 @@ struct TraceRequest {
   View view = View::kShow;
   std::string path;
   std::string other_path;  ///< kDiff
+  bool json = false;
 };
 
 /// Text for standard output, then exit 0: help and version.

@@ -76,6 +76,15 @@ std::string over_text(TimeNs step, TimeNs least) {
   return over < kDigits ? fmt::format("{:.1f} %", over) : fmt::format("{:.0f} %", over);
 }
 
+// Budgets that differ by little must not look the same, hence three digits.
+std::string budget_cell(Bytes budget) {
+  const bool small = budget < kGiB;
+  const double value =
+      static_cast<double>(budget.count) / static_cast<double>(small ? kMiB.count : kGiB.count);
+  const int digits = value < 10 ? 2 : value < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, digits, small ? "MiB" : "GiB");
+}
+
 // At most six budgets fit a terminal beside the names; more go below each other.
 std::string table_text(const std::vector<Column>& columns, TimeNs compute_ns) {
   constexpr std::size_t kBeside = 6;
@@ -85,7 +94,7 @@ std::string table_text(const std::vector<Column>& columns, TimeNs compute_ns) {
     const std::size_t last = std::min(columns.size(), first + kBeside);
     text += fmt::format("\n{:<20}", "device budget");
     for (std::size_t i = first; i < last; ++i) {
-      text += fmt::format("{:>10}", short_bytes(columns[i].budget));
+      text += fmt::format("{:>10}", budget_cell(columns[i].budget));
     }
     text += fmt::format("\n{:<20}", "lower bound");
     for (std::size_t i = first; i < last; ++i) {
@@ -152,7 +161,7 @@ Answer compare_answer(const PlanningRequest& request) {
     budgets[Tier::kDevice] = budget;
     columns.push_back(compare_at(inputs.problem().with(budgets), request, planners));
   }
-  if (request.json) return {compare_json(columns, compute_ns).dump(2) + "\n"};
+  if (request.json) return {json_text(compare_json(columns, compute_ns))};
   return {table_text(columns, compute_ns)};
 }
 

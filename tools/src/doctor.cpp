@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "doctor_checks.hpp"
+#include "machine_file.hpp"
 #include "python_probe.hpp"
 #include "quantity_text.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
@@ -60,6 +61,14 @@ std::string spool_directory(const DoctorRequest& request) {
   return runtime::default_spool_directory();
 }
 
+std::string machine_summary(const Machine& machine, const std::string& path) {
+  constexpr double kGiga = 1e9;
+  const auto& rates = machine.device.flop_per_second;
+  return fmt::format("{:.0f} GFLOP/s in float32, memory {}: written to {}",
+                     rates[static_cast<std::size_t>(Arithmetic::kFloat32)].value / kGiga,
+                     short_rate(machine.device.memory_bytes_per_second.value), path);
+}
+
 std::vector<Finding> examine(const DoctorRequest& request) {
   std::vector<Finding> findings;
   utsname system{};
@@ -69,9 +78,13 @@ std::vector<Finding> examine(const DoctorRequest& request) {
                       fmt::format("{} {} {}", system.sysname, system.release, system.machine), ""});
   PythonFacts python = probe_python("python3");
   if (!python.found) python = probe_python("python");
-  for (auto check : {check_python(python), check_memory(), check_limits(),
-                     check_spool(spool_directory(request))}) {
+  const SpoolCheck spool = check_spool(spool_directory(request));
+  for (const auto& check : {check_python(python), check_memory(), check_limits(), spool.findings}) {
     findings.insert(findings.end(), check.begin(), check.end());
+  }
+  if (request.save_path) {
+    const Machine machine = save_machine(*request.save_path, spool.speed, spool.free);
+    findings.push_back({"machine", Verdict::kOk, machine_summary(machine, *request.save_path), ""});
   }
   return findings;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `spillway doctor`: looks at the machine, gives each finding a verdict, and says how to mend what
 // is not well. Starts one short Python and writes a nameless file of at most 256 MiB for a second;
-// changes nothing else. Throws nothing: what cannot be looked at is a finding too.
+// changes nothing else, unless it is asked for a machine file. What cannot be looked at is a
+// finding too; only a machine file that cannot be written is a UserError.
 #pragma once
 
 #include <string>

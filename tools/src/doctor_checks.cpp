@@ -232,30 +232,32 @@ std::vector<Finding> check_limits(const std::string& root) {
   return findings;
 }
 
-std::vector<Finding> check_spool(const std::string& directory) {
+SpoolCheck check_spool(const std::string& directory) {
   struct stat status {};
   struct statfs system {};
   if (stat(directory.c_str(), &status) != 0 || statfs(directory.c_str(), &system) != 0) {
-    return {{"spool", Verdict::kFailed, fmt::format("{}: {}", directory, std::strerror(errno)),
-             "Name a writable directory with --spool-dir or SPILLWAY_SPOOL_DIR."}};
+    return {.findings = {{"spool", Verdict::kFailed,
+                          fmt::format("{}: {}", directory, std::strerror(errno)),
+                          "Name a writable directory with --spool-dir or SPILLWAY_SPOOL_DIR."}}};
   }
-  std::vector<Finding> findings{file_system_finding(directory, system)};
-  const Bytes free = Bytes{static_cast<std::uint64_t>(system.f_bsize)} * system.f_bavail;
-  findings.push_back(space_finding(free));
-  if (free < kSpeedFile * 2) {
-    findings.push_back(
+  SpoolCheck check{.findings = {file_system_finding(directory, system)}};
+  check.free = Bytes{static_cast<std::uint64_t>(system.f_bsize)} * system.f_bavail;
+  check.findings.push_back(space_finding(check.free));
+  if (check.free < kSpeedFile * 2) {
+    check.findings.push_back(
         {"disk speed", Verdict::kWarning, "not measured: too little free space", ""});
-    return findings;
+    return check;
   }
   const DiskSpeed speed = measure_disk_speed(directory, kSpeedFile);
   if (!speed.problem.empty()) {
-    findings.push_back({"disk speed", Verdict::kFailed, speed.problem,
-                        "Name a writable directory with --spool-dir or SPILLWAY_SPOOL_DIR."});
-    return findings;
+    check.findings.push_back({"disk speed", Verdict::kFailed, speed.problem,
+                              "Name a writable directory with --spool-dir or SPILLWAY_SPOOL_DIR."});
+    return check;
   }
+  check.speed = speed;
   const std::vector<Finding> measured = speed_findings(speed);
-  findings.insert(findings.end(), measured.begin(), measured.end());
-  return findings;
+  check.findings.insert(check.findings.end(), measured.begin(), measured.end());
+  return check;
 }
 
 }  // namespace spillway::tools

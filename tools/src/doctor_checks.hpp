@@ -3,9 +3,11 @@
 // shown. None throws. Where a limit turns into a warning is said beside the number in the source.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "disk_speed.hpp"
 #include "doctor.hpp"
 #include "machine_facts.hpp"
 #include "python_probe.hpp"
@@ -20,7 +22,13 @@ std::vector<Finding> check_memory(const std::string& root = "");
 /// Mappings, address space, locked memory, io_uring.
 std::vector<Finding> check_limits(const std::string& root = "");
 
+struct SpoolCheck {
+  std::vector<Finding> findings{};
+  Bytes free{};
+  std::optional<DiskSpeed> speed{};  ///< nothing where it could not be measured
+};
+
 /// File system, free space, direct I/O and speed of the spool directory.
-std::vector<Finding> check_spool(const std::string& directory);
+SpoolCheck check_spool(const std::string& directory);
 
 }  // namespace spillway::tools

@@ -81,10 +81,10 @@ class Explainer {
 
   std::string text(const Decision& decision) {
     const std::size_t row = to_value(decision.storage);
-    std::string lines = printable(
-        fmt::format("storage {} {}: {}, {}", row, trace_.storages.name[row],
-                    short_bytes(bytes_of(decision.storage)), to_string(trace_.storages.role[row])),
-        kColumns);
+    std::string lines =
+        fmt::format("storage {}: {}, {}, ", row, short_bytes(bytes_of(decision.storage)),
+                    to_string(trace_.storages.role[row]));
+    lines += printable(origin(decision.storage), kColumns - std::min(kColumns, lines.size()));
     lines += '\n';
     if (decision.place) lines += "  begins on " + tiers_text(*decision.place) + "\n";
     for (const PlanAction& action : decision.actions) lines += action_line(action);
@@ -102,6 +102,7 @@ class Explainer {
     }
     Json json{{"storage", row},
               {"name", std::string(trace_.storages.name[row])},
+              {"origin", origin(decision.storage)},
               {"role", to_string(trace_.storages.role[row])},
               {"bytes", bytes_of(decision.storage).count},
               {"actions", std::move(actions)},
@@ -133,7 +134,23 @@ class Explainer {
         if (std::exchange(dropped[storage], false)) add(storage, action);
       }
     }
+    for (std::size_t op = 0; op < trace_.ops.size(); ++op) {
+      for (const StorageId storage : trace_.ops.creates[OpIndex{op}]) {
+        if (decisions_.contains(storage)) makers_[storage] = OpIndex{op};
+      }
+    }
   }
+  /// What people know it by: its name, else the op that makes it.
+  [[nodiscard]] std::string origin(StorageId storage) const {
+    const std::size_t row = to_value(storage);
+    if (!trace_.storages.name[row].empty()) return std::string(trace_.storages.name[row]);
+    const auto maker = makers_.find(storage);
+    if (maker == makers_.end()) return "from before the step";
+    const std::string_view module = trace_.ops.module[to_value(maker->second)];
+    return fmt::format("made by {}{}{}", op_text(maker->second), module.empty() ? "" : " in ",
+                       module);
+  }
+
   void add(StorageId storage, const PlanAction& action) {
     decisions_[storage].storage = storage;
     decisions_[storage].actions.push_back(action);
@@ -231,7 +248,8 @@ class Explainer {
   const Trace& trace_;
   planning::Simulator simulator_;
   std::map<StorageId, Decision> decisions_;
-  std::vector<TimeNs> begin_;  // of each op without stalls, and the end
+  std::map<StorageId, OpIndex> makers_;  // of those in decisions_ that are made in the step
+  std::vector<TimeNs> begin_;            // of each op without stalls, and the end
   TimeNs step_ns_ = 0;
 };
 
@@ -252,7 +270,7 @@ Answer explain_answer(const PlanningRequest& request) {
   if (request.json) {
     Json list = Json::array();
     for (const Decision& decision : decisions) list.push_back(explainer.json(decision));
-    return {Json{{"planner", plan.planner}, {"decisions", std::move(list)}}.dump(2) + "\n"};
+    return {json_text({{"planner", plan.planner}, {"decisions", std::move(list)}})};
   }
   if (decisions.empty()) return {"The plan does nothing there: all of it stays.\n"};
   std::string text;

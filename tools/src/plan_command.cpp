@@ -2,6 +2,7 @@
 // `spillway plan` and `spillway simulate`: one plan and what comes of it.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -18,10 +19,6 @@
 
 namespace spillway::tools {
 namespace {
-
-std::string dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
 
 std::string bound_line(const planning::LowerBound& bound, TimeNs step) {
   const double share = bound.step_ns == 0 ? 0
@@ -65,12 +62,16 @@ Answer plan_answer(const PlanningRequest& request) {
   (void)options_for(planner, request, false);
   auto outcome = run_planner(planner, problem, request);
   if (const auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) {
-    return {
-        request.json ? dump(infeasible_json(*infeasible)) : infeasible_lines(*infeasible, problem),
-        kNoPlanFits};
+    return {request.json ? json_text(infeasible_json(*infeasible))
+                         : infeasible_lines(*infeasible, problem),
+            kNoPlanFits};
   }
   auto& step = std::get<PlannedStep>(outcome);
   step.plan.trace = request.files.front();
+  // By its name alone nobody would find it again.
+  if (request.machine && is_machine_file(*request.machine)) {
+    step.plan.machine = std::filesystem::absolute(*request.machine).lexically_normal().string();
+  }
   if (request.output_path) write_plan(step.plan, *request.output_path);
   const planning::LowerBound bound = planning::lower_bound(planning::StepModel(problem));
   if (!request.json) {
@@ -83,7 +84,7 @@ Answer plan_answer(const PlanningRequest& request) {
   json["budgets"] = budgets_json(problem.budgets);
   json["bound_ns"] = bound.step_ns;
   json["actions"] = step.plan.actions.size();
-  return {dump(json)};
+  return {json_text(json)};
 }
 
 Answer simulate_answer(const PlanningRequest& request) {
@@ -113,8 +114,9 @@ Answer simulate_answer(const PlanningRequest& request) {
   const bool timeline = request.timeline || request.perfetto_path;
   const auto outcome = planning::simulate(problem, plan, {.timeline = timeline});
   if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
-    return {request.json ? dump(failure_json(*failure)) : failure_lines(*failure, inputs.trace),
-            kNoPlanFits};
+    return {
+        request.json ? json_text(failure_json(*failure)) : failure_lines(*failure, inputs.trace),
+        kNoPlanFits};
   }
   const auto& report = std::get<planning::SimulationReport>(outcome);
   if (request.perfetto_path) {
@@ -124,7 +126,7 @@ Answer simulate_answer(const PlanningRequest& request) {
   Json json = report_json(report, request.timeline);
   json["budgets"] = budgets_json(problem.budgets);
   json["machine"] = inputs.machine.name;
-  return {dump(json)};
+  return {json_text(json)};
 }
 
 Answer planning_answer(const PlanningRequest& request) {

@@ -121,6 +121,30 @@ void PlanningFlags::add_planner_flags(CLI::App& command) {
   }
 }
 
+// The words go on to Python as they are (ReportRequest): these are for --help, and for the nearest
+// right word.
+void PlanningFlags::add_report(CLI::App& app) {
+  CLI::App* report = app.add_subcommand("report", "One page in HTML of a trace, a plan or a run.");
+  report->prefix_command();
+  struct Flag {
+    const char* name;
+    const char* value;
+    const char* meaning;
+  };
+  constexpr std::array<Flag, 7> kFlags{{
+      {"-o,--output", "FILE", "The page to write."},
+      {"--trace", "FILE", "The trace that a plan or a run belongs to."},
+      {"--machine", "NAME|FILE", "Where to simulate the plan. Default as it was made for."},
+      {"--compare", "FILE", "What spillway compare --json printed."},
+      {"--run", "FILE", "Statistics of a run with the plan."},
+      {"--perfetto", "FILE", "Also write the step for ui.perfetto.dev."},
+      {"--title", "TEXT", "Heading of the page."},
+  }};
+  for (const Flag& flag : kFlags) {
+    report->add_option(flag.name, report_word_, flag.meaning)->type_name(flag.value);
+  }
+}
+
 void PlanningFlags::add_commands(CLI::App& app) {
   const auto add = [&](const char* name, const char* meaning, const char* files) {
     CLI::App* command = app.add_subcommand(name, meaning);
@@ -165,7 +189,7 @@ void PlanningFlags::add_commands(CLI::App& app) {
   add_machine_flags(*what_if);
   add_planner_flags(*what_if);
 
-  app.add_subcommand("report", "One page in HTML of a trace, a plan or a run.")->prefix_command();
+  add_report(app);
 }
 
 bool PlanningFlags::is_planning(const CLI::App& command) {

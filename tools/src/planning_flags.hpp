@@ -35,6 +35,7 @@ class PlanningFlags {
 
   void add_machine_flags(CLI::App& command);
   void add_planner_flags(CLI::App& command);
+  void add_report(CLI::App& app);
 
   std::deque<OptionText> options_;
   std::vector<std::string> files_;
@@ -42,6 +43,7 @@ class PlanningFlags {
   std::vector<std::string> budgets_;
   std::string planner_ = "hybrid", planners_, time_limit_ = "2s", seed_, storage_, op_, top_;
   std::string slowdown_;
+  std::string report_word_;  // of any of its flags; not looked at
   bool estimate_times_ = false, timeline_ = false, json_ = false, all_machines_ = false;
 };
 

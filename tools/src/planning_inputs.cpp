@@ -49,15 +49,22 @@ std::vector<std::string> machine_names() {
 
 }  // namespace
 
+bool is_machine_file(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.find('.') != std::string_view::npos;
+}
+
 Machine find_machine(const std::string& name) {
-  const bool is_path = name.find('/') != std::string::npos || name.find('.') != std::string::npos;
-  if (is_path) return read_machine(name);
+  if (is_machine_file(name)) return read_machine(name);
   const std::vector<std::string> names = machine_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     return read_machine((machines_folder() / (name + ".json")).string());
   }
   const std::vector<std::string_view> words(names.begin(), names.end());
   const auto nearest = nearest_word(name, words);
+  if (names.empty()) {
+    throw UserError(fmt::format("There is no machine \"{}\": {} holds none. Name a file.", name,
+                                machines_folder().string()));
+  }
   throw UserError(fmt::format("There is no machine \"{}\".{} Known: {}. A file is given as a path.",
                               name, nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "",
                               fmt::join(names, ", ")));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planning_request.hpp"
@@ -26,6 +27,8 @@ struct PlanningInputs {
 /// `path`: the trace's.
 PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path);
 
+/// Whether the word names a file, since it has a `/` or a `.`, rather than a known machine.
+bool is_machine_file(std::string_view name);
 /// A name among the known machines, or the path of a file.
 Machine find_machine(const std::string& name);
 /// Sorted by name.

@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
 #include "machine_facts.hpp"
+#include "planning_inputs.hpp"
 #include "quantity_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/settings.hpp"
@@ -29,6 +31,7 @@ using runtime::NameValue;
 
 // argparse and Spillway itself end with 2 after a mistake they have already explained.
 constexpr int kMistakeExplained = 2;
+constexpr int kNothingRecorded = 1;
 
 // A reader that has gone away is no reason to change how the program's end is reported, so failures
 // are ignored, which fmt's own printing does not do.
@@ -192,8 +195,38 @@ std::vector<NameValue> environment_for(const RunRequest& request) {
   return environment;
 }
 
+// Settings are the engine's, which is not there: a budget would silently mean nothing.
+void refuse_settings(const RunRequest& request) {
+  for (const runtime::SettingDescription& row : runtime::setting_descriptions()) {
+    for (const auto& [name, value] : request.variables) {
+      if (name != row.variable) continue;
+      throw UserError(
+          fmt::format("{} does not go with --without-memory, which manages no memory.", row.flag));
+    }
+  }
+}
+
+// Changes when a file is written anew.
+struct FileState {
+  bool there = false;
+  ino_t number = 0;
+  off_t size = 0;
+  std::int64_t seconds = 0;
+  std::int64_t nanoseconds = 0;
+
+  bool operator==(const FileState&) const = default;
+};
+
+FileState state_of(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {true, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
 /// The Python package records by itself: the engine, its status and its summary are not there.
 ProgramEnd record_without_memory(const RunRequest& request) {
+  refuse_settings(request);
+  if (!request.machine.empty()) static_cast<void>(find_machine(request.machine));
   std::vector<NameValue> environment = runtime::current_environment();
   for (const runtime::SettingDescription& row : runtime::setting_descriptions()) {
     unset_variable(environment, std::string(row.variable));
@@ -201,10 +234,18 @@ ProgramEnd record_without_memory(const RunRequest& request) {
   set_variable(environment, "SPILLWAY_WITHOUT_MEMORY", *request.trace_path);
   if (!request.machine.empty()) set_variable(environment, "SPILLWAY_MACHINE", request.machine);
   if (!request.assume.empty()) set_variable(environment, "SPILLWAY_ASSUME", request.assume);
+  const FileState before = state_of(*request.trace_path);
   ChildProcess program(request.command, environment);
-  if (program.start_error() == 0) return program.wait({.on_tick = [] {}, .on_suspend = [] {}});
-  say(fmt::format("spillway: {}\n", start_failure(request.command.front(), program.start_error())));
-  return {program.start_error() == ENOENT ? 127 : 126, 0};
+  if (program.start_error() != 0) {
+    say(fmt::format("spillway: {}\n",
+                    start_failure(request.command.front(), program.start_error())));
+    return {program.start_error() == ENOENT ? 127 : 126, 0};
+  }
+  const ProgramEnd end = program.wait({.on_tick = [] {}, .on_suspend = [] {}});
+  if (end.code != 0 || end.signal != 0 || state_of(*request.trace_path) != before) return end;
+  say("spillway: no trace was written. If nothing above says why, the program never\n"
+      "  loaded PyTorch with Spillway installed beside it.\n");
+  return {kNothingRecorded, 0};
 }
 
 // The counters are a courtesy: without them the program still runs.

@@ -59,6 +59,10 @@ Json span_json(const TimelineSpan& span) {
 
 }  // namespace
 
+std::string json_text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::string printable(std::string_view name, std::size_t width) {
   std::string text(name);
   std::replace_if(

@@ -13,6 +13,10 @@ namespace spillway::tools {
 
 using Json = nlohmann::ordered_json;
 
+/// As printed on standard output. Names come from files and may be no UTF-8: what is not becomes
+/// the replacement character.
+std::string json_text(const Json& json);
+
 /// `  step        12.3 ms, 3 % over its 11.9 ms of computing` and what follows.
 std::string report_lines(const planning::SimulationReport& report,
                          const planning::Problem& problem);

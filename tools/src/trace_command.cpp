@@ -4,17 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <numeric>
-#include <set>
-#include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "quantity_text.hpp"
+#include "simulation_text.hpp"
 #include "spillway/trace/trace_io.hpp"
+#include "trace_summary.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -23,87 +19,36 @@ constexpr std::size_t kColumns = 80;
 constexpr std::size_t kLongestOps = 5;
 constexpr std::size_t kDifferingOps = 15;
 
-// Names come from a file: what is not printable ASCII must not reach the terminal as it is.
-std::string cut_to(std::string_view name, std::size_t width) {
-  std::string text(name);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
-}
-
 std::string row_of_line(std::string front, std::string_view name) {
   const std::size_t left = kColumns - front.size();
-  return std::move(front) + cut_to(name, left) + "\n";
-}
-
-Bytes bytes_of(const Trace& trace, std::span<const StorageId> storages) {
-  Bytes sum{};
-  for (const StorageId id : storages) sum += trace.storages.bytes[to_value(id)];
-  return sum;
+  return std::move(front) + printable(name, left) + "\n";
 }
 
 std::string bytes_cell(Bytes bytes) { return bytes == Bytes{0} ? "-" : short_bytes(bytes); }
 
-// What must be in memory at once for the op to run at all.
-Bytes working_set(const Trace& trace, OpIndex op) {
-  std::set<StorageId> used;
-  for (const StorageLists* lists : {&trace.ops.reads, &trace.ops.writes, &trace.ops.creates}) {
-    const auto row = (*lists)[op];
-    used.insert(row.begin(), row.end());
-  }
-  Bytes sum = trace.ops.alloc_peak[to_value(op)];
-  for (const StorageId id : used) sum += trace.storages.bytes[to_value(id)];
-  return sum;
+// A step recorded without running has no durations, which is not the same as taking no time.
+std::string time_cell(const Trace& trace, TimeNs time) {
+  return trace.timed ? short_time(time) : "-";
 }
 
-std::string working_set_line(const Trace& trace) {
-  if (trace.ops.size() == 0) return "";
-  Bytes largest{};
-  std::size_t where = 0;
-  for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-    const Bytes bytes = working_set(trace, OpIndex{op});
-    if (bytes > largest) {
-      largest = bytes;
-      where = op;
-    }
-  }
-  return row_of_line(
-      fmt::format("largest working set   {}, of op {}, ", short_bytes(largest), where),
-      trace.ops.name[where]);
-}
-
-std::string roles_table(const Trace& trace) {
-  std::array<std::size_t, kStorageRoleCount> count{};
-  std::array<Bytes, kStorageRoleCount> bytes{};
-  for (std::size_t id = 0; id < trace.storages.size(); ++id) {
-    const auto role = static_cast<std::size_t>(trace.storages.role[id]);
-    ++count[role];
-    bytes[role] += trace.storages.bytes[id];
-  }
+std::string roles_table(const TraceSummary& summary) {
   std::string text = fmt::format("\n{:<20}{:>10}{:>12}\n", "storages", "count", "bytes");
   for (std::size_t role = 0; role < kStorageRoleCount; ++role) {
-    if (count[role] == 0) continue;
+    const RoleSum& sum = summary.roles[role];
+    if (sum.count == 0) continue;
     text += fmt::format("  {:<18}{:>10}{:>12}\n", to_string(static_cast<StorageRole>(role)),
-                        count[role], short_bytes(bytes[role]));
+                        sum.count, short_bytes(sum.bytes));
   }
   return text;
 }
 
-std::string longest_ops(const Trace& trace) {
-  std::map<std::string_view, std::pair<TimeNs, std::size_t>> by_name;
-  for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-    auto& [time, count] = by_name[trace.ops.name[op]];
-    time += trace.ops.duration_ns[op];
-    ++count;
-  }
-  std::vector<std::pair<std::string_view, std::pair<TimeNs, std::size_t>>> rows(by_name.begin(),
-                                                                                by_name.end());
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
-  rows.resize(std::min(rows.size(), kLongestOps));
-  std::string text = fmt::format("\n{:>12}{:>10}  longest ops\n", "time", "count");
-  for (const auto& [name, sum] : rows) {
-    text += row_of_line(fmt::format("{:>12}{:>10}  ", short_time(sum.first), sum.second), name);
+std::string longest_ops(const Trace& trace, const TraceSummary& summary) {
+  std::string text = fmt::format("\n{:>12}{:>10}  {}\n", "time", "count",
+                                 trace.timed ? "longest ops" : "most frequent ops");
+  for (std::size_t i = 0; i < std::min(summary.ops.size(), kLongestOps); ++i) {
+    const OpSum& sum = summary.ops[i];
+    text += row_of_line(fmt::format("{:>12}{:>10}  ", time_cell(trace, sum.time_ns), sum.count),
+                        sum.name);
   }
   return text;
 }
@@ -114,24 +59,8 @@ std::string op_cells(const Trace& trace, std::size_t op) {
     return bytes_cell(bytes_of(trace, lists[OpIndex{op}]));
   };
   return fmt::format("{:>6} {:>7} {:>8} {:>8} {:>8} {:>8}  ", op,
-                     short_time(trace.ops.duration_ns[op]), cell(trace.ops.reads),
+                     time_cell(trace, trace.ops.duration_ns[op]), cell(trace.ops.reads),
                      cell(trace.ops.writes), cell(trace.ops.creates), cell(trace.ops.frees));
-}
-
-// Durations differ from run to run, and ids from program to program: neither makes another op.
-bool same_op(const Trace& trace, std::size_t op, const Trace& other, std::size_t other_op) {
-  if (trace.ops.name[op] != other.ops.name[other_op]) return false;
-  const auto same = [&](const StorageLists& mine, const StorageLists& theirs) {
-    const auto row = mine[OpIndex{op}];
-    const auto other_row = theirs[OpIndex{other_op}];
-    return std::equal(
-        row.begin(), row.end(), other_row.begin(), other_row.end(), [&](StorageId a, StorageId b) {
-          return trace.storages.bytes[to_value(a)] == other.storages.bytes[to_value(b)];
-        });
-  };
-  return trace.ops.alloc_peak[op] == other.ops.alloc_peak[other_op] &&
-         same(trace.ops.reads, other.ops.reads) && same(trace.ops.writes, other.ops.writes) &&
-         same(trace.ops.creates, other.ops.creates) && same(trace.ops.frees, other.ops.frees);
 }
 
 std::string differing_ops(char mark, const Trace& trace, std::size_t first, std::size_t last) {
@@ -142,6 +71,74 @@ std::string differing_ops(char mark, const Trace& trace, std::size_t first, std:
   }
   if (shown < last) text += fmt::format("{} ... and {} more\n", mark, last - shown);
   return text;
+}
+
+Json op_json(const Trace& trace, std::size_t op) {
+  Json row{{"op", op}, {"name", std::string(trace.ops.name[op])}};
+  if (trace.timed) row["ns"] = trace.ops.duration_ns[op];
+  if (trace.ops.alloc_peak[op] != Bytes{0}) row["workspace"] = trace.ops.alloc_peak[op].count;
+  if (!trace.ops.module[op].empty()) row["module"] = std::string(trace.ops.module[op]);
+  if (!trace.ops.source[op].empty()) row["source"] = std::string(trace.ops.source[op]);
+  const auto add = [&](const char* name, const StorageLists& lists) {
+    row[name] = bytes_of(trace, lists[OpIndex{op}]).count;
+  };
+  add("reads", trace.ops.reads);
+  add("writes", trace.ops.writes);
+  add("creates", trace.ops.creates);
+  add("frees", trace.ops.frees);
+  return row;
+}
+
+Json ops_json(const Trace& trace, std::size_t first, std::size_t last) {
+  Json rows = Json::array();
+  for (std::size_t op = first; op < last; ++op) rows.push_back(op_json(trace, op));
+  return rows;
+}
+
+Json totals_json(const Trace& trace, const TraceSummary& summary) {
+  Json json{{"framework", trace.framework},
+            {"machine", trace.machine},
+            {"timed", trace.timed},
+            {"scratch_known", trace.scratch_known},
+            {"ops", trace.ops.size()},
+            {"storages", trace.storages.size()},
+            {"time_ns", nullptr},
+            {"peak", summary.peak.count},
+            {"persistent", summary.persistent.count}};
+  if (trace.timed) json["time_ns"] = summary.time_ns;
+  return json;
+}
+
+Json stats_json(const Trace& trace) {
+  const TraceSummary summary = summary_of(trace);
+  Json json = totals_json(trace, summary);
+  json["largest_working_set"] =
+      Json{{"bytes", summary.largest_working_set.count}, {"op", summary.largest_op}};
+  json["roles"] = Json::object();
+  for (std::size_t role = 0; role < kStorageRoleCount; ++role) {
+    const RoleSum& sum = summary.roles[role];
+    if (sum.count == 0) continue;
+    json["roles"][std::string(to_string(static_cast<StorageRole>(role)))] =
+        Json{{"count", sum.count}, {"bytes", sum.bytes.count}};
+  }
+  json["by_name"] = Json::array();
+  for (const OpSum& sum : summary.ops) {
+    json["by_name"].push_back(
+        {{"name", std::string(sum.name)}, {"ns", sum.time_ns}, {"count", sum.count}});
+  }
+  return json;
+}
+
+Json diff_json(const Trace& trace, const Trace& other) {
+  const TraceAgreement alike = agreement_of(trace, other);
+  return {
+      {"same", alike.first == trace.ops.size() && alike.first == other.ops.size()},
+      {"same_names", alike.same_names},
+      {"alike_first", alike.first},
+      {"alike_last", alike.last},
+      {"totals", {totals_json(trace, summary_of(trace)), totals_json(other, summary_of(other))}},
+      {"only_in_first", ops_json(trace, alike.first, trace.ops.size() - alike.last)},
+      {"only_in_second", ops_json(other, alike.first, other.ops.size() - alike.last)}};
 }
 
 }  // namespace
@@ -156,62 +153,57 @@ std::string format_trace_ops(const Trace& trace) {
 }
 
 std::string format_trace_stats(const Trace& trace) {
-  TimeNs time = 0;
-  for (const TimeNs duration : trace.ops.duration_ns) time += duration;
-  Bytes persistent{};
-  for (std::size_t id = 0; id < trace.storages.size(); ++id) {
-    if (trace.storages.persistent[id] != 0) persistent += trace.storages.bytes[id];
-  }
+  const TraceSummary summary = summary_of(trace);
   std::string text;
   if (!trace.framework.empty()) text += row_of_line("framework             ", trace.framework);
   if (!trace.machine.empty()) text += row_of_line("machine               ", trace.machine);
-  text += fmt::format("ops                   {} in {}\n", trace.ops.size(), short_time(time));
-  text += fmt::format("peak                  {}\n", short_bytes(peak_bytes(trace)));
-  text += fmt::format("persistent            {}\n", short_bytes(persistent));
-  text += working_set_line(trace);
-  text += roles_table(trace);
-  if (trace.ops.size() > 0) text += longest_ops(trace);
-  return text;
+  text += fmt::format("ops                   {}{}\n", trace.ops.size(),
+                      trace.timed ? " in " + short_time(summary.time_ns)
+                                  : ", recorded without running: no durations");
+  text += fmt::format("peak                  {}{}\n", short_bytes(summary.peak),
+                      trace.scratch_known ? "" : " without workspace");
+  text += fmt::format("persistent            {}\n", short_bytes(summary.persistent));
+  if (trace.ops.size() == 0) return text + roles_table(summary);
+  text += row_of_line(fmt::format("largest working set   {}, of op {}, ",
+                                  short_bytes(summary.largest_working_set), summary.largest_op),
+                      trace.ops.name[summary.largest_op]);
+  return text + roles_table(summary) + longest_ops(trace, summary);
 }
 
 std::string format_trace_diff(const Trace& trace, const Trace& other) {
-  const auto total_time = [](const Trace& step) {
-    return std::accumulate(step.ops.duration_ns.begin(), step.ops.duration_ns.end(), TimeNs{0});
+  std::string text;
+  const auto row = [&](std::string_view what, const auto& first, const auto& second) {
+    text += fmt::format("{:<22}{:>14}{:>14}\n", what, first, second);
   };
-  const std::size_t shorter = std::min(trace.ops.size(), other.ops.size());
-  std::size_t alike = 0;
-  while (alike < shorter && same_op(trace, alike, other, alike)) ++alike;
-  std::size_t alike_behind = 0;
-  while (alike + alike_behind < shorter && same_op(trace, trace.ops.size() - 1 - alike_behind,
-                                                   other, other.ops.size() - 1 - alike_behind)) {
-    ++alike_behind;
-  }
-  std::string text = fmt::format("{:<22}{:>14}{:>14}\n", "", "first", "second");
-  text += fmt::format("{:<22}{:>14}{:>14}\n", "ops", trace.ops.size(), other.ops.size());
-  text += fmt::format("{:<22}{:>14}{:>14}\n", "time", short_time(total_time(trace)),
-                      short_time(total_time(other)));
-  text += fmt::format("{:<22}{:>14}{:>14}\n", "peak", short_bytes(peak_bytes(trace)),
-                      short_bytes(peak_bytes(other)));
-  text +=
-      fmt::format("{:<22}{:>14}{:>14}\n", "storages", trace.storages.size(), other.storages.size());
-  if (alike == trace.ops.size() && alike == other.ops.size()) {
+  const TraceSummary mine = summary_of(trace);
+  const TraceSummary theirs = summary_of(other);
+  row("", "first", "second");
+  row("ops", trace.ops.size(), other.ops.size());
+  row("time", time_cell(trace, mine.time_ns), time_cell(other, theirs.time_ns));
+  row("peak", short_bytes(mine.peak), short_bytes(theirs.peak));
+  row("storages", trace.storages.size(), other.storages.size());
+  const TraceAgreement alike = agreement_of(trace, other);
+  if (alike.first == trace.ops.size() && alike.first == other.ops.size()) {
     return text + "The ops are the same, with the same bytes.\n";
   }
-  text += fmt::format("The first {} ops are alike, and the last {}. Between them:\n", alike,
-                      alike_behind);
-  text += differing_ops('-', trace, alike, trace.ops.size() - alike_behind);
-  return text + differing_ops('+', other, alike, other.ops.size() - alike_behind);
+  if (alike.same_names) text += "The ops are the same by name, with other bytes.\n";
+  text += fmt::format("The first {} ops are alike, and the last {}. Between them:\n", alike.first,
+                      alike.last);
+  text += differing_ops('-', trace, alike.first, trace.ops.size() - alike.last);
+  return text + differing_ops('+', other, alike.first, other.ops.size() - alike.last);
 }
 
 std::string trace_text(const TraceRequest& request) {
   const Trace trace = read_trace(request.path);
   switch (request.view) {
     case TraceRequest::View::kShow:
-      return format_trace_ops(trace);
+      return request.json ? json_text(ops_json(trace, 0, trace.ops.size()))
+                          : format_trace_ops(trace);
     case TraceRequest::View::kStats:
-      return format_trace_stats(trace);
+      return request.json ? json_text(stats_json(trace)) : format_trace_stats(trace);
     default:
-      return format_trace_diff(trace, read_trace(request.other_path));
+      const Trace other = read_trace(request.other_path);
+      return request.json ? json_text(diff_json(trace, other)) : format_trace_diff(trace, other);
   }
 }
 

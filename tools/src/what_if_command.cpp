@@ -50,17 +50,15 @@ Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& requ
   }
   const Bytes budget = fitting == kSteps ? peak : Bytes{peak.count / kSteps * fitting};
   if (request.json) {
-    return {Json{{"slowdown", *request.slowdown},
-                 {"peak", peak.count},
-                 {"smallest_budget", budget.count}}
-                .dump(2) +
-            "\n"};
+    return {json_text({{"slowdown", *request.slowdown},
+                       {"peak", peak.count},
+                       {"smallest_budget", budget.count}})};
   }
   return {fmt::format(
-      "A slowdown of at most {} takes a budget of {}, {} of the peak of {}.\n",
+      "A slowdown of at most {} takes {}, {} of the peak of {}:\n--budget {}B\n",
       short_percent(*request.slowdown), short_bytes(budget),
       short_percent(static_cast<double>(budget.count) / static_cast<double>(peak.count)),
-      short_bytes(peak))};
+      short_bytes(peak), budget.count)};
 }
 
 struct Row {
@@ -70,6 +68,12 @@ struct Row {
   TimeNs compute = 0;
   std::optional<TimeNs> step;
 };
+
+// Paths differ at their ends.
+std::string ending(const std::string& name, std::size_t width) {
+  if (name.size() <= width) return printable(name, width);
+  return "..." + printable(std::string_view(name).substr(name.size() - width + 3), width - 3);
+}
 
 Answer rows_answer(const std::vector<Row>& rows, std::string_view first, bool json) {
   if (json) {
@@ -82,13 +86,13 @@ Answer rows_answer(const std::vector<Row>& rows, std::string_view first, bool js
       if (row.step) entry["step_ns"] = *row.step;
       list.push_back(std::move(entry));
     }
-    return {list.dump(2) + "\n"};
+    return {json_text(list)};
   }
   std::string text =
       fmt::format("{:<34}{:>11}{:>11}{:>12}{:>11}\n", first, "peak", "budget", "step", "slower by");
   for (const Row& row : rows) {
     constexpr std::size_t kNameWidth = 33;
-    text += fmt::format("{:<34}{:>11}{:>11}{:>12}{:>11}\n", printable(row.name, kNameWidth),
+    text += fmt::format("{:<34}{:>11}{:>11}{:>12}{:>11}\n", ending(row.name, kNameWidth),
                         short_bytes(row.peak), short_bytes(row.budget),
                         row.step ? short_time(*row.step) : "does not fit",
                         row.step ? short_percent(slowdown_of(*row.step, row.compute)) : "");

@@ -35,6 +35,16 @@ std::string error_of(const Words& words) {
   return "no error";
 }
 
+TEST(ReportCommand, PassesItsWordsOnAndShowsItsFlags) {
+  const Words words{"plan.json", "--trace", "t.json", "-o", "x.html"};
+  EXPECT_EQ(parse_as<ReportRequest>({"report", "plan.json", "--trace", "t.json", "-o", "x.html"})
+                .arguments,
+            words);
+  const Words flags_first{"-o", "x.html", "report"};
+  EXPECT_EQ(parse_as<ReportRequest>({"report", "-o", "x.html", "report"}).arguments, flags_first);
+  EXPECT_THAT(parse_as<PrintRequest>({"report", "--help"}).text, HasSubstr("--perfetto FILE"));
+}
+
 TEST(RunLine, SplitsFlagsFromTheProgram) {
   const auto run = parse_as<RunRequest>(
       {"run", "--budget", "1GiB", "--status=off", "--", "python", "train.py", "--budget", "3"});

@@ -78,7 +78,7 @@ TEST(CheckPython, WarnsOfWhatIsMissing) {
 }
 
 TEST(CheckSpool, AMissingDirectoryFails) {
-  EXPECT_THAT(check_spool("/no/such/directory"), finding_of("spool", Verdict::kFailed));
+  EXPECT_THAT(check_spool("/no/such/directory").findings, finding_of("spool", Verdict::kFailed));
 }
 
 TEST(DiskSpeed, MeasuresAndLeavesNothing) {

@@ -4,15 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "spillway/base/error.hpp"
+#include "spillway/trace/trace_io.hpp"
 
 namespace spillway::tools {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 //   op        0       1       2
 //   weight    r       r       w      persistent, 1 MiB
@@ -81,6 +85,49 @@ TEST(TraceStats, AnEmptyTraceIsFine) {
   EXPECT_THAT(format_trace_stats(Trace{}), HasSubstr("ops                   0 in 0 ms"));
 }
 
+TEST(TraceStats, AStepWithoutDurationsTookNoTimeThatIsKnown) {
+  Trace trace = small_step();
+  trace.timed = false;
+  trace.ops.duration_ns.assign(3, 0);
+  trace.scratch_known = false;
+  const std::string text = format_trace_stats(trace);
+  EXPECT_THAT(text, HasSubstr("ops                   3, recorded without running"));
+  EXPECT_THAT(text, HasSubstr("without workspace"));
+  EXPECT_THAT(text, Not(HasSubstr("0 ms")));
+  EXPECT_THAT(format_trace_ops(trace), Not(HasSubstr("0 ms")));
+}
+
+TEST(TraceDiff, SaysThatOnlySizesDiffer) {
+  Trace other = small_step();
+  other.storages.bytes[1] = kMiB;
+  const std::string text = format_trace_diff(small_step(), other);
+  EXPECT_THAT(text, HasSubstr("The ops are the same by name, with other bytes."));
+  other.ops.name.assign(1, "aten::mm");
+  EXPECT_THAT(format_trace_diff(small_step(), other), Not(HasSubstr("by name")));
+}
+
+TEST(TraceText, IsJsonIfAsked) {
+  const std::string path = testing::TempDir() + "/small-step.json";
+  write_trace(small_step(), path);
+  using View = TraceRequest::View;
+  const auto answer = [&](View view) {
+    return nlohmann::json::parse(trace_text({view, path, path, true}));
+  };
+  const auto shown = answer(View::kShow);
+  ASSERT_EQ(shown.size(), 3U);
+  EXPECT_EQ(shown[1]["workspace"], (kMiB * 3).count);
+  EXPECT_EQ(shown[1]["reads"], (kMiB * 3).count);
+  const auto stats = answer(View::kStats);
+  EXPECT_EQ(stats["peak"], (kMiB * 7).count);
+  EXPECT_EQ(stats["time_ns"], 3'350'000);
+  EXPECT_EQ(stats["roles"]["activation"]["bytes"], (kMiB * 2).count);
+  EXPECT_EQ(stats["by_name"][0]["name"], "aten::linear");
+  const auto same = answer(View::kDiff);
+  EXPECT_EQ(same["same"], true);
+  EXPECT_TRUE(same["only_in_first"].empty());
+  std::filesystem::remove(path);
+}
+
 TEST(TraceDiff, ShowsTheStretchWhereStepsDiffer) {
   Trace other = small_step();
   other.ops.duration_ns[0] = 77;
@@ -97,7 +144,7 @@ TEST(TraceDiff, ShowsTheStretchWhereStepsDiffer) {
 }
 
 TEST(TraceText, AMissingFileIsAUserError) {
-  EXPECT_THROW(trace_text({TraceRequest::View::kShow, "/no/such/trace", ""}), UserError);
+  EXPECT_THROW(trace_text({TraceRequest::View::kShow, "/no/such/trace", "", false}), UserError);
 }
 
 }  // namespace

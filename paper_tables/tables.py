@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures as Markdown tables, and what they amount to."""
+
+from collections.abc import Sequence
+
+from paper_tables.outcome import HYBRID, MemoryOutcome, SizeOutcome, SpeedOutcome
+from paper_tables.reach import Largest, Planned
+from paper_tables.rows import MB, Row
+
+#: How far our rendition may stay behind the published figure without a word in the page.
+TOLERANCE = 0.15
+
+
+def size_table(outcomes: Sequence[SizeOutcome]) -> str:
+    """Largest sizes."""
+    rows = [
+        (
+            _paper(each.row),
+            each.row.title,
+            each.row.machine,
+            each.row.unit,
+            _count(each.row.published_base),
+            _largest(each.without),
+            _count(each.row.published),
+            f"{_largest(each.largest[each.row.planner])}{'' if rendition_reaches(each) else ' †'}",
+            f"{_largest(each.largest[HYBRID])}{'' if hybrid_reaches(each) else ' ‡'}",
+        )
+        for each in outcomes
+    ]
+    head = (
+        "paper", "network", "machine", "grows", "without, paper", "without, here",
+        "with, paper", "with, its planner here", "with, `hybrid`",
+    )  # fmt: skip
+    return _table(head, rows)
+
+
+def speed_table(outcomes: Sequence[SpeedOutcome]) -> str:
+    """Speeds at the published sizes."""
+    rows = []
+    for each in outcomes:
+        row = each.row
+        published = next((s for s in row.speeds if s.value == each.value), None)
+        rows.append(
+            (
+                _paper(row),
+                row.title,
+                f"{row.unit} {each.value:,}" + (f" ({each.at:,})" if each.at != each.value else ""),
+                row.speed_unit,
+                _figure(published and published.without),
+                _figure(published and published.with_system),
+                _figure(row.speed(each.at, each.without_ns)),
+                _speed(row, each, each.planned[row.planner]),
+                _speed(row, each, each.planned[HYBRID]) + ("" if hybrid_keeps_up(each) else " ‡"),
+            )
+        )
+    head = (
+        "paper", "network", "size", "unit", "without, paper", "with, paper",
+        "no limit, here", "its planner here", "`hybrid`",
+    )  # fmt: skip
+    return _table(head, rows)
+
+
+def memory_table(outcomes: Sequence[MemoryOutcome]) -> str:
+    """Device memory of a step of one size."""
+    rows = [
+        (
+            each.row.paper,
+            f"{each.row.title}, {_recorded_size(each)}",
+            _megabytes(each.row.published_base),
+            _megabytes(each.without_bytes),
+            _megabytes(each.row.published),
+            _megabytes(each.smallest_bytes[each.row.planner]),
+            _megabytes(each.smallest_bytes[HYBRID]),
+        )
+        for each in outcomes
+    ]
+    head = (
+        "paper", "network", "without, paper", "without, here", "with, paper",
+        "its planner here", "`hybrid`",
+    )  # fmt: skip
+    return _table(head, rows)
+
+
+def rendition_reaches(outcome: SizeOutcome) -> bool:
+    """Whether our rendition of the paper's planner comes near to what was published."""
+    found = outcome.largest[outcome.row.planner].value or 0
+    return found >= (1 - TOLERANCE) * outcome.row.published
+
+
+def hybrid_reaches(outcome: SizeOutcome) -> bool:
+    """Whether hybrid gets as far as was published."""
+    return (outcome.largest[HYBRID].value or 0) >= outcome.row.published
+
+
+def hybrid_keeps_up(outcome: SpeedOutcome) -> bool:
+    """Whether hybrid's step takes no longer than with the paper's planner."""
+    other, ours = outcome.planned[outcome.row.planner], outcome.planned[HYBRID]
+    return other is None or (ours is not None and ours.step_ns <= other.step_ns)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, *rows)]
+    lines.insert(1, "|" + "---|" * len(head))
+    return "\n".join(lines)
+
+
+def _paper(row: Row) -> str:
+    return row.paper + (" *" if row.soft else "")
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _largest(largest: Largest) -> str:
+    return ("at least " if largest.at_least else "") + _count(largest.value)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _speed(row: Row, each: SpeedOutcome, planned: Planned | None) -> str:
+    if planned is None:
+        return "no plan"
+    return f"{_figure(row.speed(each.at, planned.step_ns))} ({planned.slowdown:.2f}x)"
+
+
+def _megabytes(size: int | None) -> str:
+    return "did not fit" if size is None else f"{size / MB:,.0f} MB"
+
+
+def _recorded_size(each: MemoryOutcome) -> str:
+    return (
+        f"{each.row.value:,} layers"
+        if "batch" in dict(each.row.sizes)
+        else (f"batch {each.row.value:,}")
+    )

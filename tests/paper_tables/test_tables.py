@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search for the largest size and the least memory, and how the figures are shown."""
+
+import pytest
+
+from spillway import UserError
+
+from paper_tables import kept, tables
+from paper_tables.__main__ import write_between_markers
+from paper_tables.outcome import MemoryOutcome, SizeOutcome, SpeedOutcome
+from paper_tables.reach import Largest, Limits, Planned, Reach
+from paper_tables.rows import MEMORY_ROWS, ROWS, Row
+
+LIMITS = Limits("m40", 12 << 30, 64 << 30)
+ROW = Row("Somebody 2020", "vgg", (("depth", 16),), "batch", "batch", "m40", "lru", 100, 50)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 99, 100, 101, 1234])
+def test_the_largest_size_is_found_to_one_in_a_hundred(limit):
+    with Reach(kept.Recording("resnet", (("depth", 50),)), LIMITS) as reach:
+        found = reach.largest(lambda value: value <= limit, published=100)
+    assert limit * 0.99 - 1 <= found.value <= limit
+    assert not found.at_least
+
+
+def test_volumes_grow_in_steps_that_the_network_allows():
+    with Reach(kept.Recording("residual_unet3d", (("batch", 1),)), LIMITS) as reach:
+        found = reach.largest(lambda value: value <= 300, published=256)
+    assert found.value == 288  # the network halves its input four times
+
+
+def test_where_nothing_fits_there_is_no_largest():
+    with Reach(kept.Recording("resnet", (("depth", 50),)), LIMITS) as reach:
+        assert reach.largest(lambda value: False, published=100) == Largest(None)
+
+
+def test_of_sizes_recorded_one_by_one_the_last_is_a_lower_limit():
+    recording = kept.Recording("mixture_of_experts", (("batch", 8),))
+    largest = max(recording.values)
+    with Reach(recording, LIMITS) as reach:
+        assert reach.largest(lambda value: value <= 30, 48) == Largest(24)
+        assert reach.largest(lambda value: True, 48) == Largest(largest, at_least=True)
+
+
+def test_sizes_below_the_published_ones_are_marked():
+    short = SizeOutcome(ROW, Largest(51), {"lru": Largest(84), "hybrid": Largest(99)})
+    line = tables.size_table([short]).splitlines()[-1]
+    assert line.endswith("| 50 | 51 | 100 | 84 † | 99 ‡ |")
+    enough = SizeOutcome(ROW, Largest(51), {"lru": Largest(85), "hybrid": Largest(100, True)})
+    line = tables.size_table([enough]).splitlines()[-1]
+    assert line.endswith("| 85 | at least 100 |")
+
+
+def test_speeds_are_in_the_papers_unit_and_slower_ones_are_marked():
+    second = 1_000_000_000
+    plans = {"lru": Planned(4 * second, second), "hybrid": Planned(5 * second, second)}
+    line = tables.speed_table([SpeedOutcome(ROW, 100, 100, second, plans)]).splitlines()[-1]
+    assert line.endswith("| images/s | - | - | 100 | 25 (4.00x) | 20 (5.00x) ‡ |")
+    plans = {"lru": None, "hybrid": Planned(5 * second, second)}
+    line = tables.speed_table([SpeedOutcome(ROW, 100, 100, second, plans)]).splitlines()[-1]
+    assert line.endswith("| 100 | no plan | 20 (5.00x) |")
+
+
+def test_steps_may_be_counted_instead_of_samples():
+    row = next(row for row in ROWS if row.network == "deep_speech")
+    assert row.speed_unit == "s/step"
+    assert row.speed(800, 12_000_000_000) == 12.0
+    assert row.speed_values == [100, 200, 400, 800]
+
+
+def test_memory_is_in_megabytes():
+    row = MEMORY_ROWS[0]
+    outcome = MemoryOutcome(row, 5815 << 20, {row.planner: 2660 << 20, "hybrid": 1 << 30})
+    line = tables.memory_table([outcome]).splitlines()[-1]
+    assert line.endswith("| 5,815 MB | 5,815 MB | 2,660 MB | 2,660 MB | 1,024 MB |")
+
+
+def test_tables_go_between_their_markers(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- sizes: begin -->\nold\n<!-- sizes: end -->\nb\n")
+    write_between_markers(page, "sizes", "| new \\1 |")
+    assert page.read_text() == "a\n<!-- sizes: begin -->\n| new \\1 |\n<!-- sizes: end -->\nb\n"
+    with pytest.raises(UserError):
+        write_between_markers(page, "speeds", "x")
