@@ -45,6 +45,7 @@ class Program:
     targets: dict  # by share of the peak (1: it fits): most times the tuned step
     steps: int = 1  # of one turn
     warm_up: int = 5  # steps, enough for the step to be recognised
+    pairs: int = 1  # times those of the effort: short turns see more of the machine's noise
     arguments: tuple = ()
 
 
@@ -57,7 +58,7 @@ PROGRAMS = {
         "GPT-2 124M, batch 2, sequence 1024, AdamW", ("torch", "transformers"), BUDGETED
     ),
     "mlp": Program(
-        "MLP 4 x 256, batch 64, SGD", ("torch",), {FITS: 1.02}, steps=200, warm_up=400
+        "MLP 4 x 256, batch 64, SGD", ("torch",), {FITS: 1.02}, steps=200, warm_up=400, pairs=4
     ),
 }  # fmt: skip
 SMOKE_PROGRAMS = {
@@ -141,6 +142,7 @@ class Contest:
         self.name, self.program, self.effort = name, program, effort
         self.directory = directory
         self.idle = resident_after(program.imports)
+        self.pairs = effort.pairs * program.pairs
         self.method = "not measured"
 
     def worker(self, environment):
@@ -159,10 +161,11 @@ class Contest:
             with self.worker(environment) as other:
                 other.run(self.program.warm_up, timeout=600)
                 # `second` of a pair is the contestant.
-                done = turns(reference, other, self.effort.pairs, self.program.steps)
+                done = turns(reference, other, self.pairs, self.program.steps)
         except (TooSlowError, WorkerError) as error:
             return Row(name, remarks=[str(error).replace("\n", "; ")], failed=True), []
         row = Row(name, Spread.of([turn.ratio for turn in done]))
+        print(f"{self.name}: {name}: {row.ratio.text()}", file=sys.stderr, flush=True)
         row.seconds = statistics.median(turn.second for turn in done)
         row.resident = max(done[-1].after["VmHWM"] - self.idle, 0)
         return row, done
@@ -248,7 +251,7 @@ def answer(name, program, contest, report):
     text = (
         f"`{what}`: tensors peak at {size(needs.peak)}; the largest single op needs "
         f"{size(needs.floor)} ({needs.floor / needs.peak:.0%}), the floor of any budget. Ratios "
-        f"are medians of {contest.effort.pairs} pairs of turns of {program.steps} step(s) with the "
+        f"are medians of {contest.pairs} pairs of turns of {program.steps} step(s) with the "
         f"tuned program, after {program.warm_up} to warm up. `disk bound`: tuned plus "
         f"{DISK_FACTOR} times what the bytes moved take the disk alone, one after the other, at "
         f"the rates given in the row ({contest.method}; direct, 4 MiB, depth 8; in the same "

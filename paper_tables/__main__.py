@@ -7,11 +7,15 @@ import json
 import pathlib
 import re
 import sys
+from collections.abc import Sequence
+from typing import TypeVar
 
 from spillway import UserError
 
 from paper_tables import kept, outcome, tables
-from paper_tables.rows import MEMORY_ROWS, ROWS
+from paper_tables.rows import MEMORY_ROWS, ROWS, MemoryRow, Row
+
+AnyRow = TypeVar("AnyRow", Row, MemoryRow)
 
 
 def progress(text: str) -> None:
@@ -20,21 +24,28 @@ def progress(text: str) -> None:
         print(f"\r\033[K{text[:78]}", end="", file=sys.stderr, flush=True)
 
 
+def chosen(rows: Sequence[AnyRow], papers: str) -> list[AnyRow]:
+    """Those of the papers asked for whose recordings are kept; says which are not."""
+    found = []
+    for row in rows:
+        if papers.lower() not in row.paper.lower():
+            continue
+        if kept.of_row(row).is_kept:
+            found.append(row)
+        else:
+            print(f"{row.paper}, {row.title}: no recording is kept", file=sys.stderr)
+    return found
+
+
 def sections(papers: str) -> dict[str, list]:
     """All figures, by the table that they belong to."""
     found: dict[str, list] = {"sizes": [], "speeds": [], "memory": []}
-    for row in ROWS:
-        if papers.lower() not in row.paper.lower():
-            continue
-        if not kept.of_row(row).is_kept:
-            print(f"{row.paper}, {row.title}: no recording is kept", file=sys.stderr)
-            continue
+    for row in chosen(ROWS, papers):
         sizes, speeds = outcome.of_row(row, progress)
         found["sizes"].append(sizes)
         found["speeds"] += speeds
-    for row in MEMORY_ROWS:
-        if papers.lower() in row.paper.lower():
-            found["memory"].append(outcome.of_memory_row(row, progress))
+    for row in chosen(MEMORY_ROWS, papers):
+        found["memory"].append(outcome.of_memory_row(row, progress))
     progress("")
     return found
 

@@ -82,7 +82,7 @@ def of_row(row: Row, progress: Progress) -> tuple[SizeOutcome, list[SpeedOutcome
 
 def of_memory_row(row: MemoryRow, progress: Progress) -> MemoryOutcome:
     """The smallest device memory at one size."""
-    recording = kept.Recording(row.network, row.sizes)
+    recording = kept.of_row(row)
     limits = Limits(row.machine, device_bytes(row.machine), row.host_bytes)
     peak = peak_bytes(recording.trace_at(row.value))
     with Reach(recording, limits) as reach:

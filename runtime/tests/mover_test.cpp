@@ -12,6 +12,7 @@
 
 #include "spillway/base/fault.hpp"
 #include "spillway/testing/fake_framework.hpp"
+#include "spillway/testing/meant_race.hpp"
 
 namespace spillway::runtime {
 namespace {
@@ -32,6 +33,7 @@ class MoverTest : public ::testing::Test {
   ~MoverTest() override {
     arm_faults("");
     wait();
+    while (!mover_.live().empty()) die(*mover_.live().back());
   }
 
   void configure(const MoverOptions& options, Bytes disk_budget = kMiB * 64,
@@ -63,9 +65,10 @@ class MoverTest : public ::testing::Test {
       settled_.wait(lock_);
     }
   }
-  void kill(FakeStorage& storage) {
+  void kill(FakeStorage& storage) { die(*storage.record); }
+  void die(StorageRecord& record) {
     std::vector<void*> released;
-    mover_.die(*storage.record, released);
+    mover_.die(record, released);
     for (void* owner : released) framework_.release(owner);
   }
   static ResidencyState state(const FakeStorage& storage) { return storage.record->state.load(); }
@@ -179,6 +182,7 @@ TEST_F(MoverTest, AUseDuringEvictionKeepsTheBytes) {
 TEST_F(MoverTest, AWriteDuringEvictionSpoilsTheCopy) {
   arm_faults("spool.write=delay:30ms@1+");
   auto& a = make(1);
+  spillway::testing::mean_race(a.record->block->address, a.record->bytes.count);
   mover_.evict(*a.record);
   EXPECT_EQ(fetch(a, Access::kWrite), Outcome::kReady);
   a.fill(2);

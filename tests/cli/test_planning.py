@@ -100,6 +100,27 @@ def test_mistakes_are_status_2(spillway, trace):
         assert result.stderr.startswith("spillway: "), words
 
 
+def test_explain_refuses_what_the_trace_does_not_have(spillway, trace, tmp_path):
+    plan = str(tmp_path / "plan.json")
+    words = ("--budget", "300MiB", "--machine", "v100-pcie", "--planner", "lru")
+    assert spillway("plan", trace, *words, "-o", plan).returncode == 0
+    for flag, word, told in (
+        ("--storage", "wieght", 'no storage "wieght"'),
+        ("--storage", "9", 'no storage "9"'),
+        ("--op", "17", "no op 17: the step has 16"),
+    ):
+        result = spillway("explain", plan, flag, word)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert told in result.stderr
+    assert "storage 0: 1 MiB" not in spillway("explain", plan, "--storage", "weight").stdout
+
+
+def test_a_step_without_a_plan_has_no_limit_to_show(spillway, trace):
+    result = spillway("simulate", trace, "--machine", "v100-pcie")
+    assert result.returncode == 0
+    assert "device        peak 513 MiB, op " in result.stdout
+
+
 def test_planners_are_compared_as_json(spillway, trace):
     result = spillway(
         "compare", trace, "--budget", "80%,50%", "--planners", "lru,unified-memory",

@@ -364,12 +364,17 @@ def test_a_measured_machine_can_be_planned_for(spillway, tmp_path):
             }
         )
     )
-    planned = spillway("plan", str(trace), "--machine", str(machine), "--json")
+    plan = str(tmp_path / "plan.json")
+    planned = spillway("plan", str(trace), "--machine", str(machine), "--json", "-o", plan)
     assert planned.returncode == 0, planned.stderr
     answer = json.loads(planned.stdout)
     assert answer["machine"] == "here"
     rate = measured["device"]["arithmetic"]["float32"]["flop_per_second"]
     assert answer["compute_ns"] == pytest.approx(2 * 2**30 / rate * 1e9, rel=0.01)
+    # The plan says which file that was.
+    simulated = spillway("simulate", str(trace), "--plan", plan, "--json")
+    assert simulated.returncode == 0, simulated.stderr
+    assert json.loads(simulated.stdout)["step_ns"] == answer["step_ns"]
 
 
 def test_a_machine_file_that_cannot_be_written_is_a_mistake(spillway):

@@ -11,7 +11,12 @@ import re
 
 import pytest
 
-from tests.oracle.op_tables.__main__ import find_composites, find_writes, path_of_tables
+from tests.oracle.op_tables.__main__ import (
+    find_composites,
+    find_writes,
+    kept_piece,
+    path_of_tables,
+)
 
 pytest.importorskip("expecttest", reason="torch's operator database needs expecttest")
 
@@ -56,3 +61,18 @@ def test_listed_composites_are_safe(product, tmp_path):
     assert len(seen) > 20, "too few composites ran to say anything"
     if CHOICE == "all":
         assert sorted(seen - unsafe) == listed, "make the table anew"
+
+
+def test_a_finished_piece_is_not_run_again(tmp_path):
+    found = []
+
+    def find():
+        found.append(True)
+        return {"aten::native_batch_norm": 0x18}
+
+    for _ in range(2):
+        kept = kept_piece(tmp_path, "writes", [0, 2], find)
+        assert kept == {"aten::native_batch_norm": 0x18}
+    assert len(found) == 1
+    kept_piece(tmp_path, "writes", [1, 2], find)
+    assert len(found) == 2

@@ -80,6 +80,11 @@ def test_other_files_are_refused(tmp_path, capsys, content, told):
     assert told in capsys.readouterr().err
 
 
+def test_a_report_that_goes_nowhere_is_a_mistake(files, capsys):
+    assert command.main([files["TRACE"]]) == 2
+    assert "-o FILE" in capsys.readouterr().err
+
+
 def test_a_plan_needs_its_trace(files):
     with pytest.raises(UserError, match="--trace"):
         gather.report(files["PLAN"])

@@ -44,6 +44,25 @@ std::string trace_path_of(const PlanningRequest& request, const Plan& plan) {
   return (fs::path(request.files.front()).parent_path() / fs::path(plan.trace).filename()).string();
 }
 
+bool is_storage(const Trace& trace, std::size_t row, const std::string& name) {
+  return trace.storages.name[row] == name || std::to_string(row) == name;
+}
+
+void refuse_what_is_not_there(const PlanningRequest& request, const Trace& trace) {
+  const std::size_t ops = trace.ops.size();
+  if (request.op && *request.op > ops) {
+    throw UserError(fmt::format("There is no op {}: the step has {}, and {} is its end.",
+                                *request.op, ops, ops));
+  }
+  if (!request.storage) return;
+  for (std::size_t row = 0; row < trace.storages.size(); ++row) {
+    if (is_storage(trace, row, *request.storage)) return;
+  }
+  throw UserError(
+      fmt::format("The trace has no storage \"{}\". Give its name, or a number below {}.",
+                  printable(*request.storage, kColumns), trace.storages.size()));
+}
+
 class Explainer {
  public:
   Explainer(const PlanningInputs& inputs, const Plan& plan)
@@ -157,8 +176,7 @@ class Explainer {
   }
 
   [[nodiscard]] bool is_named(StorageId storage, const std::string& name) const {
-    return trace_.storages.name[to_value(storage)] == name ||
-           std::to_string(to_value(storage)) == name;
+    return is_storage(trace_, to_value(storage), name);
   }
 
   static std::string tiers_text(const PlanPlace& place) {
@@ -204,8 +222,12 @@ class Explainer {
   [[nodiscard]] std::string why_line(const Decision& decision) const {
     std::string line =
         fmt::format("  why: not needed for {} of computing", short_time(longest_absence(decision)));
-    const auto& out = inputs_.machine.link(LinkKind::kDeviceToHost);
-    const auto& in = inputs_.machine.link(LinkKind::kHostToDevice);
+    // A machine that trains on its processor copies between memory and disk.
+    const bool has_host = inputs_.machine.link(LinkKind::kDeviceToHost).has_value();
+    const auto& out =
+        inputs_.machine.link(has_host ? LinkKind::kDeviceToHost : LinkKind::kHostToDisk);
+    const auto& in =
+        inputs_.machine.link(has_host ? LinkKind::kHostToDevice : LinkKind::kDiskToHost);
     if (out && in) {
       line += fmt::format("; copies take {} and {}",
                           short_time(copy_time(*out, bytes_of(decision.storage))),
@@ -265,6 +287,7 @@ Answer explain_answer(const PlanningRequest& request) {
     throw UserError(fmt::format("plan {} was made for another trace: give --trace FILE.",
                                 request.files.front()));
   }
+  refuse_what_is_not_there(request, inputs.trace);
   Explainer explainer(inputs, plan);
   const auto decisions = explainer.decisions(request);
   if (request.json) {

@@ -2,6 +2,7 @@
 // `spillway plan` and `spillway simulate`: one plan and what comes of it.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -67,6 +68,10 @@ Answer plan_answer(const PlanningRequest& request) {
   }
   auto& step = std::get<PlannedStep>(outcome);
   step.plan.trace = request.files.front();
+  // By its name alone nobody would find it again.
+  if (request.machine && is_machine_file(*request.machine)) {
+    step.plan.machine = std::filesystem::absolute(*request.machine).lexically_normal().string();
+  }
   if (request.output_path) write_plan(step.plan, *request.output_path);
   const planning::LowerBound bound = planning::lower_bound(planning::StepModel(problem));
   if (!request.json) {

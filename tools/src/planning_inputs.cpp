@@ -62,10 +62,8 @@ Machine find_machine(const std::string& name) {
   const std::vector<std::string_view> words(names.begin(), names.end());
   const auto nearest = nearest_word(name, words);
   if (names.empty()) {
-    throw UserError(
-        fmt::format("There is no machine \"{}\": {} holds none. Name a file, or that folder in "
-                    "SPILLWAY_MACHINES.",
-                    name, machines_folder().string()));
+    throw UserError(fmt::format("There is no machine \"{}\": {} holds none. Name a file.", name,
+                                machines_folder().string()));
   }
   throw UserError(fmt::format("There is no machine \"{}\".{} Known: {}. A file is given as a path.",
                               name, nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "",

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -26,6 +28,13 @@ void draw_report(const ReportRequest& request) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  // The page is drawn from what this very command simulates, whether it is on PATH or not.
+  char self[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length > 0) {
+    self[length] = '\0';
+    ::setenv("SPILLWAY_COMMAND", self, 0);
+  }
   ::execv(words.front().c_str(), arguments.data());
   throw UserError(fmt::format("{} cannot be started: {}.", words.front(), std::strerror(errno)));
 }

@@ -31,8 +31,12 @@ std::string op_text(const Trace& trace, OpIndex op, std::size_t width) {
 std::string peak_line(Tier tier, const SimulationReport& report, const planning::Problem& problem) {
   const planning::TierPeak& peak = report.peak[index_of(tier)];
   if (tier != Tier::kDevice && peak.bytes == Bytes{0}) return "";
-  std::string line = fmt::format("{:<12}  peak {} of {}, ", to_string(tier),
-                                 short_bytes(peak.bytes), short_bytes(problem.budgets[tier]));
+  // A step without a plan is simulated with room for anything.
+  constexpr Bytes kWithoutLimit{std::uint64_t{1} << 60};
+  const Bytes budget = problem.budgets[tier];
+  std::string line =
+      fmt::format("{:<12}  peak {}{}, ", to_string(tier), short_bytes(peak.bytes),
+                  budget < kWithoutLimit ? " of " + short_bytes(budget) : std::string());
   return line + op_text(problem.trace, peak.op, kColumns - line.size()) + "\n";
 }
 

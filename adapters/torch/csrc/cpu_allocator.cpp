@@ -50,6 +50,7 @@ void install_cpu_allocator() {
 
 void set_pending_failure(const std::string& text) { t_pending_failure = text; }
 void clear_pending_failure() { t_pending_failure.clear(); }
+bool has_pending_failure() { return !t_pending_failure.empty(); }
 std::string take_pending_failure() { return std::exchange(t_pending_failure, {}); }
 
 }  // namespace spillway::torch

@@ -15,8 +15,8 @@
 namespace spillway::torch {
 
 void raise_pending_failure() {
-  const std::string text = take_pending_failure();
-  TORCH_CHECK_WITH(OutOfMemoryError, text.empty(), text);
+  if (!has_pending_failure()) return;
+  TORCH_CHECK_WITH(OutOfMemoryError, false, take_pending_failure());
 }
 
 void install_out_of_memory_errors() {

@@ -66,6 +66,7 @@ at::RecordFunctionCallback hook_callback();
 /// running op, or when it accesses what could not be brought back: see out_of_memory.cpp.
 void set_pending_failure(const std::string& text);
 void clear_pending_failure();
+bool has_pending_failure();
 std::string take_pending_failure();
 void raise_pending_failure();
 /// From now on errors of ops that run out of memory are torch.OutOfMemoryError in every case.

@@ -13,6 +13,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Writes the page; the exit status is 2 after a mistake that was explained."""
     options = _parser().parse_args(arguments)
     try:
+        if not (options.output or options.perfetto):
+            raise UserError("nothing to write: give -o FILE for the page, or --perfetto FILE")
         report = gather.report(
             options.subject,
             trace=options.trace,

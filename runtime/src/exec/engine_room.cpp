@@ -56,8 +56,10 @@ Bytes Engine::start_evictions(Bytes needed) {
   }
   const std::uint64_t now = clock_.load(std::memory_order_relaxed);
   Bytes leaving{};
-  for (const StorageId id : residency::choose_victims(candidates, needed, now)) {
-    leaving += mover_.evict(*mover_.record_of(id));
+  const std::vector<StorageId> victims = residency::choose_victims(candidates, needed, now);
+  std::ranges::sort(records, {}, &StorageRecord::id);
+  for (const StorageId id : victims) {
+    leaving += mover_.evict(**std::ranges::lower_bound(records, id, {}, &StorageRecord::id));
   }
   if (leaving.count != 0) return leaving;
   // None of the best could leave (disk full, exported): anything that can will do.

@@ -68,9 +68,8 @@ StorageRecord& Mover::create(Block& block, Bytes bytes) {
   record->block = &block;
   record->bytes = bytes;
   record->position = live_.size();
-  record->state.store(ResidencyState::kResident);
+  record->state.store(ResidencyState::kResident, std::memory_order_relaxed);
   live_.push_back(record);
-  by_id_.emplace(record->id, record);
   block.record = record;
   return *record;
 }
@@ -81,19 +80,20 @@ void Mover::die(StorageRecord& record, std::vector<void*>& released) {
 }
 
 // The record is reset field by field: pins may outlive the storage (a frame that is still open
-// counts them down), everything else starts anew.
+// counts them down), everything else starts anew. Nobody else looks at it until the lock that
+// `create` is called under has been taken, so no store needs an order of its own.
 void Mover::retire(StorageRecord& record) {
   memory_.free_block(*record.block);
   record.block->record = nullptr;
   live_.back()->position = record.position;
   std::swap(live_[record.position], live_.back());
   live_.pop_back();
-  by_id_.erase(record.id);
-  record.has_copy.store(false);
-  record.last_use.store(0);
-  record.next_use.store(0);
-  record.always_dirty.store(false);
-  record.made_by.store(nullptr);
+  constexpr auto kUnordered = std::memory_order_relaxed;
+  record.has_copy.store(false, kUnordered);
+  record.last_use.store(0, kUnordered);
+  record.next_use.store(0, kUnordered);
+  record.always_dirty.store(false, kUnordered);
+  record.made_by.store(nullptr, kUnordered);
   record.block = nullptr;
   record.disk = {};
   away_ -= std::exchange(record.away, {}).count;
@@ -105,7 +105,7 @@ void Mover::retire(StorageRecord& record) {
 }
 
 void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
-  std::vector<Action> actions;
+  std::vector<Action> actions = std::move(spare_actions_);  // events nest: the inner finds none
   const StorageId id = record.id;
   machine_.on(Event{.kind = kind, .id = id, .tier = tier}, 0, actions);
   if (machine_.contains(id)) {
@@ -113,6 +113,8 @@ void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
     record.state.store(machine_.state(id));
   }
   for (const Action& action : actions) carry_out(record, action);
+  actions.clear();
+  spare_actions_ = std::move(actions);
   if (record.id == id && record.block != nullptr && !machine_.contains(id)) retire(record);
 }
 

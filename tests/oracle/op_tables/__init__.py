@@ -3,6 +3,7 @@
 
     python -m tests.oracle.op_tables            makes the tables for the torch of this interpreter
     python -m tests.oracle.op_tables --check    compares them with those that are checked in
+    ... --folder FOLDER                         keeps finished pieces there: can be cut short
 
 Two tables, in adapters/torch/generated/torch-MINOR/op_tables.hpp:
 

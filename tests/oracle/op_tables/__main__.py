@@ -137,20 +137,51 @@ def find_composites(folder, share, unsafe=()):
             skip.remove(running)
 
 
+def kept_piece(folder, kind, share, find):
+    """`find`'s findings for one share of the cases: those that the folder keeps, else made now."""
+    index, count = share
+    kept = Path(folder) / f"torch-{minor()}-{kind}-{index}-of-{count}.json"
+    if not kept.exists():
+        _write(kept, find())
+        print(kept.name, file=sys.stderr, flush=True)
+    return json.loads(kept.read_text())
+
+
+def find_all(folder, pieces):
+    """({name: arguments} of undeclared writes, safe composites, those that must stay frames).
+
+    What a piece showed is kept in the folder: a run that was cut short goes on where it was.
+    """
+    written, seen, unsafe = {}, set(), set()
+
+    def frames(share):
+        return [sorted(names) for names in find_composites(folder, share, unsafe)]
+
+    for share in ([index, pieces] for index in range(pieces)):
+        found = kept_piece(folder, "writes", share, lambda s=share: find_writes(folder, s)[0])
+        for name, bits in found.items():
+            written[name] = written.get(name, 0) | bits
+        called, kept = kept_piece(folder, "composites", share, lambda s=share: frames(s))
+        seen |= set(called)
+        unsafe |= set(kept)
+    return written, seen - unsafe, unsafe
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.op_tables")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
-    parser.add_argument("--share", default="0/1", metavar="INDEX/COUNT", help="with --check")
+    parser.add_argument(
+        "--pieces", type=int, default=40, metavar="N", help="shares that are run and kept apart"
+    )
+    parser.add_argument("--folder", help="keeps what finished pieces showed, for a later run")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.work:
         return _work(options)
-    with tempfile.TemporaryDirectory() as folder:
-        share = [int(part) for part in options.share.split("/")]
-        writes, _ = find_writes(folder, share)
-        seen, unsafe = find_composites(folder, share)
-    text = header_text(writes, seen - unsafe)
+    with tempfile.TemporaryDirectory() as scratch:
+        writes, composites, unsafe = find_all(options.folder or scratch, options.pieces)
+    text = header_text(writes, composites)
     print(f"must stay frames: {', '.join(sorted(unsafe)) or 'none'}")
     if options.check:
         return int(text != path_of_tables().read_text())

@@ -48,6 +48,24 @@ def _under_fuzz(library, names, case):
     return results, set(filter(None, seen.split(",")))
 
 
+def _culprits(library, transparent, seen, case, expected):
+    """Those of the composites seen that must be frames for the case to be computed right."""
+
+    def right(names):
+        return _under_fuzz(library, names, case)[0] == expected
+
+    def without(culprits):
+        return [name for name in transparent if name not in culprits]
+
+    culprits = {name for name in seen if not right([name])}
+    if culprits and right(without(culprits)):
+        return culprits
+    # Harmless alone, harmful together: around a frame everything stays in memory, so where one of
+    # them as a frame mends it, that one may be it.
+    menders = {name for name in seen if right(without(culprits | {name}))}
+    return culprits | menders if menders else seen
+
+
 def run(cases, unsafe, progress):
     """{"seen": names that called others, "unsafe": those that must stay frames}."""
     library = _library()
@@ -64,10 +82,7 @@ def run(cases, unsafe, progress):
         # As a frame, each is as safe as the operator it is: so the fault lies with one of them.
         if _under_fuzz(library, [], case)[0] != expected:
             continue  # differs whatever is transparent: uninitialised memory
-        culprits = {n for n in seen if _under_fuzz(library, [n], case)[0] != expected}
-        rest = [name for name in transparent if name not in culprits]
-        if not culprits or _under_fuzz(library, rest, case)[0] != expected:
-            culprits = seen
+        culprits = _culprits(library, transparent, seen, case, expected)
         unsafe |= culprits
         transparent = [name for name in transparent if name not in unsafe]
     return {"seen": sorted(seen_ever), "unsafe": sorted(unsafe)}

@@ -103,6 +103,12 @@ class _Classified(torch.nn.Module):
         return self.loss(self.layer(x).flatten(0, 1), torch.arange(x[..., 0].numel()) % 6)
 
 
+def _updated_statistics():
+    """An operator that neither database has."""
+    x, mean, variance = torch.randn(4, 3, 5), torch.zeros(3), torch.ones(3)
+    return torch.batch_norm_update_stats(x, mean, variance, 0.1), mean, variance
+
+
 def _own():
     def case(label, make, *shape):
         def attempts():
@@ -124,6 +130,7 @@ def _own():
     yield case("cross_entropy.smooth", lambda: _Classified(label_smoothing=0.1), 3, 7, 5)
     encoder = torch.nn.TransformerEncoderLayer
     yield case("encoder", lambda: encoder(8, 2, 16, batch_first=True), 3, 7, 8)
+    yield Case("own.batch_norm_update_stats", lambda: {"stats": _updated_statistics})
     yield case("conv.reflect", lambda: torch.nn.Conv2d(3, 4, 3, padding_mode="reflect"), 2, 3, 9, 9)
 
 

@@ -25,6 +25,8 @@ def _storages(value):
     for tensor in pytree.tree_leaves(value):
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
             for part in _parts(tensor):
+                if part._is_zerotensor():  # sizes without memory
+                    continue
                 storage = part.untyped_storage()
                 if storage.nbytes() != 0:
                     found[storage._cdata] = storage

@@ -17,7 +17,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
@@ -99,7 +98,6 @@ class Mover {
   void exempt(StorageRecord& record);
   void readmit(StorageRecord& record);
 
-  [[nodiscard]] StorageRecord* record_of(StorageId id) const { return by_id_.at(id); }
   [[nodiscard]] Bytes leaving() const { return leaving_; }  ///< evictions in flight
   /// Pages that evicted storages would take on the device. Any thread.
   [[nodiscard]] Bytes away() const { return {away_.load(std::memory_order_relaxed)}; }
@@ -159,7 +157,7 @@ class Mover {
   std::deque<StorageRecord> records_;  // addresses are stable
   std::vector<StorageRecord*> unused_;
   std::vector<StorageRecord*> live_;
-  std::unordered_map<StorageId, StorageRecord*> by_id_;
+  std::vector<Action> spare_actions_;  // memory for the next event's
   Bytes leaving_{};
   std::atomic<std::uint64_t> away_{0};
   std::atomic<std::uint32_t> prefetching_{0};
