@@ -129,7 +129,7 @@ void SweepState::leave_eagerly(Row op) {
   for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
     const Row storage = table_.touch(row).storage;
     const Item& item = items_[storage];
-    if (item.where != Where::kIn || item.next == kNoRow) continue;
+    if (item.where != Where::kIn || item.next == kNoRow || item.next <= op + 1) continue;
     const Row before = rules.leave_before[storage];
     const bool again = !rules.drop_after_use.empty() && rules.drop_after_use[storage] != 0;
     const bool far = before != kNoRow && op < before && item.next >= before;

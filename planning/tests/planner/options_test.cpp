@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every option of every planner of the literature does something: some step is planned otherwise
+// with it. hybrid's options have tests of their own, as has the choice of workspaces.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan_fixture.hpp"
+#include "spillway/planning/registry.hpp"
+#include "spillway/testing/small_steps.hpp"
+#include "training_steps.hpp"
+
+namespace spillway::planning {
+namespace {
+
+struct Ablation {
+  std::string planner, option, value;
+  /// Options set in both plans, without which this one would not be looked at.
+  std::vector<std::pair<std::string, std::string>> with{};
+};
+
+const std::vector<Ablation>& ablations() {
+  static const std::vector<std::pair<std::string, std::string>> as_given{{"tune", "off"}};
+  static const std::vector<std::pair<std::string, std::string>> eagerly{{"tensor-cache", "off"}};
+  static const std::vector<Ablation> all{
+      {"swap-critical-path", "least-bytes", "900000"},
+      {"swap-critical-path", "lead", "0"},
+      {"lms", "tune", "off"},
+      {"lms", "threshold", "12", as_given},
+      {"lms", "ahead", "6", as_given},
+      {"lms", "groupby", "60", as_given},
+      {"lms", "sync-mode", "3", as_given},
+      {"lms", "serialization-by-size", "0.0005", as_given},
+      {"lms", "memory-ratio", "0.7"},
+      {"partitioned", "partition-size", "7"},
+      {"partitioned", "distance", "3"},
+      {"partitioned", "ahead", "0"},
+      {"partitioned", "variables-on-host", "off"},
+      {"superneurons", "offload", "off", eagerly},
+      {"superneurons", "tensor-cache", "off"},
+      {"superneurons", "recompute", "none"},
+      {"superneurons", "prefetch", "off", eagerly},
+      {"chain-recompute", "segments", "2"},
+      {"chain-recompute", "only-if-short", "off"},
+      {"lru", "victims", "least-recent"},
+      {"unified-memory", "fault-ns", "1"},
+  };
+  return all;
+}
+
+/// Two ops far behind that of `a`, and near each other, read it.
+Trace read_twice_far_behind() {
+  testing::StepBuilder step;
+  const StorageId a = step.temporary(4'000, "a");
+  StorageId before = step.temporary(3'000, "x");
+  step.op(10'000, {.creates = {a, before}});
+  constexpr int kChain = 16;
+  for (int i = 0; i < kChain; ++i) {
+    const StorageId next = step.temporary(3'000, "x");
+    std::vector<StorageId> reads{before};
+    std::vector<StorageId> frees{before};
+    if (i == kChain - 4 || i == kChain - 1) reads.push_back(a);
+    if (i == kChain - 1) frees.push_back(a);
+    step.op(10'000, {.creates = {next}, .reads = reads, .frees = frees});
+    before = next;
+  }
+  step.op(10'000, {.reads = {before}, .frees = {before}});
+  return step.build();
+}
+
+class OptionsTest : public PlanFixture {
+ protected:
+  static bool differ(const Plan& a, const Plan& b) {
+    return a.actions != b.actions || a.places != b.places || a.page_fault_ns != b.page_fault_ns;
+  }
+
+  /// Whether the option changes the plan for the problem; without a plan for one of the two, which
+  /// may be what the option is for, it does too.
+  static bool changes(const Ablation& ablation, const Problem& problem) {
+    const Planner& planner = planner_named(ablation.planner);
+    Options options(planner.options());
+    for (const auto& [name, value] : ablation.with) options.set(name, std::string_view(value));
+    const auto before = make(planner, problem, options);
+    options.set(ablation.option, std::string_view(ablation.value));
+    const auto after = make(planner, problem, options);
+    if (before.has_value() != after.has_value()) return true;
+    return before && differ(before->plan, after->plan);
+  }
+};
+
+TEST_F(OptionsTest, every_option_of_every_planner_changes_some_plan) {
+  std::vector<Trace> traces{read_twice_far_behind()};
+  for (const std::uint64_t seed : {3U, 8U}) {
+    traces.push_back(
+        TrainingStep({.seed = seed, .layers = 14, .middle_dies = seed % 2 == 0}).build());
+  }
+  const Machine machine = machine_with_links(3e9, 500);
+  for (const Ablation& ablation : ablations()) {
+    bool changed = false;
+    for (const Trace& trace : traces) {
+      for (const double times : {2.0, 4.0, 7.0, 1000.0}) {
+        if (changed) break;
+        changed = changes(ablation, {trace, machine, budgets(trace, machine, times)});
+      }
+    }
+    EXPECT_TRUE(changed) << ablation.planner << " --" << ablation.option;
+  }
+}
+
+TEST_F(OptionsTest, no_option_is_left_out) {
+  std::set<std::pair<std::string, std::string>> tested{{"superneurons", "workspace"}};
+  for (const Ablation& ablation : ablations()) tested.emplace(ablation.planner, ablation.option);
+  for (const Planner* planner : planners()) {
+    if (planner->name() == "hybrid") continue;
+    for (const OptionField& field : planner->options()) {
+      EXPECT_TRUE(tested.contains({std::string(planner->name()), std::string(field.name)}))
+          << planner->name() << " --" << field.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::planning
