@@ -19,6 +19,9 @@ SPEED_BOUNDS = {(100_000, "simulate"): 0.5, (100_000, "command"): 2, (1_000_000,
 BYTES_PER_OP_BOUND = 60
 EXPONENT_BOUND = 1.15
 OVER_BOUND = 1.15
+CORPUS_CASES = 220
+# hybrid searches for two seconds on the shorter steps: it has an exponent only above them.
+LONGEST = 1_000_000
 SEEDED = "hybrid --seed all"
 
 
@@ -36,7 +39,9 @@ def speed_lines(text):
         for name, value in zip(head[1:], row[1:], strict=False):
             bound = None
             if row[0] == "exponent":
-                bound = EXPONENT_BOUND if name == "command" else None
+                searched = name in ("hybrid", "command") and int(rows[-2][0]) < LONGEST
+                value = "-" if searched else value
+                bound = None if searched else EXPONENT_BOUND
             elif name == "bytes/op":
                 bound = BYTES_PER_OP_BOUND
             else:
@@ -103,8 +108,8 @@ def verdict_lines(cases, names):
     over = statistics.mean(c["steps"]["hybrid"] / c["bound"] for c in cases if c["steps"]["hybrid"])
     most = max(worse["hybrid"], default=0)
     return [
-        f"{len(cases)} cases. hybrid is worse than the best of the others in "
-        f"{len(worse['hybrid'])} (by {most:.2%} at most), with their plans as seeds in "
+        f"{len(cases)} of the corpus's {CORPUS_CASES} cases. hybrid is worse than the best of the "
+        f"others in {len(worse['hybrid'])} (by {most:.2%} at most), with their plans as seeds in "
         f"{len(worse[SEEDED])}, and has no plan where another has one in {without}. "
         f"Its step is {over:.2f} of the bound on average (at most {OVER_BOUND} wanted: "
         f"{verdict(over, OVER_BOUND)})."
@@ -132,7 +137,13 @@ def main():
     report.add(
         "planning-speed",
         "What does planning cost, and how does it grow with the step?",
-        ["Seconds of the processor, on generated steps of training.", "", *speed_lines(speed)],
+        [
+            "Seconds of the processor, on generated steps of training. `command` reads, plans by "
+            "hybrid, simulates and bounds; on steps of up to some 30 000 ops hybrid searches for "
+            "two seconds. The exponent is that of the last factor of ten.",
+            "",
+            *speed_lines(speed),
+        ],
     )
     corpus = (
         arguments.corpus.read_text(encoding="utf-8")
