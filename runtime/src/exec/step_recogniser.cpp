@@ -63,12 +63,14 @@ RecordedStep StepRecogniser::last_step() const {
   return step;
 }
 
-/// Called when the next op would overwrite one: takes more memory only where the remembered ops
-/// hold something that no record explains yet.
+/// Called when the next op would overwrite one: takes more memory only where the later half of the
+/// remembered ops holds something that no record explains yet. What is older did not come again
+/// within a time that the rest could have shown as a period; what comes again rarely is asked about
+/// again whenever the ring is full.
 void StepRecogniser::extend_history() {
   const std::uint64_t op = history_.ops();
   const std::uint64_t capacity = history_.op_capacity();
-  const bool departed = departure_.record != 0 && departure_.op + capacity > op;
+  const bool departed = departure_.record != 0 && departure_.op + capacity / 2 > op;
   const bool unexplained = path_ == nullptr || departed || wants_more_history_;
   if (capacity == kMaxHistoryOps || !unexplained) {
     history_.forget_ops();

@@ -97,6 +97,8 @@ class StepRecogniser {
   }
   std::uint64_t place() const { return position_; }
 
+  /// Ops that memory is held for.
+  std::uint64_t remembered_ops() const { return history_.op_capacity(); }
   /// Index of the current op; 0 before the first one.
   std::uint64_t op_index() const { return history_.ops() == 0 ? 0 : history_.ops() - 1; }
   bool on_path() const { return path_ != nullptr; }
