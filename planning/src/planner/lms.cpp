@@ -74,20 +74,22 @@ class Rewriter {
     Draft draft(table_);
     if (!model_.has_host()) return draft;
     for (Row s = 0; s < table_.storages(); ++s) {
-      if (is_feature_map(problem_, table_, s) && !written_again(s)) swap(s, knobs, draft);
+      if (is_feature_map(problem_, table_, s)) swap(s, knobs, draft);
     }
     return draft;
   }
   [[nodiscard]] Row count() const { return levels_.count; }
 
  private:
-  // Variables and what ops change in place are no edges of a dataflow graph.
-  [[nodiscard]] bool written_again(Row storage) const {
-    return model_.next_write[table_.first_touch(storage)] != kNoRow;
+  // A dataflow graph has no writes in place: what it holds from the last write on is the edge.
+  [[nodiscard]] Row source_of(Row storage) const {
+    Row row = table_.first_touch(storage);
+    while (model_.next_write[row] != kNoRow) row = table_.next_touch(row);
+    return row;
   }
 
   void swap(Row storage, const Knobs& knobs, Draft& draft) const {
-    const Row source = table_.first_touch(storage);
+    const Row source = source_of(storage);
     const Row from = levels_.of[table_.op_of(source)];
     Row group = 0;  // level of the consumer before, of those that read the copy
     bool swapped = false;

@@ -31,6 +31,7 @@ double cheapest_first(double ns_per_byte, Row next) {
 void SweepState::offer(Row storage) {
   Item& item = items_[storage];
   ++item.version;
+  if (rule_of(storage) == StorageRule::kKeep) return;
   by_next_.push({rank(settings_.order, item), {storage, item.version}});
   if (!may_replay(storage)) return;
   const double bytes = static_cast<double>(std::max<std::uint64_t>(table_.bytes(storage), 1));
@@ -100,6 +101,9 @@ template <typename Heap>
 void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wanted, Row& best,
                          Option& best_option) {
   std::vector<Entry> seen;
+  // Furthest next use first, what cannot leave costs a look and few are tried; least recently used
+  // first, the first that can leave does, however many before it cannot.
+  const std::size_t most_seen = settings_.order == LeaveOrder::kFurthest ? 64 : 4096;
   int looked = 0;
   while (!heap.empty() && looked < settings_.candidates) {
     const Entry entry = heap.top();
@@ -108,7 +112,7 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
     heap.pop();
     if (item.version != version || item.where != Where::kIn) continue;
     seen.push_back(entry);
-    if (seen.size() > 64) break;
+    if (seen.size() > most_seen) break;
     if (item.pinned == op || item.free_from > op) continue;
     if (item.next <= keep_until) {
       // In this order all others are needed sooner still.
@@ -116,9 +120,10 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
         break;
       continue;
     }
-    ++looked;
     Option option = price(op, storage, wanted);
-    if (option.remedy == Remedy::kKeep) continue;
+    const bool leaves = option.remedy != Remedy::kKeep;
+    looked += leaves || settings_.order == LeaveOrder::kFurthest ? 1 : 0;
+    if (!leaves) continue;
     if (best != kNoRow && option.score >= best_option.score) continue;
     best = storage;
     best_option = std::move(option);

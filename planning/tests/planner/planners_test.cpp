@@ -292,6 +292,57 @@ TEST_F(PlannersTest, hybrid_borrows_a_plan_that_its_own_pass_does_not_find) {
   EXPECT_LT(with, without);
 }
 
+// The least recently used one is a parameter, which never leaves.
+//   op      0     1     2     3     4
+//   w 20    r
+//   a 50    c     r                 r f
+//   b 50          c     r     r f
+//   c 50                c     r f
+TEST_F(PlannersTest, the_tensor_cache_of_superneurons_passes_over_what_must_stay) {
+  StepBuilder step;
+  const StorageId w = step.persistent(20, "w");
+  const StorageId a = step.temporary(50, "a");
+  const StorageId b = step.temporary(50, "b");
+  const StorageId c = step.temporary(50, "c");
+  step.op(1000, {.creates = {a}, .reads = {w}});
+  step.op(1000, {.creates = {b}, .reads = {a}});
+  step.op(1000, {.creates = {c}, .reads = {b}});
+  step.op(1000, {.reads = {b, c}, .frees = {b, c}});
+  step.op(1000, {.reads = {a}, .frees = {a}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{130}, Bytes{200}, Bytes{0}}}};
+  const auto plan = make(superneurons_planner(), problem);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(count(plan->plan, PlanActionKind::kEvict), 1U);
+}
+
+// A normalisation's output that its activation function changes in place leaves after that.
+//   op      0     1     2     3     4     5
+//   a 60    c     w     r                 r f
+//   b 60                c     r f
+//   c 60                      c     r f
+//   d 5                             c     r f     so that op 5 is levels away from op 1
+TEST_F(PlannersTest, lms_swaps_what_was_written_in_place) {
+  StepBuilder step;
+  const StorageId a = step.temporary(60, "a");
+  const StorageId b = step.temporary(60, "b");
+  const StorageId c = step.temporary(60, "c");
+  const StorageId d = step.temporary(5, "d");
+  step.op(1000, {.creates = {a}});
+  step.op(1000, {.reads = {a}, .writes = {a}});
+  step.op(1000, {.creates = {b}, .reads = {a}});
+  step.op(1000, {.creates = {c}, .reads = {b}, .frees = {b}});
+  step.op(1000, {.creates = {d}, .reads = {c}, .frees = {c}});
+  step.op(1000, {.reads = {a, d}, .frees = {a, d}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{130}, Bytes{200}, Bytes{0}}}};
+  const auto plan = make(lms_planner(), problem);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(count(plan->plan, PlanActionKind::kEvict), 1U);
+}
+
 TEST_F(PlannersTest, hybrid_disk_option_forbids_the_disk) {
   const Trace trace = TrainingStep({.layers = 12, .weight_bytes = 900'000}).build();
   const Machine machine = machine_with_links(1e9);
