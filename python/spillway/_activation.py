@@ -9,6 +9,8 @@ from spillway import _native, _shims
 from spillway._native import UserError
 
 _PAGE = "SPILLWAY_BUDGET_PAGE"
+# Where the planning commands find machines, and a report the command: nothing to a program.
+_OF_THE_COMMANDS = ("SPILLWAY_COMMAND", "SPILLWAY_MACHINES")
 
 
 def start(settings: dict[str, str]) -> None:
@@ -35,7 +37,11 @@ def _publish_page(page: str | None) -> None:
 
 def settings_of_environment() -> dict[str, str]:
     """The ``SPILLWAY_*`` variables that are meant for this process."""
-    settings = {name: value for name, value in os.environ.items() if name.startswith("SPILLWAY_")}
+    settings = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("SPILLWAY_") and name not in _OF_THE_COMMANDS
+    }
     if _PAGE in settings:
         total = _shared_total(settings[_PAGE]) if _started_by_multiprocessing() else None
         if total is None:

@@ -198,6 +198,9 @@ constexpr auto kDescriptions = [] {
   return descriptions;
 }();
 
+// Where the planning commands find machines, and a report the command: nothing to a program.
+constexpr std::array<std::string_view, 2> kOfTheCommands{"SPILLWAY_COMMAND", "SPILLWAY_MACHINES"};
+
 // The prefix is left out of the comparison: nine equal letters would make any two names near.
 [[noreturn]] void throw_unknown_variable(std::string_view name) {
   std::vector<std::string_view> words;
@@ -303,6 +306,7 @@ Settings settings_from_environment(std::span<const NameValue> environment) {
   for (const NameValue& entry : environment) {
     const std::string& name = entry.first;
     if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+    if (std::ranges::find(kOfTheCommands, name) != kOfTheCommands.end()) continue;
     const auto row = std::find_if(kRows.begin(), kRows.end(), [&name](const Row& candidate) {
       return candidate.description.variable == name;
     });

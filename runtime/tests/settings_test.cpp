@@ -179,6 +179,11 @@ TEST(Settings, NameTheNearestVariable) {
   EXPECT_THAT(error_of("SPILLWAY_budget", "1GiB"), HasSubstr("is not a setting"));
 }
 
+TEST(Settings, LeaveTheVariablesOfThePlanningCommandsAlone) {
+  EXPECT_EQ(settings_of({{"SPILLWAY_MACHINES", "/m"}, {"SPILLWAY_COMMAND", "/c"}}).effective_mode(),
+            Mode::kOff);
+}
+
 TEST(Settings, NameTheVariableWhoseValueIsWrong) {
   EXPECT_THAT(error_of("SPILLWAY_BUDGET", ""), HasSubstr("SPILLWAY_BUDGET"));
   EXPECT_THAT(error_of("SPILLWAY_HOST_BUDGET", "much"), HasSubstr("SPILLWAY_HOST_BUDGET"));
