@@ -63,7 +63,8 @@ TEST(StepRecogniser, RemembersNoMoreThanAPlainLoopNeeds) {
   Network network(stream, "", 12, true);
   const auto begins = repeat(stream, 400, [&](std::size_t) { network.train(32); });
   const Outcome result = run(stream);
-  EXPECT_GT(result.recogniser.statistics().departures, 0U) << "equal layers look like steps at first";
+  EXPECT_GT(result.recogniser.statistics().departures, 0U)
+      << "equal layers look like steps at first";
   const std::uint64_t period = begins[1] - begins[0];
   EXPECT_LE(result.recogniser.remembered_ops(), std::max<std::uint64_t>(16 * period, 4096));
 }

@@ -172,9 +172,7 @@ def _fresh(code, **variables):
 
 
 def test_the_variables_of_planning_are_nothing_to_a_program():
-    ended = _fresh(
-        "import torch; print('trained')", SPILLWAY_MACHINES="/m", SPILLWAY_COMMAND="/c"
-    )
+    ended = _fresh("import torch; print('trained')", SPILLWAY_MACHINES="/m", SPILLWAY_COMMAND="/c")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "trained\n"
     assert ended.stderr == ""
