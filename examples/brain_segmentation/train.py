@@ -53,7 +53,7 @@ def load_scan():
         for load in (load_mni152_template, load_mni152_gm_template, load_mni152_wm_template)
     )
     labels = np.argmax(np.stack([1 - grey - white, grey, white]), axis=0)
-    dark, bright = np.percentile(scan[scan > 0], CONTRAST)
+    dark, bright = np.percentile(scan[scan > 0], CONTRAST).astype(scan.dtype)
     scan = np.clip((scan - dark) / (bright - dark), 0, 1) * 2 - 1
     box = tuple(slice(where.min(), where.max() + 1) for where in np.nonzero(labels))
     return scan[box][None], labels[box][None].astype(np.float32)
