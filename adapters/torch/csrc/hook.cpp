@@ -14,6 +14,7 @@
 
 #include "access_flag.hpp"
 #include "op_facts.hpp"
+#include "op_key.hpp"
 #include "session.hpp"
 
 namespace spillway::torch {
@@ -149,16 +150,13 @@ void on_scope(const at::RecordFunction& function) {
   static const OpFacts gradients{.name = "torch::autograd::AccumulateGrad",
                                  .signature = 0,
                                  .written = 0,
+                                 .needs_vary = true,
                                  .collective = true,
                                  .keep{false},
                                  .transparent{false},
                                  .called_others{false}};
   Visit visit{session.engine(), gradients};
   for (const c10::IValue& input : function.inputs()) visit.value(input);
-}
-
-std::uint64_t mixed(std::uint64_t hash, std::int64_t number) {
-  return (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15ULL;
 }
 
 // For the tests that look for composites which may be transparent.
@@ -181,24 +179,15 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
   }
   const auto inputs = function.inputs();
   std::uint64_t shapes = facts.signature;
-  std::uint64_t key = facts.signature;
   for (const c10::IValue& input : inputs) {
-    if (input.isTensor()) {
-      if (!input.toTensor().defined()) continue;
-      const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
-      const std::int64_t count = impl->sym_numel().maybe_as_int().value_or(0);
-      shapes = mixed(shapes, count);
-      key = mixed(mixed(key, count), static_cast<std::int64_t>(impl->itemsize()));
-    } else if (input.isInt()) {  // sizes and types decide what is allocated, not how ops repeat
-      key = mixed(key, input.toInt());
-    } else if (input.isIntList()) {
-      for (const std::int64_t number : input.toIntList()) key = mixed(key, number);
-    }
+    if (!input.isTensor() || !input.toTensor().defined()) continue;
+    const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
+    shapes = mixed(shapes, impl->sym_numel().maybe_as_int().value_or(0));
   }
   engine.begin_frame({.name = facts.name,
                       .signature = shapes,
                       .boundary = std::exchange(t_hook.boundary, false),
-                      .key = key});
+                      .key = op_key(facts, inputs)});
   if (engine.blind() && began_at_top()) Session::get().trust_again();
   Visit visit{engine, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {

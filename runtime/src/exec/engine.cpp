@@ -69,7 +69,8 @@ std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) {
       SpoolOptions{.directory = directory, .budget = budget, .warn = warn_once});
 }
 
-void Engine::start(const Settings& settings) {
+void Engine::start(const Settings& stated) {
+  const Settings settings = with_shared_budget(stated);
   const Mode mode = settings.effective_mode();
   const MachineMemory machine = measure_memory(local_world_size());
   Bytes budget = kNoLimit;
@@ -93,10 +94,10 @@ void Engine::start(const Settings& settings) {
   // Something may have been evicted since it was looked at.
   if (spool != nullptr && !mover_.spool_is_empty()) spool = nullptr;
   settings_ = settings;
-  budget_ = budget;
+  granted_ = budget;
+  set_budget(budget);
   // In fuzz mode every allocation moves, however small: that is what it is for.
   min_size_ = mode == Mode::kFuzz ? Bytes{1} : settings.min_size;
-  memory_.set_limit(budget);
   memory_.set_small_objects(mode == Mode::kFuzz ? SmallObjects::kBlocks : SmallObjects::kSlabs);
   memory_.set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
   // Record mode measures the program's own peak: nothing is cached above it.
@@ -122,10 +123,11 @@ void Engine::stop() {
   mode_.store(Mode::kOff);
   if (in_child_) return;  // what was evicted there is read when it is used
   Lock lock(*this);
-  memory_.set_limit(kNoLimit);
   memory_.set_small_objects(SmallObjects::kSlabs);
   memory_.set_poison(Poison::kNo);
-  budget_ = kNoLimit;
+  granted_ = kNoLimit;
+  set_budget(kNoLimit);
+  shared_.release();
   sharing_ = false;
   drain_freed();
   // Also those of storages that died meanwhile, which nobody may ask for any more.
@@ -186,7 +188,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
       return result.pointer;
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
-    if (blind() || !make_room(result.short_by, lock)) {
+    if (!(blind() ? claim_room(result.short_by) : make_room(result.short_by, lock))) {
       if (take_back()) continue;
       if (!may_overbook()) {
         this_thread_frames().needs.fail();
@@ -441,9 +443,9 @@ void Engine::follow_machine() {
   MachineMemory machine = measure_memory(local_world_size());
   machine.unmanaged = saturating_sub(machine.unmanaged, memory_.budget().used());
   try {
-    budget_ = resolve_budget(*settings_.budget, machine, "budget");
-    memory_.set_limit(budget_);
-    if (sharing_) shared_.lead(budget_);
+    granted_ = resolve_budget(*settings_.budget, machine, "budget");
+    set_budget(granted_);
+    if (sharing_) shared_.lead(granted_);
   } catch (const UserError&) {
     // Nothing would be left for tensors: the limit stays what it was.
   }
@@ -453,7 +455,7 @@ void Engine::note_step() {
   const Lock lock(*this);
   follow_machine();
   if (sharing_) {
-    shared_.bury();
+    shared_.bury_now_and_then();
     follow_shared();
   }
   const TimeNs now = now_ns();
