@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "command_line.hpp"
+#include "machine_lookup.hpp"
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
@@ -65,10 +67,10 @@ class PlanningCommandTest : public ::testing::Test {
 };
 
 TEST_F(PlanningCommandTest, FlagsBecomeValues) {
-  const PlanningRequest request = parsed(
-      {"plan",      "step.json", "--budget",  "12GiB", "--host",    "64GiB",        "--disk=1TiB",
-       "--machine", "m40",       "--planner", "lru",   "--victims", "least-recent", "--time-limit",
-       "500ms",     "--seed",    "all",       "-o",    "plan.json", "--json"});
+  const PlanningRequest request =
+      parsed({"plan",      "step.json", "--budget",  "12GiB",  "--host",    "64GiB", "--disk=1TiB",
+              "--machine", "m40",       "--planner", "hybrid", "--refine",  "off",   "--time-limit",
+              "500ms",     "--seed",    "all",       "-o",     "plan.json", "--json"});
   EXPECT_EQ(request.command, PlanningRequest::Command::kPlan);
   EXPECT_EQ(request.files, std::vector<std::string>{"step.json"});
   EXPECT_EQ(request.device_budgets, std::vector<std::string>{"12GiB"});
@@ -79,7 +81,7 @@ TEST_F(PlanningCommandTest, FlagsBecomeValues) {
   EXPECT_TRUE(request.seed_all);
   EXPECT_TRUE(request.json);
   ASSERT_EQ(request.options.size(), 1U);
-  EXPECT_EQ(request.options[0].first, "victims");
+  EXPECT_EQ(request.options[0].first, "refine");
   EXPECT_EQ(parsed({"compare", "t", "--budget", "1GiB,2GiB"}).device_budgets.size(), 2U);
   EXPECT_EQ(parsed({"what-if", "t", "--slowdown", "5%"}).slowdown, 0.05);
 }
@@ -89,7 +91,8 @@ TEST_F(PlanningCommandTest, EveryOptionOfEveryPlannerIsAFlag) {
     for (const planning::OptionField& field : planner->options()) {
       const std::string flag = (field.name == "disk" ? "--use-" : "--") + std::string(field.name);
       const PlanningRequest request =
-          parsed({"plan", "t", flag, planning::to_string(field.fallback)});
+          parsed({"plan", "t", "--planner", std::string(planner->name()), flag,
+                  planning::to_string(field.fallback)});
       ASSERT_EQ(request.options.size(), 1U) << flag;
       EXPECT_GT(field.meaning.size(), 20U) << flag;
       EXPECT_EQ(field.meaning.back(), '.') << flag;
@@ -104,12 +107,80 @@ TEST_F(PlanningCommandTest, MistakesAreNamed) {
               HasSubstr("Did you mean \"hybrid\""));
   EXPECT_THAT(error({"plan", trace(), "--machine", "h20"}), HasSubstr("Did you mean \"h200\""));
   EXPECT_THAT(error({"plan", trace(), "--time-limit", "soon"}), HasSubstr("a time such as 2s"));
-  EXPECT_THAT(error({"plan", trace(), "--planner", "lru", "--fault-ns", "7"}),
-              HasSubstr("--fault-ns is no option of the planner lru"));
-  EXPECT_THAT(error({"plan", trace(), "--planner", "lru", "--victims", "random"}),
-              HasSubstr("victims \"random\" is not one of furthest, least-recent"));
+  for (const char* share : {"nan%", "inf%", "-3%", "0%", "1e30%", "%"}) {
+    EXPECT_THAT(error({"plan", trace(), "--budget", share}), HasSubstr("a share such as 60%"));
+  }
   EXPECT_THAT(error({"plan", path("absent")}), HasSubstr("cannot be read"));
   EXPECT_THAT(error({"what-if", trace(), "--slowdown", "5"}), HasSubstr("a share such as 5%"));
+}
+
+TEST_F(PlanningCommandTest, WhatWouldNotBeUsedIsRefused) {
+  EXPECT_THAT(error({"plan", "t", "--budget", "12GiB,6GiB"}),
+              HasSubstr("One --budget at a time, not \"6GiB\" too: spillway compare takes more"));
+  EXPECT_THAT(error({"simulate", "t", "--budget", "60%", "--budget", "50%"}),
+              HasSubstr("One --budget at a time"));
+  for (const char* flag : {"--budget", "--host", "--disk"}) {
+    EXPECT_THAT(error({"explain", "p", flag, "1GiB"}),
+                HasSubstr(std::string("Unknown flag \"") + flag + "\" of spillway explain"));
+    if (std::string_view(flag) == "--budget") continue;
+    EXPECT_THAT(error({"simulate", "t", flag, "1GiB"}),
+                HasSubstr(std::string(flag) + " means nothing without --plan FILE"));
+  }
+  EXPECT_THAT(error({"simulate", "t", "--timeline"}), HasSubstr("nothing without --json"));
+  EXPECT_THAT(error({"what-if", "t", "--slowdown", "5%", "--budget", "1GiB"}),
+              HasSubstr("--budget does not go with --slowdown"));
+  EXPECT_THAT(error({"what-if", "t", "u", "--slowdown", "5%"}), HasSubstr("A second trace"));
+  EXPECT_THAT(error({"what-if", "t", "--machines", "--slowdown", "5%"}),
+              HasSubstr("--slowdown does not go with --machines"));
+  EXPECT_THAT(error({"what-if", "t", "--machines", "--machine", "m40"}),
+              HasSubstr("--machine does not go with --machines"));
+  EXPECT_THAT(error({"what-if", "t", "u", "--machines"}), HasSubstr("A second trace"));
+  EXPECT_THAT(error({"compare", "t", "--planners", ","}),
+              HasSubstr("--planners \",\" names none: give lru,hybrid"));
+}
+
+TEST_F(PlanningCommandTest, OptionsBelongToAPlannerThatRuns) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"plan", "t", "--planner", "lru"},
+        {"what-if", "t", "--planner", "lru"},
+        {"compare", "t", "--planners", "lru"}}) {
+    const auto with = [&](const std::string& flag, const std::string& value) {
+      std::vector<std::string> words = command;
+      words.insert(words.end(), {flag, value});
+      return error(words);
+    };
+    EXPECT_THAT(with("--fault-ns", "7"),
+                HasSubstr("--fault-ns is no option of the planner lru: it belongs to the planner "
+                          "unified-memory."));
+    EXPECT_THAT(with("--victims", "random"), HasSubstr("not one of furthest, least-recent"));
+    EXPECT_THAT(with("--seed", "all"), HasSubstr("--seed means nothing to the planner lru: only "
+                                                 "the planner hybrid searches."));
+    EXPECT_THAT(with("--time-limit", "1s"), HasSubstr("--time-limit means nothing"));
+  }
+  EXPECT_THAT(error({"compare", "t", "--planners", "lru,lms", "--fault-ns", "7"}),
+              HasSubstr("no option of the planners lru, lms"));
+  // One of several planners that run is enough.
+  EXPECT_EQ(parsed({"compare", "t", "--fault-ns", "7", "--seed", "all"}).options.size(), 1U);
+}
+
+TEST_F(PlanningCommandTest, AMachineIsAFileByItsEndingOrASlash) {
+  for (const char* file : {"here.json", "./here", "../m", "/m/here.machine"}) {
+    EXPECT_TRUE(is_machine_file(file)) << file;
+  }
+  for (const char* name : {"h200", "h200.1", "json", "here.jso"}) {
+    EXPECT_FALSE(is_machine_file(name)) << name;
+  }
+  EXPECT_THAT(error({"plan", trace(), "--machine", "h200.1"}), HasSubstr("There is no machine"));
+  EXPECT_THAT(error({"plan", trace(), "--machine", "h200.json"}), HasSubstr("cannot be read"));
+}
+
+TEST_F(PlanningCommandTest, OnEveryMachineABudgetIsAtMostItsMemory) {
+  for (const Json& row :
+       json({"what-if", trace(), "--machines", "--planner", "lru", "--budget", "20GiB"})) {
+    const Machine machine = find_machine(row["machine"]);
+    EXPECT_EQ(row["budget_bytes"],
+              std::min(20 * kGiB.count, capacities(machine)[Tier::kDevice].count));
+  }
 }
 
 TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
