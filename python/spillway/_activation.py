@@ -24,6 +24,10 @@ def start(settings: dict[str, str]) -> None:
     _native.settings = settings
     _publish_page(_native.take(library.spillway_budget_page()))
     _shims.install()
+    if "SPILLWAY_TRACE" in settings and settings.get("SPILLWAY_MODE") == "record":
+        from spillway.recording import real_run
+
+        real_run.start()
 
 
 def _publish_page(page: str | None) -> None:

@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "op_tensors.hpp"
+
 namespace spillway::torch {
 
 namespace {
@@ -16,8 +18,7 @@ struct Key {
   void tensor(const at::Tensor& tensor) {
     if (!tensor.defined()) return number(-1);
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-    if (impl.layout() != c10::kStrided || impl.has_symbolic_sizes_strides() ||
-        impl.key_set().has(c10::DispatchKey::NestedTensor)) {
+    if (!has_plain_sizes(tensor)) {
       known = false;
       return;
     }

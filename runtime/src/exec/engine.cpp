@@ -98,15 +98,16 @@ void Engine::start(const Settings& stated) {
   set_budget(budget);
   // In fuzz mode every allocation moves, however small: that is what it is for.
   min_size_ = mode == Mode::kFuzz ? Bytes{1} : settings.min_size;
-  memory_.set_small_objects(mode == Mode::kFuzz ? SmallObjects::kBlocks : SmallObjects::kSlabs);
+  // A trace has to tell of every storage: what an op that is run again would read.
+  const bool traces = mode == Mode::kRecord && !settings.trace_path.empty();
+  memory_.set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
+                                                          : SmallObjects::kSlabs);
   memory_.set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
   // Record mode measures the program's own peak: nothing is cached above it.
   memory_.set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
   mover_.configure(MoverOptions{.host_budget = host_budget, .verify = mode == Mode::kVerify},
                    std::move(spool), std::move(transfers));
-  if (mode == Mode::kRecord && !settings.trace_path.empty() && recorder_ == nullptr) {
-    recorder_ = std::make_unique<TraceRecorder>();
-  }
+  if (traces && recorder_ == nullptr) recorder_ = std::make_unique<TraceRecorder>();
   sharing_ = false;
   const bool limits = settings.budget && (mode == Mode::kEnforce || mode == Mode::kVerify);
   if (limits && !in_child_) begin_sharing(settings);
@@ -356,7 +357,7 @@ void Engine::produced(StorageRecord& record) {
     frames.hold_output(record);
   }
   stamp(record, frames);
-  if (recorder_ != nullptr) recorder_->use(record.id, record.bytes, true, record.made_by.load());
+  if (recorder_ != nullptr) recorder_->made(record.id, record.bytes, record.made_by.load());
 }
 
 void Engine::end_frame() {

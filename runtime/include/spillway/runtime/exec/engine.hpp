@@ -136,6 +136,12 @@ class Engine {
 
   Statistics statistics();
   void reset_peak();
+  /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
+  [[nodiscard]] bool tracing() const { return recorder_ != nullptr && mode() == Mode::kRecord; }
+  void note(const OpNotes& notes) { recorder_->note(notes); }
+  void describe(const StorageRecord& record, StorageRole role, std::string_view name) {
+    recorder_->describe(record.id, role, name);
+  }
   /// The last complete training step; nothing unless record mode was given a trace path.
   [[nodiscard]] std::optional<Trace> trace() const {
     return recorder_ == nullptr ? std::nullopt : recorder_->trace();
