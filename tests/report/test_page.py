@@ -88,7 +88,8 @@ TITLES = """
   const box = (plot, name) => plot.querySelector(name).getBoundingClientRect();
   return {
     longest: Math.max(...plots.map((plot) => plot.querySelectorAll(".legend .traces").length)),
-    covered: Math.max(...plots.map((plot) => box(plot, ".xtitle").bottom - box(plot, ".legend").top)),
+    covered: Math.max(...plots.map(
+      (plot) => box(plot, ".xtitle").bottom - box(plot, ".legend").top)),
     clipped: Math.max(...plots.map(
       (plot) => plot.getBoundingClientRect().top - box(plot, ".ytitle").top)),
   };
