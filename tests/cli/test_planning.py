@@ -166,6 +166,15 @@ SEARCHES = (
 )  # fmt: skip
 
 
+def test_a_long_plan_says_on_a_terminal_how_far_it_is(terminal, dense_trace):
+    one = terminal("plan", dense_trace, "--machine", "v100-pcie", "--budget", "40%", rows=30)
+    one.until_text("planning: hybrid, ")
+    assert re.search(r"planning: hybrid, [a-z ]+, \d+ %$", one.screen.text()[0])
+    assert one.finish() == 0
+    assert not any("planning" in row for row in one.screen.history())
+    assert one.screen.text()[0] == "planner       hybrid"
+
+
 def test_a_comparison_says_which_plan_it_is_at(terminal, dense_trace):
     one = terminal("compare", dense_trace, *SEARCHES, rows=30, columns=60)
     one.until_text(" of 5: hybrid")

@@ -67,6 +67,14 @@ def test_what_moves_is_counted_whether_its_storage_is_listed_or_not(files, monke
     assert figures["moved in a step"] == (200, 200)
 
 
+def test_a_machine_is_called_by_its_name_not_its_file(files):
+    with open(files["SIMULATION"], "w", encoding="utf-8") as file:
+        json.dump({**samples.SIMULATION, "machine": "here"}, file)
+    with open(files["PLAN"], "w", encoding="utf-8") as file:
+        json.dump({**samples.PLAN, "machine": "/far/away/here.json"}, file)
+    assert ("machine", "here") in gather.report(files["PLAN"], trace=files["TRACE"]).facts
+
+
 def test_decisions_say_what_when_and_why(files):
     report = gather.report(files["PLAN"], trace=files["TRACE"])
     hidden = next(row for row in report.decisions if row.storage == "0 forward (layer1)")

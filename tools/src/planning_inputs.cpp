@@ -59,9 +59,14 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
 
 std::string heading(const PlanningInputs& inputs) {
   constexpr std::size_t kWidth = 66;
+  constexpr std::size_t kRecordedWidth = 30;
   std::string text = fmt::format("machine       {}\n", printable(inputs.machine.name, kWidth));
-  text += inputs.estimated ? "durations     estimated from the machine's figures\n"
-                           : "durations     as recorded; --estimate-times takes the machine's\n";
+  // Recorded on another machine, they say little about this one.
+  const std::string& where = inputs.trace.machine;
+  text += inputs.estimated
+              ? "durations     estimated from the machine's figures\n"
+              : fmt::format("durations     as recorded{}; see --estimate-times\n",
+                            where.empty() ? "" : " (" + printable(where, kRecordedWidth) + ")");
   if (!inputs.trace.scratch_known) {
     text += "note          recorded without kernels: floor and peak are without workspace\n";
   }

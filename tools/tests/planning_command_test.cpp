@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <variant>
@@ -15,6 +16,8 @@
 
 #include "command_line.hpp"
 #include "machine_lookup.hpp"
+#include "planner_run.hpp"
+#include "planning_inputs.hpp"
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
@@ -189,6 +192,7 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   EXPECT_EQ(made.status, 0);
   EXPECT_THAT(made.text, HasSubstr("planner       lru"));
   EXPECT_THAT(made.text, HasSubstr("bound "));
+  EXPECT_THAT(made.text, HasSubstr("\nplan          written to " + path("p.json") + "\n"));
   const Plan plan = read_plan(path("p.json"));
   EXPECT_EQ(plan.trace, trace());
   EXPECT_EQ(plan.machine, "v100-pcie");
@@ -210,6 +214,43 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   EXPECT_THAT(explained.text, HasSubstr("why: not needed for"));
   EXPECT_THAT(explained.text, HasSubstr("if left alone: "));
   EXPECT_EQ(json({"explain", path("p.json"), "--top", "3"})["decisions"].size(), 3U);
+}
+
+TEST_F(PlanningCommandTest, WhereDurationsAreFromIsSaid) {
+  EXPECT_THAT(answer({"simulate", trace()}).text,
+              HasSubstr("durations     as recorded (none); see"));
+  EXPECT_THAT(answer({"simulate", trace(), "--estimate-times"}).text,
+              HasSubstr("durations     estimated from the machine's figures\n"));
+  Trace elsewhere = spillway::testing::layered_step(6);
+  elsewhere.machine.clear();
+  write_trace(elsewhere, path("elsewhere.json"));
+  EXPECT_THAT(answer({"simulate", path("elsewhere.json")}).text,
+              HasSubstr("durations     as recorded; see --estimate-times\n"));
+  elsewhere.machine = "v100-pcie";
+  write_trace(elsewhere, path("elsewhere.json"));
+  EXPECT_THAT(answer({"compare", path("elsewhere.json"), "--planners", "lru"}).text,
+              HasSubstr("durations     as recorded (v100-pcie); see --estimate-times\n"));
+  elsewhere.timed = false;
+  std::fill(elsewhere.ops.duration_ns.begin(), elsewhere.ops.duration_ns.end(), 0);
+  write_trace(elsewhere, path("elsewhere.json"));
+  EXPECT_THAT(answer({"plan", path("elsewhere.json"), "--planner", "lru"}).text,
+              HasSubstr("durations     estimated from the machine's figures\n"));
+}
+
+TEST_F(PlanningCommandTest, WhatIsNotShownIsCounted) {
+  ASSERT_EQ(
+      answer({"plan", trace(), "--budget", "70%", "--planner", "lru", "-o", path("p.json")}).status,
+      0);
+  const std::string all = answer({"explain", path("p.json"), "--top", "1000"}).text;
+  const std::string some = answer({"explain", path("p.json"), "--top", "1"}).text;
+  const auto storages = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = text.find("\nstorage ", at)) != std::string::npos; ++at) ++count;
+    return count + 1;  // the first line
+  };
+  EXPECT_THAT(all, ::testing::Not(HasSubstr("--top")));
+  EXPECT_EQ(storages(some), 1U);
+  EXPECT_THAT(some, HasSubstr("These are 1 of " + std::to_string(storages(all)) + " storages"));
 }
 
 TEST_F(PlanningCommandTest, WithoutAPlanAStepTakesItsOps) {
@@ -249,6 +290,25 @@ TEST_F(PlanningCommandTest, WhatIfAnswersItsThreeQuestions) {
   EXPECT_GE(machines.size(), 10U);
   const Json traces = json({"what-if", trace(), trace(), "--planner", "lru"});
   EXPECT_EQ(traces.size(), 2U);
+}
+
+TEST_F(PlanningCommandTest, APlannerThatSearchesSaysHowFarItIs) {
+  const Trace trace = read_trace(this->trace());
+  const Machine machine = find_machine("v100-pcie");
+  Budgets budgets = capacities(machine);
+  budgets[Tier::kDevice] = device_budget("50%", trace);
+  for (const planning::Planner* planner : planning::planners()) {
+    std::map<std::string, double> done;
+    planning::PlanningContext context;
+    context.progress = [&](double share, std::string_view doing) {
+      double& before = done[std::string(doing)];
+      EXPECT_GE(share, before);
+      EXPECT_LE(share, 1);
+      before = share;
+    };
+    (void)planner->plan({trace, machine, budgets}, planning::Options(planner->options()), context);
+    EXPECT_EQ(done.contains("searching"), searches(*planner)) << planner->name();
+  }
 }
 
 TEST_F(PlanningCommandTest, WordsBehindReportAreHandedOver) {

@@ -183,8 +183,9 @@ def _plan_facts(plan, simulated, budgets) -> list[tuple[str, str]]:
     facts.append(("moved in a step", size(moved)))
     if simulated.get("replays"):
         facts.append(("ops recomputed", f"{simulated['replays']:,}"))
-    if plan.get("machine"):
-        facts.append(("machine", plan["machine"]))
+    machine = simulated.get("machine") or plan.get("machine")
+    if machine:
+        facts.append(("machine", machine))
     return facts
 
 
