@@ -213,7 +213,10 @@ def test_statistics_are_those_of_the_documentation(starter, tmp_path):
 
 
 def _import_pairs():
-    """Milliseconds of the processor, whatever else runs: (a module of one line, Spillway's entry point and its call), alternating."""
+    """Milliseconds of the processor, so that the machine's load does not count.
+
+    (a module of one line, Spillway's entry point and its call), alternating.
+    """
     Path("one_line.py").write_text("VALUE = 1\n", encoding="utf-8")
     sys.path.insert(0, "")
     pairs = []
