@@ -40,7 +40,8 @@ Planners planners_with(std::string_view option) {
 }
 
 void check_options(const PlanningRequest& request, const Planners& chosen) {
-  for (const auto& [name, text] : request.options) {
+  for (const auto& option : request.options) {
+    const std::string& name = option.first;
     const bool used = std::any_of(chosen.begin(), chosen.end(),
                                   [&](const auto* planner) { return has_option(*planner, name); });
     if (!used) {

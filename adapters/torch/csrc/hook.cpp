@@ -28,6 +28,10 @@ using runtime::StorageRecord;
 
 enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent, kNode };
 
+// Ops that never allocated this much at once are not told apart by what they need: working that out
+// is a tenth of the hook's time, and a budget that so little exceeds is not met half-way.
+constexpr Bytes kMuch = kMiB;
+
 struct Open {
   Kind kind;
   const OpFacts* facts = nullptr;  // of transparent ops
@@ -200,10 +204,11 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
     const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
     shapes = mixed(shapes, impl->sym_numel().maybe_as_int().value_or(0));
   }
-  engine.begin_frame({.name = facts.name,
-                      .signature = shapes,
-                      .boundary = std::exchange(t_hook.boundary, false),
-                      .key = op_key(facts, inputs)});
+  engine.begin_frame(
+      {.name = facts.name,
+       .signature = shapes,
+       .boundary = std::exchange(t_hook.boundary, false),
+       .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0});
   if (engine.blind() && began_at_top()) Session::get().trust_again();
   Visit visit{engine, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -218,13 +223,15 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
 void close_frame(Engine& engine, const at::RecordFunction& function, bool leaf) {
   const bool outermost = --t_hook.frames == 0;
   if (leaf) t_hook.traced.leave(function);
-  if (const OpFacts* facts = facts_of(function)) {
+  const OpFacts* facts = facts_of(function);
+  if (facts != nullptr) {
     Visit visit{engine, *facts};
     visit.is_output = true;
     for (const c10::IValue& output : function.outputs()) visit.value(output);
   }
   if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
-  engine.end_frame();
+  const Bytes allocated = engine.end_frame();
+  if (facts != nullptr && allocated >= kMuch) facts->needs_much.store(true);
   clear_pending_failure();
   Session::get().consider_rest();
 }

@@ -18,7 +18,8 @@ struct OpFacts {
   std::atomic<bool> keep;   ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
   /// Reaches memory only through the ops it calls: neither restores nor pins. See op_tables.hpp.
   std::atomic<bool> transparent;
-  mutable std::atomic<bool> called_others;  ///< fuzz: ran another op while it was transparent
+  mutable std::atomic<bool> needs_much{false};  ///< allocated much at once: see hook.cpp
+  mutable std::atomic<bool> called_others;      ///< fuzz: ran another op while it was transparent
 
   [[nodiscard]] bool writes(std::size_t argument) const {
     return argument < 64 ? ((written >> argument) & 1U) != 0 : written != 0;

@@ -421,6 +421,7 @@ class Walk {
   static std::string text_of(const std::set<Tier>& tiers) {
     if (tiers.empty()) return "no tier";
     std::vector<std::string_view> names;
+    names.reserve(tiers.size());
     for (const Tier tier : tiers) names.push_back(to_string(tier));
     return fmt::format("{}", fmt::join(names, " and "));
   }

@@ -23,7 +23,6 @@ using residency::ResidencyState;
 namespace {
 
 constexpr Bytes kNoLimit{std::uint64_t{1} << 62};
-constexpr std::uint64_t kAlignment = 64;
 // The status page is refreshed this often at least (frames), and whenever something moved.
 constexpr std::uint64_t kPublishEvery = 512;
 
@@ -360,9 +359,9 @@ void Engine::produced(StorageRecord& record) {
   if (recorder_ != nullptr) recorder_->made(record.id, record.bytes, record.made_by.load());
 }
 
-void Engine::end_frame() {
+Bytes Engine::end_frame() {
   ThreadFrames& frames = this_thread_frames();
-  if (frames.depth == 0 || --frames.depth != 0 || in_child_) return;
+  if (frames.depth == 0 || --frames.depth != 0 || in_child_) return {};
   if (mode() == Mode::kRecord) {
     const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
     if (recorder_ != nullptr) recorder_->end_op(now_ns(), grown);
@@ -382,6 +381,7 @@ void Engine::end_frame() {
   frames.op = nullptr;
   open_frames_.fetch_sub(1, std::memory_order_relaxed);
   if (waiting_.load(std::memory_order_relaxed) != 0) settled_.notify_all();
+  return frames.needs.most();
 }
 
 bool Engine::touch(StorageRecord& record, Access access) {

@@ -84,7 +84,8 @@ class Engine {
   bool inputs_ready();
   /// The op made or returned `record`. `owner` binds it to the adapter's handle if it has none.
   void produced(StorageRecord& record);
-  void end_frame();
+  /// Returns the most that an outermost frame allocated at once; zero for those within.
+  Bytes end_frame();
 
   /// Makes `record` accessible without a frame, for framework code that reads memory between ops.
   bool touch(StorageRecord& record, Access access);

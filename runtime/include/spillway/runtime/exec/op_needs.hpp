@@ -43,6 +43,8 @@ class OpNeeds {
     if (most_ < entry.need) entry.need = most_;
   }
 
+  /// The most that the op that ended had allocated at once.
+  [[nodiscard]] Bytes most() const { return most_; }
   /// What the op that began will allocate at least; zero if it was not seen before.
   [[nodiscard]] Bytes known() const {
     if (entries_.empty()) return {};
