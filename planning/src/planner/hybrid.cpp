@@ -43,6 +43,7 @@ SweepSettings settings_from(const Options& options, const StepModel& model) {
   settings.early_out = options.get<bool>("early-eviction");
   settings.choose_workspace = options.get<bool>("workspace");
   settings.link_price = options.get<double>("link-price");
+  settings.by_size = true;
   if (!options.get<bool>("persistent")) {
     settings.rules.rule.assign(model.table.storages(), StorageRule::kAny);
     for (Row s = 0; s < model.table.storages(); ++s) {

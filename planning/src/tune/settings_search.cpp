@@ -25,17 +25,25 @@ constexpr double kNearTheBound = 1.001;
 // Of the changes that are accepted, half are found within the first third of the changes.
 constexpr double kFirstSize = 1.5;
 
+// Of each size six storages are looked at.
+constexpr int kManyCandidates = 24;
+
 struct Start {
   double link_price, reach, lead, reserve;  // the last as a share of the device budget
   double fit;
+  bool by_size = true;
 };
-constexpr std::array<Start, 18> kStarts{{
+constexpr std::array<Start, 23> kStarts{{
     {0.2, 1.0, 0.05, 0, 1},
+    {0.05, 0.0, 0.05, 0, 0},
+    {1.0, 1.0, 0.05, 0, 0},
+    {0.2, 0.0, 0.05, 0, 1},
+    {0.2, 1.0, 0.05, 0, 1, false},
+    {0.2, 1.0, 0.05, 0, 0, false},
     {0.2, 1.0, 0.05, 0, 0},
     {1.0, 1.0, 0.05, 0.1, 0},
     {0.02, 1.0, 0.5, 0, 1},
     {0.02, 1.0, 0.5, 0, 0},
-    {1.0, 1.0, 0.05, 0, 0},
     {5.0, 1.0, 0.5, 0.2, 0},
     {0.2, 2.0, 0.05, 0, 0.5},
     {0.2, 2.0, 0.05, 0, 0},
@@ -48,6 +56,7 @@ constexpr std::array<Start, 18> kStarts{{
     {5.0, 2.0, 0.05, 0, 0},
     {0.0, 1.0, 4.0, 0.05, 1},
     {0.3, 0.0, 0.05, 0, 0},
+    {0.02, 1.0, 0.5, 0, 0, false},
 }};
 
 }  // namespace
@@ -111,6 +120,7 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
   if (random() < 0.3) other.fit = 0.5 * std::floor(random() * 3);
   if (random() < 0.1) other.recompute = false;
   if (random() < 0.1) other.early_out = false;
+  if (random() < 0.1) other.by_size = !other.by_size;
   return other;
 }
 
@@ -153,6 +163,8 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
       settings.reach = start.reach;
       settings.lead = start.lead;
       settings.fit = start.fit;
+      settings.by_size = start.by_size;
+      settings.candidates = start.by_size ? kManyCandidates : base.candidates;
       settings.reserve = static_cast<std::uint64_t>(
           start.reserve * static_cast<double>(model_.budget(Tier::kDevice)));
       if (!consider(settings, best)) break;

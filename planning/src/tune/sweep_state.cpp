@@ -29,6 +29,7 @@ SweepState::SweepState(const StepModel& model, const SweepSettings& settings,
       draft_(model.table),
       items_(model.table.storages()),
       began_away_(begin.away),
+      by_next_(settings.by_size ? kSizeClasses : 1),
       deadlines_(deadlines_of(model)),
       arrivals_(deadlines_),
       disk_arrivals_(deadlines_) {

@@ -62,6 +62,7 @@ struct SweepSettings {
   double reach = 1.0;       ///< exponent of the time away in the price: more favours Belady
   double fit = 0;      ///< 1: bytes beyond those that are short count for nothing; 0: all count
   int candidates = 8;  ///< looked at for each storage that leaves, per order
+  bool by_size = false;  ///< candidates are looked at in every class of sizes, not over all sizes
   bool choose_workspace = true;  ///< ops run as the fastest alternative that fits
   LeaveOrder order = LeaveOrder::kFurthest;
   SweepRules rules{};
