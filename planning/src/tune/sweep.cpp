@@ -76,8 +76,8 @@ BeginState first_guess(const StepModel& model) {
   std::uint64_t host = 0;
   const std::vector<std::uint8_t> small = small_ones(model);
   for (const auto& [op, s] : order) {
-    const bool stays = small[s] != 0 || (op != kNoRow && there + table.bytes(s) <=
-                                                             model.budget(Tier::kDevice) / 2);
+    const bool stays = small[s] != 0 ||
+                       (op != kNoRow && there + table.bytes(s) <= model.budget(Tier::kDevice) / 2);
     if (stays) there += table.bytes(s);
     if (stays) continue;
     const bool fits = away == 1 && host + table.bytes(s) <= model.budget(Tier::kHost);

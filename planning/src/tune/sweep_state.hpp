@@ -140,7 +140,7 @@ class SweepState {
   std::vector<std::uint8_t> began_away_;
   std::vector<std::pair<Row, Row>> segments_;          // segment and storage, sorted
   std::unordered_map<Row, std::vector<Row>> pledges_;  // by storage: ops whose replays read it
-  std::vector<std::priority_queue<Entry>> by_next_;  // by class of sizes; furthest next use first
+  std::vector<std::priority_queue<Entry>> by_next_;    // by class of sizes; furthest next use first
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> by_replay_;  // cheapest first
   std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving_;
   std::uint64_t leaving_bytes_ = 0;

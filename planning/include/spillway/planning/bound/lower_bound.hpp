@@ -47,6 +47,8 @@ struct BoundWindow {
   Row last = 0;
   double extra_ns = 0;
   BoundCause cause = BoundCause::kFetching;
+  double link_share = 1;  ///< of a nanosecond's wait that copies in pay; computing again the rest
+  double room_price = 0;  ///< ns a byte at the instant
 };
 
 struct LowerBound {
