@@ -139,10 +139,10 @@ class HybridPlanner final : public Planner {
           Problem larger = allowed;
           larger.budgets[Tier::kDevice] = budget;
           const StepModel other(larger);
-          SweepSettings plain = base;
-          if (sweep(other, plain).feasible) return true;
-          plain.recompute = false;
-          return sweep(other, plain).feasible;
+          PlanningContext no_time;
+          no_time.time_limit_ns = 0;
+          Simulator judge(larger);
+          return SettingsSearch(larger, other, judge, no_time, label).run(base, false).has_value();
         },
         static_cast<int>(std::clamp(4'000'000 / (model.table.touches() + 1), 3U, 24U)));
   }

@@ -134,6 +134,29 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
   return true;
 }
 
+// A pass decides greedily, so it may fit into less room and not into more.
+void SettingsSearch::try_with_less(const SweepSettings& base, std::optional<Candidate>& best) {
+  constexpr std::array<double, 6> kSpared{0, 1, 0.9, 0.75, 0.5, 0.25};
+  std::uint64_t floor = 0;
+  for (Row op = 0; op < model_.ops(); ++op) {
+    floor = std::max(
+        floor, model_.table.working_set(op) - model_.table.scratch(op) + model_.least_scratch[op]);
+  }
+  const std::uint64_t budget = model_.budget(Tier::kDevice);
+  for (const bool recompute : {true, false}) {
+    if (recompute && !base.recompute) continue;
+    for (const double spared : kSpared) {
+      if (best || budget < floor || (spared > 0 && !simulate_)) break;
+      SweepSettings settings = base;
+      settings.recompute = recompute;
+      settings.reserve = static_cast<std::uint64_t>(spared * static_cast<double>(budget - floor));
+      passes_left_ = std::max(passes_left_, 1);
+      simulations_left_ = std::max(simulations_left_, 1);
+      consider(settings, best);
+    }
+  }
+}
+
 std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool search) {
   std::optional<Candidate> best;
   consider(base, best);
@@ -162,13 +185,7 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
       if (!consider(settings, best)) break;
     }
   }
-  if (!best && base.recompute) {
-    SweepSettings plain = base;
-    plain.recompute = false;
-    passes_left_ = std::max(passes_left_, 1);
-    simulations_left_ = std::max(simulations_left_, 1);
-    consider(plain, best);
-  }
+  if (!best) try_with_less(base, best);
   if (best && best->plan.structure == 0) {
     best->plan = write_plan(problem_, model_, best->draft, planner_);
   }

@@ -322,18 +322,20 @@ BatchBytes SweepState::bytes_of(const Closure& closure, Row also_dropped) const 
 // Whether what runs again before an op fits beside what the op needs of what is not made thereby.
 bool SweepState::fits_replayed(const Closure& closure, Row at, Row also_dropped) const {
   const BatchBytes bytes = bytes_of(closure, also_dropped);
-  std::uint64_t beside = 0;
-  const auto counted = [&](Row storage) {
-    return std::binary_search(closure.leaves.begin(), closure.leaves.end(), storage);
-  };
-  for (const Row leaf : closure.leaves) beside += table_.bytes(leaf);
+  std::uint64_t read = 0;    // by the replays alone: free again when they have run
+  std::uint64_t beside = 0;  // needed by the op
+  for (const Row leaf : closure.leaves) read += table_.bytes(leaf);
   for (Row row = table_.first_touch_of_op(at); row < table_.last_touch_of_op(at); ++row) {
     const Touch& touch = table_.touch(row);
     const bool made =
         items_[touch.storage].where == Where::kDropped || touch.storage == also_dropped;
-    if (!touch.creates && !made && !counted(touch.storage)) beside += table_.bytes(touch.storage);
+    if (touch.creates || made) continue;
+    beside += table_.bytes(touch.storage);
+    if (std::binary_search(closure.leaves.begin(), closure.leaves.end(), touch.storage)) {
+      read -= table_.bytes(touch.storage);
+    }
   }
-  return beside + bytes.most <= capacity_ && beside + bytes.left + own_need(at) <= capacity_;
+  return read + beside + bytes.most <= capacity_ && beside + bytes.left + own_need(at) <= capacity_;
 }
 
 // What is run again before the next use of a storage if it is dropped too, and what that costs more
@@ -373,6 +375,7 @@ void SweepState::drop(Row op, Row storage, const Closure& closure) {
   GapChoice& choice = new_choice(storage);
   choice.remedy = Remedy::kForget;
   choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
+  choice.after_replays = choice.out_at == item.read_again;
   used_ -= table_.bytes(storage);
   forget_copies(storage);
   item.where = Where::kDropped;
@@ -396,6 +399,7 @@ void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
   GapChoice& choice = new_choice(storage);
   choice.remedy = tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
   choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
+  choice.after_replays = choice.out_at == item.read_again;
   used_ -= bytes;
   if (!item.host_copy && !item.disk_copy) {
     LinkClock& link = tier == Tier::kHost ? out_link_ : disk_out_link_;
@@ -406,6 +410,7 @@ void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
     const Row free_at = later == began_.begin() ? 0 : static_cast<Row>(later - began_.begin() - 1);
     if (settings_.early_out) choice.out_at = std::clamp(free_at, choice.out_at, op);
     if (host_tight_ && tier == Tier::kHost) choice.out_at = op;
+    choice.after_replays = choice.out_at == item.read_again;
     if (slot.end > now_) {
       leaving_.push({slot.end, bytes});
       leaving_bytes_ += bytes;

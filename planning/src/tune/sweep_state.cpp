@@ -231,7 +231,21 @@ bool SweepState::replay_batch(Row op, const std::vector<Row>& roots) {
   now_ = wait_for_room(now_, bytes_of(closure, kNoRow).most);
   for (const Row replayed : closure.ops) run_again(op, replayed, closure);
   drop_again(op, closure);
+  for (const Row leaf : closure.leaves) release_leaf(op, leaf);
   return true;
+}
+
+// What a replay read is free for its next use; where the op itself does not need it, at once.
+void SweepState::release_leaf(Row op, Row leaf) {
+  Item& item = items_[leaf];
+  for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+    if (table_.touch(row).storage == leaf) return;
+  }
+  item.pinned = kNoRow;
+  item.free_from = op;
+  item.read_again = op;
+  item.next = next_after(leaf, op);
+  offer(leaf);
 }
 
 // What is dropped again has its inputs pledged for its own next use.

@@ -31,6 +31,7 @@ struct Item {
   Row next = kNoRow;          // position of the next use, replays that need it included
   Row free_from = 0;          // the first op before which it may leave
   Row pinned = kNoRow;        // the op that needs it
+  Row read_again = kNoRow;    // the op before which a replay read it last
   std::uint32_t version = 0;  // of its entries in the heaps
   double ready = 0;           // ns: from then on its bytes may be copied out
   double arrival = 0;         // ns: when its copy in ends
@@ -79,6 +80,7 @@ class SweepState {
   bool replay_batch(Row op, const std::vector<Row>& roots);
   void run_again(Row op, Row replayed, const Closure& closure);
   void drop_again(Row op, const Closure& closure);
+  void release_leaf(Row op, Row leaf);
   void start_op(Row op);
   void touch_all(Row op);
   void end_op(Row op);

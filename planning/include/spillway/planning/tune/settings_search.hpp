@@ -48,6 +48,7 @@ class SettingsSearch {
   [[nodiscard]] const SweepResult& last_failure() const { return last_failure_; }
 
  private:
+  void try_with_less(const SweepSettings& base, std::optional<Candidate>& best);
   bool consider(const SweepSettings& settings, std::optional<Candidate>& best);
   SweepSettings vary(const SweepSettings& settings, double size);
   double random();
