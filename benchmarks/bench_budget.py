@@ -52,7 +52,7 @@ class Program:
 PROGRAMS = {
     "brain": Program(
         "the 3D U-Net, whose memory is activations", "brain_segmentation",
-        ("monai", "nilearn", "PIL"), 80, 1, 2,
+        ("monai", "nilearn", "PIL"), 96, 1, 2,
     ),
     "text": Program(
         "the GPT on bytes, whose memory is weights and optimizer state", "byte_gpt", (), 128, 3, 1,
@@ -72,7 +72,7 @@ class Effort:
     locked: bool = True  # also kernel swap that must leave the imports alone
 
 
-FULL = Effort(("brain", "text"), (0.5, 0.3), 4, 10, 1 << 30, 660)
+FULL = Effort(("brain", "text"), (0.5, 0.3), 4, 10, 1 << 30, 900)
 QUICK = Effort(("brain", "text"), (0.3,), 3, 4, 512 << 20, 270)
 SMOKE = Effort(("text",), (0.5,), 1, 1, 64 << 20, 40, patience=100, locked=False)
 SMOKE_SIZE = 32

@@ -45,7 +45,8 @@ class Program:
     targets: dict  # by share of the peak (1: it fits): most times the tuned step
     steps: int = 1  # of one turn
     warm_up: int = 5  # steps, enough for the step to be recognised
-    pairs: int = 1  # times those of the effort: short turns see more of the machine's noise
+    rounds: int = 1  # times those of the effort: short turns see more of the machine's noise
+    pairs: int = 1  # likewise
     arguments: tuple = ()
 
 
@@ -58,7 +59,8 @@ PROGRAMS = {
         "GPT-2 124M, batch 2, sequence 1024, AdamW", ("torch", "transformers"), BUDGETED
     ),
     "mlp": Program(
-        "MLP 4 x 256, batch 64, SGD", ("torch",), {FITS: 1.02}, steps=200, warm_up=400, pairs=4
+        "MLP 4 x 256, batch 64, SGD", ("torch",), {FITS: 1.02}, steps=150, warm_up=400,
+        rounds=3, pairs=4,
     ),
 }  # fmt: skip
 SMOKE_PROGRAMS = {
@@ -69,14 +71,17 @@ SMOKE_PROGRAMS = {
 
 @dataclass(frozen=True)
 class Effort:
-    pairs: int
+    # Where its memory came to lie stays with a process for life and makes some percent, so each
+    # round starts all processes anew.
+    rounds: int
+    pairs: int  # of a round
     disk_bytes: int
     shares: tuple = (FITS, 0.5, 0.3)
 
 
-FULL = Effort(pairs=6, disk_bytes=1 << 30)
-QUICK = Effort(pairs=3, disk_bytes=512 << 20)
-SMOKE = Effort(pairs=1, disk_bytes=64 << 20, shares=(FITS, 0.5))
+FULL = Effort(rounds=3, pairs=2, disk_bytes=1 << 30)
+QUICK = Effort(rounds=3, pairs=1, disk_bytes=512 << 20)
+SMOKE = Effort(rounds=1, pairs=1, disk_bytes=64 << 20, shares=(FITS, 0.5))
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,24 @@ def resident_after(imports):
     return int(line.split()[1]) * 1024
 
 
+@dataclass
+class Contestant:
+    """What runs beside the tuned program, and what came of it."""
+
+    name: str
+    environment: dict
+    target: float | None = None  # None: it is no Spillway
+    budget: int | None = None  # bytes; None: everything fits
+    remarks: list = field(default_factory=list)
+    rounds: list = field(default_factory=list)  # of lists of turns
+    rates: list = field(default_factory=list)  # of the disk, one a round
+    error: str = ""
+
+    def gained(self, counter):
+        """By how much the counter grew while turns were taken."""
+        return sum(done[-1].after[counter] - done[0].before[counter] for done in self.rounds)
+
+
 class Contest:
     """One program against itself: the reference stays, contestants come and go, turn by turn."""
 
@@ -142,6 +165,7 @@ class Contest:
         self.name, self.program, self.effort = name, program, effort
         self.directory = directory
         self.idle = resident_after(program.imports)
+        self.rounds = effort.rounds * program.rounds
         self.pairs = effort.pairs * program.pairs
         self.method = "not measured"
 
@@ -155,91 +179,112 @@ class Contest:
             counters = managed(worker.run(2, timeout=600)[1])
         return Needs(counters["peak_device_bytes"], counters["floor_bytes"])
 
-    def against(self, reference, name, environment):
-        """The row, and the turns it was made from."""
+    def contestants(self, needs, tuned):
+        """All but the reference."""
+        found = [Contestant("stock", stock_environment())] if tuned else []
+        for share in self.effort.shares:
+            if share not in self.program.targets:
+                continue
+            budget = None if share == FITS else needs.budget(share)
+            fit = f"{size(budget)} ({budget / needs.peak:.0%})" if budget else "auto"
+            settings = {"SPILLWAY_BUDGET": str(budget or "auto")}
+            contestant = Contestant(
+                f"Spillway, {fit}",
+                environment(SPILLWAY_SPOOL_DIR=str(self.directory), **settings),
+                self.program.targets[share],
+                budget,
+            )
+            if budget and budget > int(needs.peak * share):
+                contestant.remarks.append(f"{FLOOR_FACTOR} x floor")
+            found.append(contestant)
+        return found
+
+    def take_turns(self, reference, contestant):
+        """One round of one contestant."""
         try:
-            with self.worker(environment) as other:
+            with self.worker(contestant.environment) as other:
                 other.run(self.program.warm_up, timeout=600)
                 # `second` of a pair is the contestant.
                 done = turns(reference, other, self.pairs, self.program.steps)
         except (TooSlowError, WorkerError) as error:
-            return Row(name, remarks=[str(error).replace("\n", "; ")], failed=True), []
-        row = Row(name, Spread.of([turn.ratio for turn in done]))
-        print(f"{self.name}: {name}: {row.ratio.text()}", file=sys.stderr, flush=True)
-        row.seconds = statistics.median(turn.second for turn in done)
-        row.resident = max(done[-1].after["VmHWM"] - self.idle, 0)
-        return row, done
+            contestant.error = str(error).replace("\n", "; ")
+            return
+        contestant.rounds.append(done)
+        if contestant.budget:
+            # In the same minute: the speed of a virtual disk is whatever its neighbours leave.
+            contestant.rates.append(disk_rate.measure(self.directory, self.effort.disk_bytes))
+        ratios = " ".join(f"{turn.ratio:.2f}" for turn in done)
+        print(f"{self.name}: {contestant.name}: {ratios}", file=sys.stderr, flush=True)
 
-    def spillway(self, reference, share, needs):
-        budget = needs.budget(share)
-        fits = share == FITS
-        settings = {"SPILLWAY_BUDGET": "auto" if fits else str(budget)}
-        name = "Spillway, auto" if fits else f"Spillway, {size(budget)} ({budget / needs.peak:.0%})"
-        row, done = self.against(
-            reference, name, environment(SPILLWAY_SPOOL_DIR=str(self.directory), **settings)
-        )
-        if not done:
+    def row(self, contestant, excess):
+        """`excess`: bytes that must leave in each step."""
+        if contestant.error:
+            return Row(contestant.name, remarks=[contestant.error], failed=True)
+        done = [turn for turns_of in contestant.rounds for turn in turns_of]
+        row = Row(contestant.name, Spread.of([turn.ratio for turn in done]))
+        row.seconds = statistics.median(turn.second for turn in done)
+        row.resident = max(max(turn.after["VmHWM"] for turn in done) - self.idle, 0)
+        row.target = contestant.target
+        row.remarks += contestant.remarks
+        if contestant.target is None:
             return row
-        row.target = self.program.targets.get(share)
-        first, last = managed(done[0].before), done[-1].after
         steps = len(done) * self.program.steps
-        self.judge_memory(row, last, None if fits else budget)
-        if not fits and budget > int(needs.peak * share):
-            row.remarks.append(f"{FLOOR_FACTOR} x floor")
-        written, read = (
-            (last[key] - first[key]) / steps for key in ("disk_written_bytes", "disk_read_bytes")
-        )
-        stalled = (last["stall_ns"] - first["stall_ns"]) * 1e-9 / steps
+        self.judge_memory(row, managed(done[-1].after), contestant.budget)
+        stalled = contestant.gained("stall_ns") * 1e-9 / steps
         row.stall = f"{stalled / row.seconds:.0%}"
-        if not fits:
-            self.judge_speed(row, done, written, read)
-            self.judge_moves(row, last, first, steps, needs.peak - budget)
+        if contestant.budget:
+            self.judge_speed(row, contestant, steps)
+            left = contestant.gained("evicted_bytes") + contestant.gained("clean_evicted_bytes")
+            # A run that moved less than what does not fit was not managed: it proves nothing.
+            if left / steps < 0.9 * excess:
+                row.failed = True
+                row.remarks.append("**moved too little**")
         return row
 
-    def judge_memory(self, row, last, budget):
+    @staticmethod
+    def judge_memory(row, last, budget):
         share = last["rounding_bytes"] / max(last["peak_device_bytes"], 1)
         row.remarks.append(f"rounding {share:.1%}" + " **above 5 %**" * (share > ROUNDING_SHARE))
         if budget and (last["peak_device_bytes"] > budget or last["overshoot_bytes"]):
             row.failed = True
             row.remarks.append(f"**over by {size(last['overshoot_bytes'])}**")
 
-    def judge_speed(self, row, done, written, read):
-        # In the same minute: the speed of a virtual disk is whatever its neighbours leave.
-        rates = disk_rate.measure(self.directory, self.effort.disk_bytes)
-        self.method = rates.method
-        reference = statistics.median(turn.first for turn in done)
-        row.bound = 1 + DISK_FACTOR * rates.seconds(written, read) / reference
+    def judge_speed(self, row, contestant, steps):
+        written = contestant.gained("disk_written_bytes") / steps
+        read = contestant.gained("disk_read_bytes") / steps
+        self.method = contestant.rates[-1].method
+        seconds = statistics.median(rates.seconds(written, read) for rates in contestant.rates)
+        write, read_rate = (
+            statistics.median(getattr(rates, way) for rates in contestant.rates) / 1e9
+            for way in ("write", "read")
+        )
+        reference = statistics.median(
+            turn.first for turns_of in contestant.rounds for turn in turns_of
+        )
+        row.bound = 1 + DISK_FACTOR * seconds / reference
         row.moved = f"{size(written)} out, {size(read)} in"
-        row.remarks.append(f"disk {rates.write / 1e9:.2f} / {rates.read / 1e9:.2f} GB/s")
-
-    @staticmethod
-    def judge_moves(row, last, first, steps, excess):
-        """A run that moved less than what does not fit was not managed: it proves nothing."""
-        left = sum(last[key] - first[key] for key in ("evicted_bytes", "clean_evicted_bytes"))
-        if left / steps < 0.9 * excess:
-            row.failed = True
-            row.remarks.append("**moved too little**")
+        row.remarks.append(f"disk {write:.2f} / {read_rate:.2f} GB/s")
 
     def rows(self):
         needs = self.observe()
         library = tcmalloc()
         tuned = {"LD_PRELOAD": library} if library else {}
-        with self.worker(stock_environment(**tuned)) as reference:
-            _, counters = reference.run(self.program.warm_up, timeout=600)
-            found = []
-            if library:
-                found.append(self.against(reference, "stock", stock_environment())[0])
-            found += [
-                self.spillway(reference, share, needs)
-                for share in self.effort.shares
-                if share in self.program.targets
-            ]
-            seconds, counters = reference.run(self.program.steps, timeout=600)
+        contestants = self.contestants(needs, tuned)
         first = Row("tuned" if library else "stock (no libtcmalloc is installed)")
+        seconds = []
+        for _ in range(self.rounds):
+            with self.worker(stock_environment(**tuned)) as reference:
+                reference.run(self.program.warm_up, timeout=600)
+                for contestant in contestants:
+                    if not contestant.error:
+                        self.take_turns(reference, contestant)
+                measured, counters = reference.run(self.program.steps, timeout=600)
+                seconds += measured
+                first.resident = max(first.resident, counters["VmHWM"] - self.idle)
         first.ratio = Spread(1.0, 1.0, 1.0, 1)
         first.seconds = statistics.median(seconds)
-        first.resident = max(counters["VmHWM"] - self.idle, 0)
-        return needs, [first, *found]
+        rows = [self.row(each, needs.peak - (each.budget or needs.peak)) for each in contestants]
+        return needs, [first, *rows]
 
 
 def answer(name, program, contest, report):
@@ -251,8 +296,9 @@ def answer(name, program, contest, report):
     text = (
         f"`{what}`: tensors peak at {size(needs.peak)}; the largest single op needs "
         f"{size(needs.floor)} ({needs.floor / needs.peak:.0%}), the floor of any budget. Ratios "
-        f"are medians of {contest.pairs} pairs of turns of {program.steps} step(s) with the "
-        f"tuned program, after {program.warm_up} to warm up. `disk bound`: tuned plus "
+        f"are medians of {contest.pairs} pair(s) of turns of {program.steps} step(s) with the "
+        f"tuned program in each of {contest.rounds} rounds, which start all processes anew, after "
+        f"{program.warm_up} steps to warm up. `disk bound`: tuned plus "
         f"{DISK_FACTOR} times what the bytes moved take the disk alone, one after the other, at "
         f"the rates given in the row ({contest.method}; direct, 4 MiB, depth 8; in the same "
         f"minute). `peak resident` is less {size(contest.idle)} that the imports hold."

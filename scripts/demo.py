@@ -43,7 +43,7 @@ class Demo:
 
 
 DEMOS = {
-    "brain": Demo("brain segmentation, 3D U-Net", "brain_segmentation", 18, 0.30),
+    "brain": Demo("brain segmentation, 3D U-Net", "brain_segmentation", 40, 0.30),
     "text": Demo("GPT on bytes, 24.3 M parameters", "byte_gpt", 150, 0.25),
 }
 

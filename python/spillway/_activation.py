@@ -2,7 +2,6 @@
 """Starting and stopping the engine, and what is said when that fails."""
 
 import os
-import struct
 import sys
 
 from spillway import _native, _shims
@@ -25,6 +24,10 @@ def start(settings: dict[str, str]) -> None:
     _native.settings = settings
     _publish_page(_native.take(library.spillway_budget_page()))
     _shims.install()
+    if "SPILLWAY_TRACE" in settings and settings.get("SPILLWAY_MODE") == "record":
+        from spillway.recording import real_run
+
+        real_run.start()
 
 
 def _publish_page(page: str | None) -> None:
@@ -43,11 +46,8 @@ def settings_of_environment() -> dict[str, str]:
         if name.startswith("SPILLWAY_") and name not in _OF_THE_COMMANDS
     }
     if _PAGE in settings:
-        total = _shared_total(settings[_PAGE]) if _started_by_multiprocessing() else None
-        if total is None:
+        if not (_started_by_multiprocessing() and _is_budget_page(settings[_PAGE])):
             del settings[_PAGE]  # a program of its own, with a budget of its own
-        else:
-            settings.setdefault("SPILLWAY_BUDGET", str(total))
     return settings
 
 
@@ -59,15 +59,12 @@ def _started_by_multiprocessing() -> bool:
     return inheriting or processes.parent_process() is not None
 
 
-def _shared_total(page: str) -> int | None:
-    """Bytes that are shared there; None if the process that led is gone."""
+def _is_budget_page(path: str) -> bool:
+    """Whether the process that made it is still there (runtime/memory/shared_budget.hpp)."""
     try:
-        if not os.readlink(page).startswith("/memfd:spillway-budget"):
-            return None
-        with open(page, "rb") as file:
-            return struct.unpack("=QQ", file.read(16))[1]
-    except (OSError, struct.error):
-        return None
+        return os.readlink(path).startswith("/memfd:spillway-budget ")
+    except OSError:
+        return False
 
 
 def from_environment() -> None:

@@ -330,7 +330,7 @@ TEST_F(MoverTest, VerifySwitchedOnLateDoesNotDistrustOldCopies) {
   EXPECT_EQ(mover_.statistics().undeclared_writes, 0U);
 }
 
-TEST_F(MoverTest, ExemptStoragesStayUntilReadmitted) {
+TEST_F(MoverTest, ExemptStoragesStay) {
   auto& a = make(1);
   evict(a);
   fetch(a);
@@ -339,8 +339,6 @@ TEST_F(MoverTest, ExemptStoragesStayUntilReadmitted) {
   EXPECT_EQ(mover_.spool()->used_bytes(), Bytes{0}) << "its copies are worth nothing";
   EXPECT_EQ(evict(a), Bytes{0});
   EXPECT_EQ(fetch(a, Access::kWrite), Outcome::kReady);
-  mover_.readmit(*a.record);
-  EXPECT_EQ(evict(a), kPages);
 }
 
 TEST_F(MoverTest, TheHostTierTakesEvictionsFirst) {

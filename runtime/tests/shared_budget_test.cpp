@@ -5,6 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <functional>
+#include <thread>
+#include <vector>
+
 namespace spillway::runtime {
 namespace {
 
@@ -95,6 +100,92 @@ TEST(SharedBudgetTest, AForkedProcessClaimsWhatItHoldsUntilItIsGone) {
   EXPECT_EQ(root.claimed_by_others(), Bytes{});
   EXPECT_EQ(root.limit(), kTotal);
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+/// Runs `body` in a forked process, which ends without a word. Its exit status.
+int in_process(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+// A launcher that starts one process after the other, and takes no step itself.
+TEST(SharedBudgetTest, MembersComeAndGoWhileTheRootIdles) {
+  SharedBudget root;
+  root.lead(kTotal);
+  for (std::size_t i = 0; i < SharedBudget::kMembers + 8; ++i) {
+    ASSERT_EQ(in_process([&] {
+                SharedBudget member;
+                if (!member.join(root.path())) return 1;
+                while (member.claim(kTotal)) {
+                }
+                return member.limit() == kTotal ? 0 : 2;
+              }),
+              0)
+        << i;
+  }
+}
+
+TEST(SharedBudgetTest, OnlySoManyShare) {
+  SharedBudget root;
+  root.lead(kTotal);
+  std::array<SharedBudget, SharedBudget::kMembers> members;
+  for (SharedBudget& member : members) ASSERT_TRUE(member.join(root.path()));
+  SharedBudget late;
+  EXPECT_FALSE(late.join(root.path()));
+  EXPECT_FALSE(late.is_member());
+}
+
+TEST(SharedBudgetTest, ForkedProcessesAreNoPartsButWhatTheyHoldIsGone) {
+  SharedBudget root;
+  root.lead(kTotal);
+  root.publish(kTotal);
+  SharedBudget member;
+  ASSERT_TRUE(member.join(root.path()));
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      root.forked_begin();
+      root.forked_hold(std::int64_t{2} << 20);
+      ::_exit(0);
+    }
+    siginfo_t ended{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  }
+  EXPECT_EQ(member.reach(), Bytes{(kTotal - kMiB * 6).count / 2});
+  EXPECT_EQ(root.reach(), kTotal - kMiB * 6) << "the member has claimed nothing yet";
+  while (::waitpid(-1, nullptr, 0) > 0) {
+  }
+}
+
+TEST(SharedBudgetTest, ThreadsOfAForkedProcessMakeOneClaim) {
+  SharedBudget root;
+  root.lead(kTotal);
+  ASSERT_EQ(in_process([&] {
+              root.forked_begin();
+              std::vector<std::jthread> threads;
+              for (int t = 0; t < 4; ++t) {
+                threads.emplace_back([&] {
+                  for (int i = 0; i < 2000; ++i) {
+                    root.forked_hold(std::int64_t{3} << 20);
+                    root.forked_hold(-(std::int64_t{3} << 20));
+                  }
+                  root.forked_hold(std::int64_t{1} << 20);
+                });
+              }
+              return 0;
+            }),
+            0);
+  EXPECT_EQ(root.claimed_by_others(), kMiB * 4);
+}
+
+TEST(SharedBudgetTest, ThePageTellsWhatIsShared) {
+  SharedBudget root;
+  root.lead(kTotal);
+  EXPECT_EQ(SharedBudget::total_of(root.path()), kTotal);
+  EXPECT_EQ(SharedBudget::total_of("/proc/self/fd/0"), Bytes{});
 }
 
 }  // namespace

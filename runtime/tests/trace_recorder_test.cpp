@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <random>
@@ -53,7 +54,7 @@ TEST_F(TraceRecorderTest, OpsSayWhatTheyReadWriteCreateAndFree) {
   recorder_.begin_op("matmul", 1000);
   recorder_.use(kWeight, {4096}, false, "fake::init");
   recorder_.allocated(kHidden, {8192});
-  recorder_.use(kHidden, {8192}, true, nullptr);
+  recorder_.made(kHidden, {8192}, nullptr);
   recorder_.end_op(1500, Bytes{10'000});
   op("relu", {{kHidden, false}});
   recorder_.freed(kHidden);
@@ -110,7 +111,7 @@ TEST_F(TraceRecorderTest, AnOpOpenOverABoundaryBelongsToNoStep) {
 TEST_F(TraceRecorderTest, WhatOutlivesAStepIsOldInTheNext) {
   recorder_.begin_op("backward", 0);
   recorder_.allocated(kGradient, {4096});
-  recorder_.use(kGradient, {4096}, true, nullptr);
+  recorder_.made(kGradient, {4096}, nullptr);
   recorder_.end_op(1, {});
   recorder_.boundary();
   op("zero", {{kGradient, true}});
@@ -123,6 +124,87 @@ TEST_F(TraceRecorderTest, WhatOutlivesAStepIsOldInTheNext) {
   EXPECT_THAT(trace.ops.creates[OpIndex{0}], IsEmpty());
   EXPECT_THAT(trace.ops.frees[OpIndex{0}], ElementsAre(StorageId{0}));
   EXPECT_EQ(trace.storages.persistent[0], 0U);
+}
+
+TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceIsReadUnlessItIsOverwritten) {
+  op("add_", {{kWeight, true}});
+  recorder_.begin_op("copy_", 0);
+  recorder_.use(kWeight, {4096}, true, nullptr);
+  recorder_.use(kGradient, {4096}, false, nullptr);
+  const std::array overwritten{kWeight};
+  recorder_.note({.overwritten = overwritten});
+  recorder_.end_op(1, {});
+  const Trace trace = checked();
+  EXPECT_THAT(trace.ops.reads[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.reads[OpIndex{1}], ElementsAre(StorageId{1}));
+  EXPECT_THAT(trace.ops.writes[OpIndex{1}], ElementsAre(StorageId{0}));
+}
+
+// A pure op can be run again if all that it writes is its own.
+TEST_F(TraceRecorderTest, NotesSayWhatAnOpCostsAndWhetherItCanBeRunAgain) {
+  recorder_.begin_op("mm", 0);
+  recorder_.use(kWeight, {4096}, false, nullptr);
+  recorder_.allocated(kHidden, {8192});
+  recorder_.made(kHidden, {8192}, nullptr);
+  recorder_.note({.flop = 1000,
+                  .bytes_touched = Bytes{12'288},
+                  .arithmetic = Arithmetic::kFloat32,
+                  .pure = true,
+                  .module = "layer1",
+                  .source = "train.py:12"});
+  recorder_.end_op(1, {});
+  recorder_.begin_op("add_", 1);
+  recorder_.use(kHidden, {8192}, true, nullptr);
+  recorder_.note({.pure = true});
+  recorder_.end_op(2, {});
+  const Trace trace = checked();
+  EXPECT_EQ(trace.ops.flop[0], 1000U);
+  EXPECT_EQ(trace.ops.bytes_touched[0], Bytes{12'288});
+  EXPECT_EQ(trace.ops.arithmetic[0], Arithmetic::kFloat32);
+  EXPECT_EQ(trace.ops.module[0], "layer1");
+  EXPECT_EQ(trace.ops.source[0], "train.py:12");
+  EXPECT_EQ(trace.ops.replayable[0], 1U);
+  EXPECT_EQ(trace.ops.replayable[1], 0U) << "it writes what another made";
+}
+
+TEST_F(TraceRecorderTest, ADescriptionHoldsWhileTheStorageLives) {
+  op("first", {{kWeight, false}, {kGradient, false}});
+  recorder_.describe(kWeight, StorageRole::kParameter, "layer1.weight");
+  recorder_.boundary();
+  recorder_.freed(kGradient);
+  op("second", {{kWeight, false}, {kGradient, false}});
+  recorder_.describe(kGradient, StorageRole::kGradient, "layer1.weight.grad");
+  recorder_.boundary();
+  const Trace trace = checked();
+  EXPECT_EQ(trace.storages.role[0], StorageRole::kParameter);
+  EXPECT_EQ(trace.storages.name[0], "layer1.weight");
+  EXPECT_EQ(trace.storages.role[1], StorageRole::kGradient);
+}
+
+TEST_F(TraceRecorderTest, WhatDiesIsContinuedByWhatAnEqualOpMakes) {
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const StorageId former{1000 + step};
+    const StorageId next{1001 + step};
+    recorder_.boundary();
+    op("zero_grad", {{kWeight, false}});
+    if (step > 0) {
+      recorder_.begin_op("use", now_);
+      recorder_.use(former, {4096}, false, nullptr);
+      recorder_.end_op(now_ += 10, {});
+      recorder_.freed(former);
+    } else {
+      op("use", {{kWeight, false}});
+    }
+    recorder_.begin_op("backward", now_);
+    recorder_.allocated(next, {4096});
+    recorder_.made(next, {4096}, nullptr);
+    recorder_.end_op(now_ += 10, {});
+  }
+  recorder_.boundary();
+  const Trace trace = checked();
+  ASSERT_EQ(trace.storages.size(), 3U);
+  EXPECT_EQ(trace.storages.continues[2], StorageId{1});
 }
 
 TEST_F(TraceRecorderTest, ScratchThatNoOpUsesIsLeftOut) {

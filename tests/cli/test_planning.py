@@ -2,6 +2,8 @@
 """The planning commands as a person runs them: exit statuses, streams, files, JSON."""
 
 import json
+import re
+import time
 
 import pytest
 
@@ -47,7 +49,7 @@ def test_a_plan_is_made_written_and_simulated(spillway, trace, tmp_path):
     made = spillway("plan", trace, *words, "-o", plan)
     assert made.returncode == 0, made.stderr
     assert made.stdout.startswith("planner       lru\n")
-    assert made.stderr == "", "progress is for terminals"
+    assert made.stderr == ""
     planned = json.loads(spillway("plan", trace, *words, "--json").stdout)
     simulated = json.loads(spillway("simulate", trace, "--plan", plan, "--json").stdout)
     assert simulated["step_ns"] == planned["step_ns"] >= planned["bound_ns"]
@@ -142,3 +144,64 @@ def test_the_timeline_is_a_file_that_perfetto_opens(spillway, trace, tmp_path):
     assert trace_events.flaws(events.read_text()) == []
     phases = {event["ph"] for event in json.loads(events.read_text())["traceEvents"]}
     assert phases == {"X", "M", "C"}
+
+
+@pytest.fixture
+def dense_trace(tmp_path):
+    """So little computing for so much to copy that a search for a better plan does not end soon."""
+    step = recorded_step(100)
+    for row, op in enumerate(step["ops"]):
+        op["ns"] = 100_000 * (1 + row * 7919 % 13)
+    for row, storage in enumerate(step["storages"][1:]):
+        storage["bytes"] = MIB * (8 + row * 31 % 120)
+    path = tmp_path / "dense.json"
+    path.write_text(json.dumps(step), encoding="utf-8")
+    return str(path)
+
+
+# Five searches of 0.4 s, longer where other programs take the processors.
+SEARCHES = (
+    "--planners", "hybrid", "--machine", "v100-pcie", "--time-limit", "400ms",
+    "--budget", "40%,35%,30%,25%,20%",
+)  # fmt: skip
+
+
+def test_a_long_plan_says_on_a_terminal_how_far_it_is(terminal, dense_trace):
+    one = terminal("plan", dense_trace, "--machine", "v100-pcie", "--budget", "40%", rows=30)
+    one.until_text("planning: hybrid, ")
+    assert re.search(r"planning: hybrid, [a-z ]+, \d+ %$", one.screen.text()[0])
+    assert one.finish() == 0
+    assert not any("planning" in row for row in one.screen.history())
+    assert one.screen.text()[0] == "planner       hybrid"
+
+
+def test_a_comparison_says_which_plan_it_is_at(terminal, dense_trace):
+    one = terminal("compare", dense_trace, *SEARCHES, rows=30, columns=60)
+    one.until_text(" of 5: hybrid")
+    assert re.match(r"planning [1-5] of 5: hybrid", one.screen.text()[0])
+    assert one.finish() == 0
+    assert not any("planning" in row for row in one.screen.history())
+    assert one.screen.text()[0] == "machine       v100-pcie"
+
+
+def test_the_line_is_cut_where_the_terminal_is_narrow(terminal, dense_trace):
+    one = terminal("compare", dense_trace, *SEARCHES, rows=90, columns=20)
+    one.until_text(" of 5: hy")
+    assert one.screen.text()[1] == "", "a line that wraps is not erased"
+    assert one.finish() == 0
+    assert not any("planning" in row for row in one.screen.history())
+
+
+def test_no_progress_where_it_is_not_wanted(terminal, spillway, dense_trace, tmp_path):
+    begin = time.monotonic()
+    piped = spillway("compare", dense_trace, *SEARCHES)
+    assert time.monotonic() - begin > 1, "too short to show anything"
+    assert (piped.returncode, piped.stderr) == (0, "")
+    with open(tmp_path / "errors", "wb") as errors:
+        split = terminal("compare", dense_trace, *SEARCHES, stderr=errors, rows=30)
+        assert split.finish() == 0
+    assert (tmp_path / "errors").read_bytes() == b""
+    assert "planning" not in split.raw
+    dumb = terminal("compare", dense_trace, *SEARCHES, rows=30, TERM="dumb")
+    assert dumb.finish() == 0
+    assert "planning" not in dumb.raw

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -377,7 +378,15 @@ def test_a_measured_machine_can_be_planned_for(spillway, tmp_path):
     assert json.loads(simulated.stdout)["step_ns"] == answer["step_ns"]
 
 
-def test_a_machine_file_that_cannot_be_written_is_a_mistake(spillway):
-    result = spillway("doctor", "--save", "/no/such/folder/here.json")
+def test_a_machine_file_that_cannot_be_written_takes_no_finding_away(spillway, tmp_path):
+    words = ("doctor", "--spool-dir", str(tmp_path), "--save", "/no/such/folder/here.json")
+    result = spillway(*words)
+    assert (result.returncode, result.stderr) == (2, "")
+    assert "disk write" in result.stdout
+    assert re.search(r"machine +FAILED +/no/such/folder/here.json cannot be written", result.stdout)
+    assert "works here; the machine's file was not written." in result.stdout
+    result = spillway(*words, "--json")
     assert result.returncode == 2
-    assert "/no/such/folder/here.json" in result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["works"] is True
+    assert [f["verdict"] for f in answer["findings"] if f["topic"] == "machine"] == ["failed"]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that multiprocessing starts share the budget of the one that started them."""
 
+import contextlib
 import multiprocessing
 import os
+import signal
 import time
 
 from tests.faults.in_child import in_child
@@ -30,6 +32,28 @@ def _next_step():
     for _ in range(2):
         weight.sum().backward()
         optimizer.step()
+
+
+@contextlib.contextmanager
+def _forked_that_holds(size):
+    """A forked child with a tensor of `size` bytes, from when it has it until it is killed."""
+    import torch
+
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        kept = torch.ones(size, dtype=torch.uint8)
+        os.write(writing, b"x")
+        time.sleep(60)
+        os._exit(int(kept[0]))
+    os.close(writing)
+    try:
+        assert os.read(reading, 1), "the child ended before it had its tensor"
+        yield
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 @in_child(timeout=300)
@@ -62,27 +86,16 @@ def test_a_spawned_process_takes_its_part_and_gives_it_back():
 
 @in_child(timeout=300)
 def test_a_forked_process_counts():
-    import torch
-
     import spillway
     from tests.faults.pressure import filled
 
     activate(BUDGET="48MiB")
     held = [filled(index) for index in range(44)]
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        kept = torch.ones(20 * MIB, dtype=torch.uint8)
-        os.write(writing, b"x")
-        time.sleep(60)
-        os._exit(int(kept[0]))
-    os.read(reading, 1)
-    held.append(filled(44))
-    stats = spillway.stats()
-    assert stats.shared_bytes >= 20 * MIB, stats
-    assert stats.device_bytes <= 28 * MIB, stats
-    os.kill(child, 9)
-    os.waitpid(child, 0)
+    with _forked_that_holds(20 * MIB):
+        held.append(filled(44))
+        stats = spillway.stats()
+        assert stats.shared_bytes >= 20 * MIB, stats
+        assert stats.device_bytes <= 28 * MIB, stats
     _next_step()
     assert spillway.stats().shared_bytes == 0
 
@@ -95,18 +108,9 @@ def test_the_root_goes_on_where_it_would_have_alone():
     import spillway
 
     activate(BUDGET="48MiB")
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        kept = torch.ones(20 * MIB, dtype=torch.uint8)
-        os.write(writing, b"x")
-        time.sleep(60)
-        os._exit(int(kept[0]))
-    os.read(reading, 1)
-    large = torch.ones(40 * MIB, dtype=torch.uint8)
-    assert int(large[-1]) == 1 and spillway.stats().overshoot_bytes == 0
-    os.kill(child, 9)
-    os.waitpid(child, 0)
+    with _forked_that_holds(20 * MIB):
+        large = torch.ones(40 * MIB, dtype=torch.uint8)
+        assert int(large[-1]) == 1 and spillway.stats().overshoot_bytes == 0
 
 
 def test_it_is_said_once(starter):
@@ -116,22 +120,11 @@ def test_it_is_said_once(starter):
 
 
 def _fork_twice():
-    import torch
-
     from tests.faults.pressure import filled
 
     for _ in range(2):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            kept = torch.ones(8 * MIB, dtype=torch.uint8)
-            os.write(writing, b"x")
-            time.sleep(60)
-            os._exit(int(kept[0]))
-        os.read(reading, 1)
-        filled(1)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
+        with _forked_that_holds(8 * MIB):
+            filled(1)
 
 
 def _report_budget(connection):

@@ -231,20 +231,34 @@ def test_an_op_seen_before_is_checked_before_it_starts():
     assert spillway.stats().peak_device_bytes <= facts["smallest"]
 
 
+def _big_then_small(op):
+    """Runs `op` on 4 Mi elements under a large budget, on 1 Mi under one that only these fit."""
+    import spillway
+
+    spillway.enable("256MiB")
+    for _ in range(3):
+        op(4 << 20)
+    spillway.enable("16.25MiB")  # blocks may start some pages into their range
+    for _ in range(3):
+        op(1 << 20)
+
+
 @in_child
 def test_the_same_op_on_less_is_not_refused():
     """What was seen of large tensors says nothing of small ones, whatever names the size."""
     import torch
 
-    import spillway
-
-    activate(BUDGET="128MiB")
-    for _ in range(3):
-        torch.empty(16 << 20, dtype=torch.uint8)
-        torch.zeros(4 << 20)
-        torch.ones(4 << 20).to(torch.float64)
-    spillway.enable("12.25MiB")  # blocks may start some pages into their range
-    for _ in range(3):
-        torch.empty(8 << 20, dtype=torch.uint8)
-        torch.zeros(2 << 20)
-        torch.ones(1 << 20).to(torch.float64)
+    activate(BUDGET="256MiB")
+    _big_then_small(lambda size: torch.empty(size * 4, dtype=torch.uint8))
+    _big_then_small(torch.zeros)
+    _big_then_small(lambda size: torch.ones(size).to(torch.float64))
+    _big_then_small(lambda size: torch.cat([torch.ones(size), torch.ones(size)]))
+    column = torch.ones(2048, 1)
+    _big_then_small(lambda size: column + torch.ones(1, size >> 11))
+    _big_then_small(lambda size: column + (torch.ones(1, 2048) if size >> 22 else column))
+    all_ = torch.ones(2 << 20, dtype=torch.bool)
+    some = torch.zeros(2 << 20, dtype=torch.bool)
+    some[: 1 << 19] = True
+    # A mask's positions take 8 bytes each.
+    _big_then_small(lambda size: (all_ if size >> 22 else some).nonzero())
+    _big_then_small(lambda size: all_[all_ if size >> 22 else some])

@@ -15,7 +15,7 @@ from tests.oracle.op_tables.__main__ import (
     find_composites,
     find_writes,
     kept_piece,
-    path_of_tables,
+    path_of_tables_in_use,
 )
 
 pytest.importorskip("expecttest", reason="torch's operator database needs expecttest")
@@ -36,7 +36,7 @@ def _share():
 
 def _listed():
     """(undeclared writes, safe composites) of the table that is checked in."""
-    text = path_of_tables().read_text()
+    text = path_of_tables_in_use().read_text()
     writes = re.findall(r'UndeclaredWrite\{"([^"]+)", (0x[0-9a-f]+)\}', text)
     composites = re.findall(r'^    "([^"]+)",$', text, re.MULTILINE)
     assert composites == sorted(composites), "it is searched by halving"

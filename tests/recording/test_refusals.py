@@ -4,6 +4,7 @@
 import pytest
 import spillway
 import torch
+from spillway.recording import machines
 
 from . import networks
 
@@ -67,6 +68,18 @@ def test_a_step_on_the_cpu_alone_is_refused():
 def test_an_unknown_machine_is_answered_with_the_nearest():
     with pytest.raises(spillway.UserError, match="did you mean h200"):
         spillway.record_step(networks.cnn, "h20")
+
+
+def test_a_machine_is_a_file_by_its_ending_or_a_slash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for word in ("here.json", "./here", "../m", str(tmp_path / "here.machine")):
+        with pytest.raises(spillway.UserError, match="no machine file"):
+            machines.find(word)
+    for word in ("h200.1", "json", "here.jso"):
+        with pytest.raises(spillway.UserError, match='no machine "'):
+            machines.find(word)
+    (tmp_path / "h200").write_text("a file of that name means nothing")
+    assert machines.find("h200").name == "h200.json"
 
 
 def test_an_error_of_the_program_stays_its_own():

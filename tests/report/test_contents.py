@@ -9,6 +9,8 @@ from spillway.report import command, gather, perfetto
 from spillway.report.contents import MemoryCurve, Span
 from spillway.report.thinning import thin_curve, thin_spans
 
+from . import samples
+
 
 def at(curve, time):
     """Bytes by role that are held at a time."""
@@ -35,6 +37,42 @@ def test_memory_with_the_plan(files):
     assert at(report.planned, 420) == {"parameter": 400}
     assert report.slower_tiers["host"].peak() == 100
     assert report.budget_bytes == 505
+
+
+def test_memory_is_the_same_where_the_disk_is_next_to_the_device(files, files_without_host):
+    report = gather.report(files["PLAN"], trace=files["TRACE"])
+    assert at(report.planned, 150) == {"parameter": 400, "activation": 10, "workspace": 30}
+    assert at(report.planned, 300) == {"parameter": 400, "activation": 110}
+    assert list(report.streams) == ["compute", "host to disk", "disk to host"]
+    hidden = next(row for row in report.decisions if row.storage == "0 forward (layer1)")
+    assert (hidden.decision, hidden.moved_bytes) == ("disk", 200)
+
+
+def test_a_run_under_another_budget_is_said_to_be_one(files):
+    arguments = {"trace": files["TRACE"], "run": files["STATISTICS"]}
+    assert not any("budget" in note for note in gather.report(files["PLAN"], **arguments).notes)
+    statistics = {**samples.STATISTICS, "budget_bytes": 2048}
+    with open(files["STATISTICS"], "w", encoding="utf-8") as file:
+        json.dump(statistics, file)
+    assert (
+        "The run had a budget of 2 KiB, the plan one of 505 B: they do not compare."
+        in gather.report(files["PLAN"], **arguments).notes
+    )
+
+
+def test_what_moves_is_counted_whether_its_storage_is_listed_or_not(files, monkeypatch):
+    monkeypatch.setattr(gather, "decisions", lambda *_: ([], 3))
+    report = gather.report(files["PLAN"], trace=files["TRACE"], run=files["STATISTICS"])
+    figures = {each.what: (each.predicted, each.measured) for each in report.comparisons}
+    assert figures["moved in a step"] == (200, 200)
+
+
+def test_a_machine_is_called_by_its_name_not_its_file(files):
+    with open(files["SIMULATION"], "w", encoding="utf-8") as file:
+        json.dump({**samples.SIMULATION, "machine": "here"}, file)
+    with open(files["PLAN"], "w", encoding="utf-8") as file:
+        json.dump({**samples.PLAN, "machine": "/far/away/here.json"}, file)
+    assert ("machine", "here") in gather.report(files["PLAN"], trace=files["TRACE"]).facts
 
 
 def test_decisions_say_what_when_and_why(files):

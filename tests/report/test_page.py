@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page itself, in a browser."""
 
+import json
 import re
 
 import pytest
@@ -10,7 +11,7 @@ pytest.importorskip("jinja2", reason="a report is drawn with jinja2, which is no
 
 from spillway.report import command
 
-from . import browser
+from . import browser, samples
 
 
 @pytest.fixture
@@ -46,7 +47,13 @@ LOOK = """
   text.value = ""; text.dispatchEvent(new window.Event("input"));
   const header = document.querySelectorAll("#decision-table th button")[2];
   header.click(); const down = sizes(); header.click(); const up = sizes();
+  const scroll = document.getElementById("decision-table").closest(".scroll");
+  const cells = rows[0].cells;
+  cells[0].textContent = "aten::native_batch_norm_backward";
+  cells[4].textContent = cells[5].textContent = "1004 aten::native_batch_norm_backward";
+  cells[7].textContent = "not needed for 645 ms, over the end of the step";
   return {
+    cut: scroll.scrollWidth - scroll.clientWidth, reason: cells[7].clientWidth,
     charts: document.querySelectorAll(".js-plotly-plot .main-svg").length > 0
       ? document.querySelectorAll(".js-plotly-plot").length : 0,
     overflow: document.documentElement.scrollWidth - window.innerWidth,
@@ -66,7 +73,43 @@ def test_the_page_works_in_a_browser(page, width):
     assert answers["charts"] == 5  # memory twice, host, streams, Pareto
     assert answers["overflow"] <= 0
     assert answers["widest"] <= width
+    if width == 1200:
+        assert answers["cut"] <= 0, "a column of decisions is cut off"
+        assert answers["reason"] >= 150
     assert answers["before"] > answers["filtered"] >= 1
     assert answers["down"] == sorted(answers["down"], reverse=True)
     assert answers["up"] == sorted(answers["up"])
     assert seen.screenshot.stat().st_size > 10_000
+
+
+TITLES = """
+  const plots = [...document.querySelectorAll(".js-plotly-plot")].filter(
+    (plot) => plot.querySelector(".ytitle"));
+  const box = (plot, name) => plot.querySelector(name).getBoundingClientRect();
+  return {
+    longest: Math.max(...plots.map((plot) => plot.querySelectorAll(".legend .traces").length)),
+    covered: Math.max(...plots.map(
+      (plot) => box(plot, ".xtitle").bottom - box(plot, ".legend").top)),
+    clipped: Math.max(...plots.map(
+      (plot) => plot.getBoundingClientRect().top - box(plot, ".ytitle").top)),
+  };
+"""
+
+
+@pytest.mark.skipif(browser.find() is None, reason="there is no Chromium to open the page with")
+def test_a_long_legend_leaves_the_titles_of_the_axes_on_a_phone(files, tmp_path):
+    more = [
+        {"id": 3 + row, "bytes": 50 << 20, "role": role, "persistent": True}
+        for row, role in enumerate(("gradient", "optimizer_state", "input", "unknown"))
+    ]
+    trace = {**samples.TRACE, "storages": [*samples.TRACE["storages"], *more]}
+    plan = {**samples.PLAN, "device_budget": 125 << 20}  # a long word in the legend
+    for name, value in (("TRACE", trace), ("PLAN", plan)):
+        with open(files[name], "w", encoding="utf-8") as file:
+            json.dump(value, file)
+    page = tmp_path / "roles.html"
+    assert command.main([files["PLAN"], "--trace", files["TRACE"], "-o", str(page)]) == 0
+    seen = browser.look(page, 390, 1800, TITLES)
+    assert seen.answers["longest"] == 8  # all roles, and the budget
+    assert seen.answers["covered"] <= 0, "the legend covers the title of an axis"
+    assert seen.answers["clipped"] <= 0, "the title of an axis is cut off"

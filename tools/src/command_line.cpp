@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "help_text.hpp"
+#include "machine_lookup.hpp"
 #include "planning_flags.hpp"
-#include "planning_inputs.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/nearest.hpp"
 

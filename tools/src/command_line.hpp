@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "planning_request.hpp"
+#include "report_command.hpp"
 #include "spillway/runtime/settings.hpp"
 
 namespace spillway::tools {

@@ -12,7 +12,7 @@
 #include "quantity_text.hpp"
 #include "simulation_text.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
-#include "spillway/planning/registry.hpp"
+#include "trace_summary.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -30,17 +30,6 @@ struct Column {
   std::vector<Cell> cells{};  ///< by planner
 };
 
-std::vector<const planning::Planner*> chosen_planners(const PlanningRequest& request) {
-  std::vector<const planning::Planner*> chosen;
-  for (const std::string& name : request.planners) {
-    chosen.push_back(&planning::planner_named(name));
-  }
-  if (chosen.empty()) {
-    chosen.assign(planning::planners().begin(), planning::planners().end());
-  }
-  return chosen;
-}
-
 std::vector<Bytes> budgets_of(const PlanningRequest& request, const Trace& trace) {
   static const std::vector<std::string> kShares{"90%", "75%", "60%", "50%", "40%", "30%"};
   std::vector<Bytes> budgets;
@@ -52,12 +41,12 @@ std::vector<Bytes> budgets_of(const PlanningRequest& request, const Trace& trace
 }
 
 Column compare_at(const planning::Problem& problem, const PlanningRequest& request,
-                  const std::vector<const planning::Planner*>& planners) {
+                  const std::vector<const planning::Planner*>& planners, ProgressLine& progress) {
   Column column{.budget = problem.budgets[Tier::kDevice]};
   column.bound_ns = planning::lower_bound(planning::StepModel(problem)).step_ns;
   for (const planning::Planner* planner : planners) {
     Cell cell{.planner = planner, .budget = column.budget};
-    auto outcome = run_planner(*planner, problem, request);
+    auto outcome = run_planner(*planner, problem, request, progress);
     if (auto* step = std::get_if<PlannedStep>(&outcome)) {
       cell.report = std::move(step->report);
     } else {
@@ -86,10 +75,12 @@ std::string budget_cell(Bytes budget) {
 }
 
 // At most six budgets fit a terminal beside the names; more go below each other.
-std::string table_text(const std::vector<Column>& columns, TimeNs compute_ns) {
+std::string table_text(const std::vector<Column>& columns, const PlanningInputs& inputs,
+                       TimeNs compute_ns) {
   constexpr std::size_t kBeside = 6;
   std::string text =
-      fmt::format("step without limit {}; below, what each plan adds\n", short_time(compute_ns));
+      heading(inputs) + fmt::format("step          {} without limit; below, what each plan adds\n",
+                                    short_time(compute_ns));
   for (std::size_t first = 0; first < columns.size(); first += kBeside) {
     const std::size_t last = std::min(columns.size(), first + kBeside);
     text += fmt::format("\n{:<20}", "device budget");
@@ -109,7 +100,11 @@ std::string table_text(const std::vector<Column>& columns, TimeNs compute_ns) {
     }
     text += "\n";
   }
-  return text + "\n-: no plan fits\n";
+  const bool gaps = std::any_of(columns.begin(), columns.end(), [](const Column& column) {
+    return std::any_of(column.cells.begin(), column.cells.end(),
+                       [](const Cell& cell) { return !cell.report; });
+  });
+  return gaps ? text + "\n-: no plan fits\n" : text;
 }
 
 /// No other point has both a smaller budget and a shorter step.
@@ -153,16 +148,17 @@ Json compare_json(const std::vector<Column>& columns, TimeNs compute_ns) {
 Answer compare_answer(const PlanningRequest& request) {
   const PlanningInputs inputs = read_inputs(request, request.files.front());
   const auto planners = chosen_planners(request);
-  TimeNs compute_ns = 0;
-  for (const TimeNs duration : inputs.trace.ops.duration_ns) compute_ns += duration;
+  const TimeNs compute_ns = compute_time(inputs.trace);
+  const std::vector<Bytes> device_budgets = budgets_of(request, inputs.trace);
+  ProgressLine progress(device_budgets.size() * planners.size());
   std::vector<Column> columns;
-  for (const Bytes budget : budgets_of(request, inputs.trace)) {
+  for (const Bytes budget : device_budgets) {
     Budgets budgets = inputs.budgets;
     budgets[Tier::kDevice] = budget;
-    columns.push_back(compare_at(inputs.problem().with(budgets), request, planners));
+    columns.push_back(compare_at(inputs.problem().with(budgets), request, planners, progress));
   }
   if (request.json) return {json_text(compare_json(columns, compute_ns))};
-  return {table_text(columns, compute_ns)};
+  return {table_text(columns, inputs, compute_ns)};
 }
 
 }  // namespace spillway::tools

@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "doctor_checks.hpp"
 #include "machine_file.hpp"
+#include "output_text.hpp"
 #include "python_probe.hpp"
 #include "quantity_text.hpp"
+#include "spillway/base/error.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 
 namespace spillway::tools {
@@ -42,11 +43,22 @@ std::size_t count(const std::vector<Finding>& findings, Verdict verdict) {
                     [&](const Finding& finding) { return finding.verdict == verdict; }));
 }
 
+/// Of what training under a budget needs.
+std::size_t failures(const std::vector<Finding>& findings) {
+  return static_cast<std::size_t>(
+      std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
+        return finding.verdict == Verdict::kFailed && finding.training_needs_it;
+      }));
+}
+
 std::string closing_line(const std::vector<Finding>& findings) {
-  const std::size_t failed = count(findings, Verdict::kFailed);
+  const std::size_t failed = failures(findings);
   const std::size_t warnings = count(findings, Verdict::kWarning);
   if (failed > 0)
     return fmt::format("Training under a budget cannot work here: {} failed.", failed);
+  if (count(findings, Verdict::kFailed) > 0) {
+    return "Training under a budget works here; the machine's file was not written.";
+  }
   if (warnings == 1) return "Training under a budget works here; see the warning.";
   if (warnings > 1) {
     return fmt::format("Training under a budget works here; see the {} warnings.", warnings);
@@ -69,6 +81,15 @@ std::string machine_summary(const Machine& machine, const std::string& path) {
                      short_rate(machine.device.memory_bytes_per_second.value), path);
 }
 
+Finding save_finding(const std::string& path, const SpoolCheck& spool) {
+  try {
+    const Machine machine = save_machine(path, spool.speed, spool.free);
+    return {"machine", Verdict::kOk, machine_summary(machine, path), ""};
+  } catch (const UserError& error) {
+    return {"machine", Verdict::kFailed, error.what(), "", false};
+  }
+}
+
 std::vector<Finding> examine(const DoctorRequest& request) {
   std::vector<Finding> findings;
   utsname system{};
@@ -82,10 +103,7 @@ std::vector<Finding> examine(const DoctorRequest& request) {
   for (const auto& check : {check_python(python), check_memory(), check_limits(), spool.findings}) {
     findings.insert(findings.end(), check.begin(), check.end());
   }
-  if (request.save_path) {
-    const Machine machine = save_machine(*request.save_path, spool.speed, spool.free);
-    findings.push_back({"machine", Verdict::kOk, machine_summary(machine, *request.save_path), ""});
-  }
+  if (request.save_path) findings.push_back(save_finding(*request.save_path, spool));
   return findings;
 }
 
@@ -110,7 +128,7 @@ std::string format_findings(const std::vector<Finding>& findings) {
 }
 
 std::string findings_as_json(const std::vector<Finding>& findings) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  Json rows = Json::array();
   for (const Finding& finding : findings) {
     std::string verdict(to_string(finding.verdict));
     std::transform(verdict.begin(), verdict.end(), verdict.begin(),
@@ -120,16 +138,15 @@ std::string findings_as_json(const std::vector<Finding>& findings) {
                     {"what", finding.what},
                     {"remedy", finding.remedy}});
   }
-  const nlohmann::ordered_json document{{"works", count(findings, Verdict::kFailed) == 0},
-                                        {"findings", rows}};
-  // Paths may hold bytes that are no UTF-8.
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_text({{"works", failures(findings) == 0}, {"findings", rows}});
 }
 
 int examine_machine(const DoctorRequest& request) {
   const std::vector<Finding> findings = examine(request);
   fmt::print("{}", request.json ? findings_as_json(findings) : format_findings(findings));
-  return count(findings, Verdict::kFailed) == 0 ? 0 : 1;
+  if (failures(findings) > 0) return 1;
+  constexpr int kNotWritten = 2;
+  return count(findings, Verdict::kFailed) == 0 ? 0 : kNotWritten;
 }
 
 }  // namespace spillway::tools

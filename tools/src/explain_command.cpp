@@ -79,6 +79,7 @@ class Explainer {
         "The plan does not work: " + std::get<planning::SimulationFailure>(outcome).reason + ".");
   }
 
+  /// The largest first.
   [[nodiscard]] std::vector<Decision> decisions(const PlanningRequest& request) const {
     std::vector<Decision> chosen;
     for (const auto& [storage, decision] : decisions_) {
@@ -94,7 +95,6 @@ class Explainer {
     std::stable_sort(chosen.begin(), chosen.end(), [&](const Decision& a, const Decision& b) {
       return bytes_of(a.storage) > bytes_of(b.storage);
     });
-    if (chosen.size() > request.top) chosen.resize(request.top);
     return chosen;
   }
 
@@ -229,7 +229,7 @@ class Explainer {
     const auto& in =
         inputs_.machine.link(has_host ? LinkKind::kHostToDevice : LinkKind::kDiskToHost);
     if (out && in) {
-      line += fmt::format("; copies take {} and {}",
+      line += fmt::format("; copies take {} out and {} in",
                           short_time(copy_time(*out, bytes_of(decision.storage))),
                           short_time(copy_time(*in, bytes_of(decision.storage))));
     }
@@ -289,15 +289,21 @@ Answer explain_answer(const PlanningRequest& request) {
   }
   refuse_what_is_not_there(request, inputs.trace);
   Explainer explainer(inputs, plan);
-  const auto decisions = explainer.decisions(request);
+  auto decisions = explainer.decisions(request);
+  const std::size_t found = decisions.size();
+  decisions.resize(std::min(found, request.top));
   if (request.json) {
     Json list = Json::array();
     for (const Decision& decision : decisions) list.push_back(explainer.json(decision));
     return {json_text({{"planner", plan.planner}, {"decisions", std::move(list)}})};
   }
-  if (decisions.empty()) return {"The plan does nothing there: all of it stays.\n"};
+  if (found == 0) return {"The plan does nothing there: all of it stays.\n"};
   std::string text;
   for (const Decision& decision : decisions) text += explainer.text(decision);
+  if (decisions.size() < found) {
+    text += fmt::format("These are {} of {} storages, the largest: --top {} shows all.\n",
+                        decisions.size(), found, found);
+  }
   return {text};
 }
 

@@ -32,6 +32,7 @@ std::string usage(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_positional()) text += " " + option->get_name(true);
   }
+  if (name == "what-if") text += "...";  // the only command that takes several files
   return text;
 }
 
@@ -50,13 +51,27 @@ std::string flags_text(const CLI::App& command) {
 std::string_view examples(const std::string& name) {
   if (name == "spillway") {
     return "  spillway run --budget 12GiB -- python train.py\n"
-           "  spillway doctor\n";
+           "  spillway doctor\n"
+           "  spillway record -o step.json.zst -- python train.py\n"
+           "  spillway plan step.json.zst --budget 60% -o plan.json\n";
   }
   if (name == "run") {
     return "  spillway run --budget 12GiB -- python train.py --epochs 3\n"
            "  spillway run --budget 80% --spool-dir /fast/disk -- torchrun train.py\n";
   }
   if (name == "record") return "  spillway record -o step.json.zst -- python train.py\n";
+  if (name == "plan") {
+    return "  spillway plan step.json.zst --budget 12GiB --machine h200 -o plan.json\n"
+           "  spillway plan step.json.zst --budget 60% --planner lru\n";
+  }
+  if (name == "simulate") return "  spillway simulate step.json.zst --plan plan.json\n";
+  if (name == "compare") return "  spillway compare step.json.zst --budget 80%,60%,40%\n";
+  if (name == "explain") return "  spillway explain plan.json --top 5\n";
+  if (name == "what-if") {
+    return "  spillway what-if step.json.zst --slowdown 5%\n"
+           "  spillway what-if step.json.zst --machines\n"
+           "  spillway what-if batch8.json.zst batch16.json.zst --machine a100\n";
+  }
   return "";
 }
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -109,7 +111,10 @@ Machine save_machine(const std::string& path, std::optional<DiskSpeed> disk, Byt
   }
   std::ofstream out(path, std::ios::binary);
   out << format_machine(machine);
-  if (!out.flush()) throw UserError(fmt::format("{} cannot be written.", path));
+  if (!out.flush()) {
+    throw UserError(fmt::format("{} cannot be written: {}. Name another file with --save.", path,
+                                std::strerror(errno)));
+  }
   return machine;
 }
 

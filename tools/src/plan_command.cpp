@@ -6,6 +6,7 @@
 #include <fstream>
 #include <optional>
 
+#include "machine_lookup.hpp"
 #include "planner_run.hpp"
 #include "planning_commands.hpp"
 #include "planning_inputs.hpp"
@@ -37,14 +38,16 @@ std::string bound_line(const planning::LowerBound& bound, TimeNs step) {
   return line + "\n";
 }
 
-std::string heading(const Plan& plan, const PlanningInputs& inputs) {
-  std::string text = fmt::format("planner       {}\nmachine       {}\n",
-                                 plan.planner.empty() ? "none" : printable(plan.planner, 66),
-                                 printable(inputs.machine.name, 66));
-  if (!inputs.trace.scratch_known) {
-    text += "note          recorded without kernels: floor and peak are without workspace\n";
-  }
-  return text;
+std::string planner_line(const Plan& plan) {
+  constexpr std::size_t kWidth = 66;
+  return fmt::format("planner       {}\n",
+                     plan.planner.empty() ? "none" : printable(plan.planner, kWidth));
+}
+
+std::string whereabouts_line(const PlanningRequest& request) {
+  if (!request.output_path) return "plan          not kept: -o FILE writes it\n";
+  // A path is printed whole, to be copied.
+  return fmt::format("plan          written to {}\n", *request.output_path);
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -59,8 +62,8 @@ Answer plan_answer(const PlanningRequest& request) {
   const PlanningInputs inputs = read_inputs(request, request.files.front());
   const planning::Problem problem = inputs.problem();
   const planning::Planner& planner = planning::planner_named(request.planner);
-  (void)options_for(planner, request, false);
-  auto outcome = run_planner(planner, problem, request);
+  ProgressLine progress;
+  auto outcome = run_planner(planner, problem, request, progress);
   if (const auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) {
     return {request.json ? json_text(infeasible_json(*infeasible))
                          : infeasible_lines(*infeasible, problem),
@@ -75,8 +78,8 @@ Answer plan_answer(const PlanningRequest& request) {
   if (request.output_path) write_plan(step.plan, *request.output_path);
   const planning::LowerBound bound = planning::lower_bound(planning::StepModel(problem));
   if (!request.json) {
-    return {heading(step.plan, inputs) + report_lines(step.report, problem) +
-            bound_line(bound, step.report.step_ns)};
+    return {planner_line(step.plan) + heading(inputs) + report_lines(step.report, problem) +
+            bound_line(bound, step.report.step_ns) + whereabouts_line(request)};
   }
   Json json = report_json(step.report, false);
   json["planner"] = step.plan.planner;
@@ -122,7 +125,7 @@ Answer simulate_answer(const PlanningRequest& request) {
   if (request.perfetto_path) {
     write_text(*request.perfetto_path, perfetto_text(report, inputs.trace));
   }
-  if (!request.json) return {heading(plan, inputs) + report_lines(report, problem)};
+  if (!request.json) return {planner_line(plan) + heading(inputs) + report_lines(report, problem)};
   Json json = report_json(report, request.timeline);
   json["budgets"] = budgets_json(problem.budgets);
   json["machine"] = inputs.machine.name;

@@ -2,68 +2,75 @@
 #include "planner_run.hpp"
 
 #include <fmt/format.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "planning_inputs.hpp"
-#include "quantity_text.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/base/processor_clock.hpp"
 #include "spillway/planning/registry.hpp"
 
 namespace spillway::tools {
 namespace {
 
-TimeNs clock_ns(clockid_t clock) {
-  constexpr TimeNs kNsPerSecond = 1'000'000'000;
-  timespec time{};
-  ::clock_gettime(clock, &time);
-  return time.tv_sec * kNsPerSecond + time.tv_nsec;
+std::vector<Plan> plans_of_others(const planning::Planner& planner,
+                                  const planning::Problem& problem, ProgressLine& progress) {
+  std::vector<Plan> plans;
+  for (const planning::Planner* other : planning::planners()) {
+    if (other == &planner) continue;
+    progress.show(0, fmt::format("from the plan of {}", other->name()));
+    auto outcome = other->plan(problem);
+    if (Plan* plan = std::get_if<Plan>(&outcome)) plans.push_back(std::move(*plan));
+  }
+  return plans;
 }
 
 }  // namespace
 
-TimeNs processor_time() { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
-
-ProgressLine::ProgressLine(std::string_view subject)
-    : subject_(subject), on_terminal_(::isatty(STDERR_FILENO) == 1) {
-  constexpr TimeNs kPatience = 500'000'000;
-  next_ = clock_ns(CLOCK_MONOTONIC) + kPatience;
+std::vector<const planning::Planner*> chosen_planners(const PlanningRequest& request) {
+  using Command = PlanningRequest::Command;
+  std::vector<const planning::Planner*> chosen;
+  if (request.command == Command::kPlan || request.command == Command::kWhatIf) {
+    chosen.push_back(&planning::planner_named(request.planner));
+  }
+  if (request.command != Command::kCompare) return chosen;
+  for (const std::string& name : request.planners) {
+    chosen.push_back(&planning::planner_named(name));
+  }
+  if (chosen.empty()) chosen.assign(planning::planners().begin(), planning::planners().end());
+  return chosen;
 }
 
-ProgressLine::~ProgressLine() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
+bool searches(const planning::Planner& planner) { return has_option(planner, "search"); }
+
+bool has_option(const planning::Planner& planner, std::string_view name) {
+  const auto fields = planner.options();
+  return std::any_of(fields.begin(), fields.end(),
+                     [&](const planning::OptionField& field) { return field.name == name; });
 }
 
-void ProgressLine::show(double share, std::string_view doing) {
-  constexpr TimeNs kInterval = 100'000'000;
-  if (!on_terminal_ || clock_ns(CLOCK_MONOTONIC) < next_) return;
-  next_ = clock_ns(CLOCK_MONOTONIC) + kInterval;
-  shown_ = true;
-  fmt::print(stderr, "\r\033[Kplanning: {}, {}, {}", subject_, doing, short_percent(share));
+planning::Options options_for(const planning::Planner& planner, const PlanningRequest& request) {
+  planning::Options options(planner.options());
+  for (const auto& [name, text] : request.options) {
+    if (has_option(planner, name)) options.set(name, std::string_view(text));
+  }
+  return options;
 }
 
 std::variant<PlannedStep, planning::Infeasible> run_planner(const planning::Planner& planner,
                                                             const planning::Problem& problem,
-                                                            const PlanningRequest& request) {
+                                                            const PlanningRequest& request,
+                                                            ProgressLine& progress) {
+  progress.begin(planner.name());
   std::vector<Plan> seeds;
-  if (request.seed_all) {
-    for (const planning::Planner* other : planning::planners()) {
-      if (other == &planner) continue;
-      auto outcome = other->plan(problem);
-      if (Plan* plan = std::get_if<Plan>(&outcome)) seeds.push_back(std::move(*plan));
-    }
-  }
-  ProgressLine line(planner.name());
+  if (request.seed_all && searches(planner)) seeds = plans_of_others(planner, problem, progress);
   planning::PlanningContext context;
   context.now = processor_time;
-  context.time_limit_ns = request.time_limit_ns;
+  context.time_limit_ns = request.time_limit_ns.value_or(context.time_limit_ns);
   context.seeds = seeds;
-  context.progress = [&line](double share, std::string_view doing) { line.show(share, doing); };
-  auto outcome = planner.plan(problem, options_for(planner, request, true), context);
+  context.progress = [&](double share, std::string_view doing) { progress.show(share, doing); };
+  auto outcome = planner.plan(problem, options_for(planner, request), context);
   if (auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) return std::move(*infeasible);
   PlannedStep step{std::get<Plan>(std::move(outcome)), {}};
   auto simulated = planning::simulate(problem, step.plan);

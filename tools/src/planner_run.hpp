@@ -2,46 +2,38 @@
 // One planner, run with the request's options and time limit, with its progress on the terminal.
 #pragma once
 
-#include <span>
-#include <string_view>
 #include <variant>
+#include <vector>
 
 #include "planning_request.hpp"
+#include "progress_line.hpp"
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 
 namespace spillway::tools {
 
-/// Processor time of this process: what else runs on the machine does not shorten a search.
-TimeNs processor_time();
+/// Those that the request is about; none for commands that run none. Throws UserError naming the
+/// nearest planner.
+std::vector<const planning::Planner*> chosen_planners(const PlanningRequest& request);
+
+/// Whether time limit and seeds mean anything to the planner.
+bool searches(const planning::Planner& planner);
+
+bool has_option(const planning::Planner& planner, std::string_view name);
+/// Those of the request's options that the planner has. Throws UserError for a value it refuses.
+planning::Options options_for(const planning::Planner& planner, const PlanningRequest& request);
 
 struct PlannedStep {
   Plan plan;
   planning::SimulationReport report;
 };
 
-/// The plan and what the simulator makes of it. With --seed all, the other planners run first.
+/// The plan and what the simulator makes of it. With --seed all, the other planners run first for
+/// one that searches.
 /// Throws InternalError if the planner's plan fails in the simulator.
 std::variant<PlannedStep, planning::Infeasible> run_planner(const planning::Planner& planner,
                                                             const planning::Problem& problem,
-                                                            const PlanningRequest& request);
-
-/// `planning: hybrid, improving, 40 %` on standard error, if that is a terminal and half a second
-/// has passed; removed at the end.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::string_view subject);
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine();
-
-  void show(double share, std::string_view doing);
-
- private:
-  std::string_view subject_;
-  bool on_terminal_;
-  bool shown_ = false;
-  TimeNs next_ = 0;
-};
+                                                            const PlanningRequest& request,
+                                                            ProgressLine& progress);
 
 }  // namespace spillway::tools

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "help_text.hpp"
+#include "planning_request_check.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/planning/registry.hpp"
 
@@ -90,9 +91,15 @@ std::map<std::string, std::string> option_meanings() {
 
 }  // namespace
 
-void PlanningFlags::add_machine_flags(CLI::App& command) {
-  command.add_option("--machine", machine_, "The machine: a name or a file. Default h200.")
+void PlanningFlags::add_machine_flags(CLI::App& command, const std::string& otherwise) {
+  command.add_option("--machine", machine_, "The machine: a name or a file. Default " + otherwise)
       ->type_name("NAME|FILE");
+  command.add_flag("--estimate-times", estimate_times_,
+                   "Take durations from the machine's figures though the trace has some.");
+  command.add_flag("--json", json_, "Print JSON.");
+}
+
+void PlanningFlags::add_budget_flags(CLI::App& command) {
   command.add_option("--budget", budgets_, "Device memory: 12GiB, or 60% of the step's peak.")
       ->type_name("B")
       ->delimiter(',');
@@ -100,15 +107,12 @@ void PlanningFlags::add_machine_flags(CLI::App& command) {
       ->type_name("B");
   command.add_option("--disk", disk_, "Disk space. Default none, if there is a host tier.")
       ->type_name("B");
-  command.add_flag("--estimate-times", estimate_times_,
-                   "Take durations from the machine's figures though the trace has some.");
-  command.add_flag("--json", json_, "Print JSON.");
 }
 
 void PlanningFlags::add_planner_flags(CLI::App& command) {
-  command.add_option("--time-limit", time_limit_, "How long planning may take. Default 2s.")
+  command.add_option("--time-limit", time_limit_, "How long a search may take. Default 2s.")
       ->type_name("T");
-  command.add_option("--seed", seed_, "Let the planner start from the others' plans: all.")
+  command.add_option("--seed", seed_, "Let a search start from the others' plans: all.")
       ->type_name("all");
   for (const auto& [name, meaning] : option_meanings()) {
     OptionText& row = options_.emplace_back();
@@ -155,7 +159,8 @@ void PlanningFlags::add_commands(CLI::App& app) {
   plan->add_option("-o,--output", output_, "Where the plan goes; .zst compresses it.")
       ->type_name("FILE");
   plan->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
-  add_machine_flags(*plan);
+  add_budget_flags(*plan);
+  add_machine_flags(*plan, "h200.");
   add_planner_flags(*plan);
 
   CLI::App* simulate = add("simulate", "Predict a step, with a plan or without limits.", "TRACE");
@@ -163,12 +168,14 @@ void PlanningFlags::add_commands(CLI::App& app) {
   simulate->add_flag("--timeline", timeline_, "With --json: every op, stall and copy.");
   simulate->add_option("--perfetto", perfetto_, "Write the timeline for ui.perfetto.dev.")
       ->type_name("FILE");
-  add_machine_flags(*simulate);
+  add_budget_flags(*simulate);
+  add_machine_flags(*simulate, "the plan's, else h200.");
 
   CLI::App* compare = add("compare", "All planners at several budgets, side by side.", "TRACE");
   compare->add_option("--planners", planners_, "Only these, separated by commas.")
       ->type_name("A,B");
-  add_machine_flags(*compare);
+  add_budget_flags(*compare);
+  add_machine_flags(*compare, "h200.");
   add_planner_flags(*compare);
 
   CLI::App* explain = add("explain", "Say in words what a plan does, and why.", "PLAN");
@@ -179,14 +186,15 @@ void PlanningFlags::add_commands(CLI::App& app) {
   explain->add_option("--op", op_, "Only what is done before this op.")->type_name("N");
   explain->add_option("--top", top_, "So many of the largest decisions. Default 20.")
       ->type_name("N");
-  add_machine_flags(*explain);
+  add_machine_flags(*explain, "the plan's, else h200.");
 
   CLI::App* what_if = add("what-if", "Smallest budget, largest batch, which card.", "TRACE");
   what_if->add_option("--slowdown", slowdown_, "The smallest budget that costs no more.")
       ->type_name("5%");
   what_if->add_flag("--machines", all_machines_, "Try every known machine.");
   what_if->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
-  add_machine_flags(*what_if);
+  add_budget_flags(*what_if);
+  add_machine_flags(*what_if, "h200.");
   add_planner_flags(*what_if);
 
   add_report(app);
@@ -222,12 +230,16 @@ PlanningRequest PlanningFlags::request(const CLI::App& command) const {
   request.estimate_times = estimate_times_;
   request.planner = planner_;
   request.planners = words_of(planners_);
+  if (!planners_.empty() && request.planners.empty()) {
+    throw UserError(
+        fmt::format("--planners \"{}\" names none: give lru,hybrid for two.", planners_));
+  }
   for (const OptionText& row : options_) {
     if (row.command == &command && row.option->count() > 0) {
       request.options.emplace_back(row.name, row.text);
     }
   }
-  request.time_limit_ns = parse_duration(time_limit_, "--time-limit");
+  if (!time_limit_.empty()) request.time_limit_ns = parse_duration(time_limit_, "--time-limit");
   if (!seed_.empty() && seed_ != "all") {
     throw UserError(fmt::format("--seed \"{}\" is not all.", seed_));
   }
@@ -239,6 +251,7 @@ PlanningRequest PlanningFlags::request(const CLI::App& command) const {
   request.all_machines = all_machines_;
   request.timeline = timeline_;
   request.json = json_;
+  check_request(request);
   return request;
 }
 

@@ -3,7 +3,7 @@
 // where two planners have an option of one name, they share the flag.
 //
 // Owns the values that CLI11 writes into, so it must live as long as the App. Throws UserError for
-// what cannot be; which planner takes which option is checked when it runs.
+// what cannot be, or would not be used (check_request).
 #pragma once
 
 #include <deque>
@@ -33,7 +33,8 @@ class PlanningFlags {
     std::string text;
   };
 
-  void add_machine_flags(CLI::App& command);
+  void add_machine_flags(CLI::App& command, const std::string& otherwise);
+  void add_budget_flags(CLI::App& command);
   void add_planner_flags(CLI::App& command);
   void add_report(CLI::App& app);
 
@@ -41,7 +42,7 @@ class PlanningFlags {
   std::vector<std::string> files_;
   std::string trace_, plan_, output_, perfetto_, machine_, host_, disk_;
   std::vector<std::string> budgets_;
-  std::string planner_ = "hybrid", planners_, time_limit_ = "2s", seed_, storage_, op_, top_;
+  std::string planner_ = "hybrid", planners_, time_limit_, seed_, storage_, op_, top_;
   std::string slowdown_;
   std::string report_word_;  // of any of its flags; not looked at
   bool estimate_times_ = false, timeline_ = false, json_ = false, all_machines_ = false;

@@ -5,86 +5,27 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
+#include "machine_lookup.hpp"
+#include "output_text.hpp"
 #include "spillway/base/error.hpp"
-#include "spillway/base/nearest.hpp"
-#include "spillway/machine/machine_io.hpp"
 #include "spillway/planning/cost/roofline.hpp"
 #include "spillway/trace/trace_io.hpp"
 
 namespace spillway::tools {
-namespace {
-
-namespace fs = std::filesystem;
-
-/// In the Python package below the prefix of the installed command, whichever Python that is for;
-/// in share/ where there is no package; else in the source tree that this was built from.
-fs::path machines_folder() {
-  if (const char* given = std::getenv("SPILLWAY_MACHINES")) return given;
-  std::error_code error;
-  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-  for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
-    for (const char* packages : {"site-packages", "dist-packages"}) {
-      const fs::path machines = python.path() / packages / "spillway/machines";
-      if (fs::is_directory(machines, error)) return machines;
-    }
-  }
-  const fs::path shared = prefix / "share/spillway/machines";
-  return fs::is_directory(shared, error) ? shared : fs::path(SPILLWAY_SOURCE_MACHINES);
-}
-
-std::vector<std::string> machine_names() {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(machines_folder(), error)) {
-    if (file.path().extension() == ".json") names.push_back(file.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-}  // namespace
-
-bool is_machine_file(std::string_view name) {
-  return name.find('/') != std::string_view::npos || name.find('.') != std::string_view::npos;
-}
-
-Machine find_machine(const std::string& name) {
-  if (is_machine_file(name)) return read_machine(name);
-  const std::vector<std::string> names = machine_names();
-  if (std::find(names.begin(), names.end(), name) != names.end()) {
-    return read_machine((machines_folder() / (name + ".json")).string());
-  }
-  const std::vector<std::string_view> words(names.begin(), names.end());
-  const auto nearest = nearest_word(name, words);
-  if (names.empty()) {
-    throw UserError(fmt::format("There is no machine \"{}\": {} holds none. Name a file.", name,
-                                machines_folder().string()));
-  }
-  throw UserError(fmt::format("There is no machine \"{}\".{} Known: {}. A file is given as a path.",
-                              name, nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "",
-                              fmt::join(names, ", ")));
-}
-
-std::vector<Machine> known_machines() {
-  std::vector<Machine> machines;
-  for (const std::string& name : machine_names()) machines.push_back(find_machine(name));
-  return machines;
-}
 
 Bytes device_budget(const std::string& text, const Trace& trace) {
   if (text.empty() || text.back() != '%') return parse_bytes(text, "--budget");
   double percent = 0;
   const char* const last = text.data() + text.size() - 1;
   const auto [end, error] = std::from_chars(text.data(), last, percent);
-  if (error != std::errc{} || end != last || percent <= 0) {
+  constexpr double kPercent = 100;
+  constexpr double kMost = 100 * kPercent;  // more room than any step makes use of
+  // Not <= 0: what is no number compares false.
+  if (error != std::errc{} || end != last || !(percent > 0 && percent <= kMost)) {
     throw UserError(fmt::format("--budget \"{}\" is not a share such as 60%.", text));
   }
-  constexpr double kPercent = 100;
   return {static_cast<std::uint64_t>(static_cast<double>(peak_bytes(trace).count) * percent /
                                      kPercent)};
 }
@@ -107,6 +48,7 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
     inputs.trace.timed = false;
     std::fill(inputs.trace.ops.duration_ns.begin(), inputs.trace.ops.duration_ns.end(), 0);
   }
+  inputs.estimated = !inputs.trace.timed;
   inputs.trace = planning::timed_on(std::move(inputs.trace), inputs.machine);
   inputs.budgets = lower_budgets(request, inputs.machine);
   if (!request.device_budgets.empty()) {
@@ -115,19 +57,20 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
   return inputs;
 }
 
-planning::Options options_for(const planning::Planner& planner, const PlanningRequest& request,
-                              bool lenient) {
-  planning::Options options(planner.options());
-  for (const auto& [name, text] : request.options) {
-    const auto has = std::any_of(planner.options().begin(), planner.options().end(),
-                                 [&](const auto& field) { return field.name == name; });
-    if (!has && lenient) continue;
-    if (!has) {
-      throw UserError(fmt::format("--{} is no option of the planner {}.", name, planner.name()));
-    }
-    options.set(name, std::string_view(text));
+std::string heading(const PlanningInputs& inputs) {
+  constexpr std::size_t kWidth = 66;
+  constexpr std::size_t kRecordedWidth = 30;
+  std::string text = fmt::format("machine       {}\n", printable(inputs.machine.name, kWidth));
+  // Recorded on another machine, they say little about this one.
+  const std::string& where = inputs.trace.machine;
+  text += inputs.estimated
+              ? "durations     estimated from the machine's figures\n"
+              : fmt::format("durations     as recorded{}; see --estimate-times\n",
+                            where.empty() ? "" : " (" + printable(where, kRecordedWidth) + ")");
+  if (!inputs.trace.scratch_known) {
+    text += "note          recorded without kernels: floor and peak are without workspace\n";
   }
-  return options;
+  return text;
 }
 
 }  // namespace spillway::tools

@@ -36,7 +36,7 @@ struct PlanningRequest {
   std::string planner = "hybrid";
   std::vector<std::string> planners;                         ///< compare; empty: all
   std::vector<std::pair<std::string, std::string>> options;  ///< of the planner, as text
-  TimeNs time_limit_ns = 2'000'000'000;
+  std::optional<TimeNs> time_limit_ns;                       ///< nothing: the planner's own
   bool seed_all = false;
 
   std::optional<std::string> storage;  ///< explain: name or id
@@ -46,11 +46,6 @@ struct PlanningRequest {
   bool all_machines = false;           ///< what-if
   bool timeline = false;               ///< simulate
   bool json = false;
-};
-
-/// Everything behind `report` goes to the Python report as it is.
-struct ReportRequest {
-  std::vector<std::string> arguments;
 };
 
 }  // namespace spillway::tools

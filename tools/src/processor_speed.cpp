@@ -2,7 +2,6 @@
 #include "processor_speed.hpp"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "spillway/base/processor_clock.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -61,11 +62,7 @@ SPILLWAY_MULTIPLY_ADD(multiply_add_avx2, "avx2,fma", 32)
 SPILLWAY_MULTIPLY_ADD(multiply_add_sse2, "sse2", 16)
 #undef SPILLWAY_MULTIPLY_ADD
 
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
+double processor_seconds() { return static_cast<double>(thread_processor_time()) * 1e-9; }
 
 // Runs `work` on every processor until the time is up; work(thread) returns what it did. Every
 // thread's part is divided by the processor time that it had, so that other programs on the machine

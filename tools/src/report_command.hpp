@@ -3,9 +3,15 @@
 // that starts. Throws UserError where there is no Python, or none with the package.
 #pragma once
 
-#include "planning_request.hpp"
+#include <string>
+#include <vector>
 
 namespace spillway::tools {
+
+/// Everything behind `report` goes to the Python report as it is.
+struct ReportRequest {
+  std::vector<std::string> arguments;
+};
 
 [[noreturn]] void draw_report(const ReportRequest& request);
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "machine_facts.hpp"
-#include "planning_inputs.hpp"
+#include "machine_lookup.hpp"
 #include "quantity_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/settings.hpp"

@@ -50,6 +50,26 @@ std::string link_line(LinkKind kind, const SimulationReport& report) {
                      short_bytes(use.bytes), use.copies, short_percent(share));
 }
 
+std::string moved_lines(const SimulationReport& report) {
+  std::string text;
+  if (report.evictions > 0) {
+    text += fmt::format("evicted       {} in {} copies\n", short_bytes(report.evicted),
+                        report.evictions);
+  }
+  if (report.clean_evictions > 0) {
+    text += fmt::format("evicted       {} clean, {} times without a copy\n",
+                        short_bytes(report.clean_evicted), report.clean_evictions);
+  }
+  if (report.fetches > 0) {
+    text +=
+        fmt::format("fetched       {} in {} copies, {} on demand\n", short_bytes(report.fetched),
+                    report.fetches,
+                    report.demand_fetches == 0 ? "none" : std::to_string(report.demand_fetches));
+  }
+  if (text.empty() && report.replays == 0) return "moved         nothing: all of it fits\n";
+  return text;
+}
+
 Json span_json(const TimelineSpan& span) {
   Json json{{"kind", kSpanKinds[static_cast<std::size_t>(span.kind)]},
             {"begin", span.begin},
@@ -62,19 +82,6 @@ Json span_json(const TimelineSpan& span) {
 }
 
 }  // namespace
-
-std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string printable(std::string_view name, std::size_t width) {
-  std::string text(name);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  if (text.size() <= width) return text;
-  constexpr std::string_view kDots = "...";
-  return text.substr(0, width - std::min(width, kDots.size())) + std::string(kDots);
-}
 
 std::string report_lines(const SimulationReport& report, const planning::Problem& problem) {
   const TimeNs over = report.step_ns - report.compute_ns;
@@ -90,11 +97,7 @@ std::string report_lines(const SimulationReport& report, const planning::Problem
                         kStallWords[cause]);
   }
   for (const Tier tier : kTiers) text += peak_line(tier, report, problem);
-  text += fmt::format("evicted       {} in {}, and {} clean in {} without a copy\n",
-                      short_bytes(report.evicted), report.evictions,
-                      short_bytes(report.clean_evicted), report.clean_evictions);
-  text += fmt::format("fetched       {} in {}, {} of them on demand\n", short_bytes(report.fetched),
-                      report.fetches, report.demand_fetches);
+  text += moved_lines(report);
   if (report.replays > 0) {
     text += fmt::format("recomputed    {} ops, of {} dropped\n", report.replays,
                         short_bytes(report.dropped));
@@ -127,7 +130,11 @@ std::string infeasible_lines(const planning::Infeasible& answer, const planning:
                         to_string(*answer.smallest_budget));
   }
   for (const std::string& remedy : answer.remedies) {
-    for (const std::string& line : wrap_text("* " + remedy, kColumns)) text += line + "\n";
+    std::string_view mark = "* ";
+    for (const std::string& line : wrap_text(remedy, kColumns - mark.size())) {
+      text += fmt::format("{}{}\n", mark, line);
+      mark = "  ";
+    }
   }
   return text;
 }

@@ -3,19 +3,13 @@
 // ui.perfetto.dev. Pure functions; thread-safe.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "output_text.hpp"
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 
 namespace spillway::tools {
-
-using Json = nlohmann::ordered_json;
-
-/// As printed on standard output. Names come from files and may be no UTF-8: what is not becomes
-/// the replacement character.
-std::string json_text(const Json& json);
 
 /// `  step        12.3 ms, 3 % over its 11.9 ms of computing` and what follows.
 std::string report_lines(const planning::SimulationReport& report,
@@ -32,8 +26,5 @@ Json budgets_json(const Budgets& budgets);
 /// Trace Event Format, which Perfetto and chrome://tracing open: a track for computing and one for
 /// each link, and a counter for what each tier holds.
 std::string perfetto_text(const planning::SimulationReport& report, const Trace& trace);
-
-/// Names come from a file: printable, and at most `width` columns.
-std::string printable(std::string_view name, std::size_t width);
 
 }  // namespace spillway::tools

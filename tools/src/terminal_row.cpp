@@ -50,12 +50,13 @@ TerminalRow::~TerminalRow() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-bool TerminalRow::open() {
+bool terminal_obeys_sequences() {
   const char* terminal = std::getenv("TERM");
-  if (terminal == nullptr || std::string_view(terminal).empty() ||
-      std::string_view(terminal) == "dumb") {
-    return false;
-  }
+  return terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
+}
+
+bool TerminalRow::open() {
+  if (!terminal_obeys_sequences()) return false;
   // Non-blocking, so that a stopped terminal cannot keep us from noticing the program's end.
   descriptor_ = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
   return descriptor_ >= 0;

@@ -37,6 +37,9 @@ std::string draw_row_sequence(TerminalSize size, std::string_view text);
 /// Empties the row and makes the whole screen scroll again.
 std::string release_row_sequence(TerminalSize size);
 
+/// False where TERM says that the terminal can neither erase nor place a cursor.
+bool terminal_obeys_sequences();
+
 class TerminalRow {
  public:
   TerminalRow() = default;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "output_text.hpp"
 #include "quantity_text.hpp"
-#include "simulation_text.hpp"
 #include "spillway/trace/trace_io.hpp"
 #include "trace_summary.hpp"
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -54,6 +55,10 @@ bool same_op(const Trace& trace, std::size_t op, const Trace& other, std::size_t
 
 }  // namespace
 
+TimeNs compute_time(const Trace& trace) {
+  return std::accumulate(trace.ops.duration_ns.begin(), trace.ops.duration_ns.end(), TimeNs{0});
+}
+
 Bytes bytes_of(const Trace& trace, std::span<const StorageId> storages) {
   Bytes sum{};
   for (const StorageId id : storages) sum += trace.storages.bytes[to_value(id)];
@@ -62,9 +67,9 @@ Bytes bytes_of(const Trace& trace, std::span<const StorageId> storages) {
 
 TraceSummary summary_of(const Trace& trace) {
   TraceSummary summary;
+  summary.time_ns = compute_time(trace);
   summary.peak = peak_bytes(trace);
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-    summary.time_ns += trace.ops.duration_ns[op];
     const Bytes bytes = working_set(trace, OpIndex{op});
     if (bytes <= summary.largest_working_set) continue;
     summary.largest_working_set = bytes;

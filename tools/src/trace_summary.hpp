@@ -27,9 +27,12 @@ struct RoleSum {
   Bytes bytes{};
 };
 
+/// Of all ops, one after the other; 0 where the trace has no durations.
+TimeNs compute_time(const Trace& trace);
+
 /// Refers to the trace it was made from.
 struct TraceSummary {
-  TimeNs time_ns = 0;  ///< of all ops; 0 where the trace has no durations
+  TimeNs time_ns = 0;  ///< by compute_time
   Bytes peak{};
   Bytes persistent{};
   Bytes largest_working_set{};  ///< what one op needs in memory at once, at most

@@ -2,8 +2,12 @@
 // `spillway what-if`: the smallest budget for a slowdown, which card fits, which batch fits.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <optional>
 
+#include "machine_lookup.hpp"
 #include "planner_run.hpp"
 #include "planning_commands.hpp"
 #include "planning_inputs.hpp"
@@ -11,21 +15,17 @@
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/planning/registry.hpp"
+#include "trace_summary.hpp"
 
 namespace spillway::tools {
 namespace {
 
 /// One try: a problem and how long its step takes, if a plan fits.
-std::optional<TimeNs> step_of(const planning::Problem& problem, const PlanningRequest& request) {
-  auto outcome = run_planner(planning::planner_named(request.planner), problem, request);
+std::optional<TimeNs> step_of(const planning::Problem& problem, const PlanningRequest& request,
+                              ProgressLine& progress) {
+  auto outcome = run_planner(planning::planner_named(request.planner), problem, request, progress);
   if (const auto* step = std::get_if<PlannedStep>(&outcome)) return step->report.step_ns;
   return std::nullopt;
-}
-
-TimeNs compute_time(const Trace& trace) {
-  TimeNs sum = 0;
-  for (const TimeNs duration : trace.ops.duration_ns) sum += duration;
-  return sum;
 }
 
 double slowdown_of(TimeNs step, TimeNs compute) {
@@ -34,14 +34,16 @@ double slowdown_of(TimeNs step, TimeNs compute) {
 
 /// To a 256th of the peak, by halving: the slowdown grows as the budget shrinks.
 Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& request) {
+  constexpr std::uint64_t kSteps = 256;
+  constexpr int kTries = std::bit_width(kSteps) - 1;
+  ProgressLine progress(kTries);
   const TimeNs compute = compute_time(inputs.trace);
   const auto fits = [&](Bytes budget) {
     Budgets budgets = inputs.budgets;
     budgets[Tier::kDevice] = budget;
-    const auto step = step_of(inputs.problem().with(budgets), request);
+    const auto step = step_of(inputs.problem().with(budgets), request, progress);
     return step && slowdown_of(*step, compute) <= *request.slowdown;
   };
-  constexpr std::uint64_t kSteps = 256;
   const Bytes peak = peak_bytes(inputs.trace);
   std::uint64_t fitting = kSteps;
   for (std::uint64_t failing = 0; fitting - failing > 1;) {
@@ -75,7 +77,8 @@ std::string ending(const std::string& name, std::size_t width) {
   return "..." + printable(std::string_view(name).substr(name.size() - width + 3), width - 3);
 }
 
-Answer rows_answer(const std::vector<Row>& rows, std::string_view first, bool json) {
+Answer rows_answer(const std::vector<Row>& rows, std::string_view first, std::string_view note,
+                   bool json) {
   if (json) {
     Json list = Json::array();
     for (const Row& row : rows) {
@@ -89,38 +92,48 @@ Answer rows_answer(const std::vector<Row>& rows, std::string_view first, bool js
     return {json_text(list)};
   }
   std::string text =
-      fmt::format("{:<34}{:>11}{:>11}{:>12}{:>11}\n", first, "peak", "budget", "step", "slower by");
+      fmt::format("{:<32}{:>11}{:>11}{:>14}{:>11}\n", first, "peak", "budget", "step", "slower by");
   for (const Row& row : rows) {
-    constexpr std::size_t kNameWidth = 33;
-    text += fmt::format("{:<34}{:>11}{:>11}{:>12}{:>11}\n", ending(row.name, kNameWidth),
+    constexpr std::size_t kNameWidth = 31;
+    text += fmt::format("{:<32}{:>11}{:>11}{:>14}{:>11}\n", ending(row.name, kNameWidth),
                         short_bytes(row.peak), short_bytes(row.budget),
                         row.step ? short_time(*row.step) : "does not fit",
-                        row.step ? short_percent(slowdown_of(*row.step, row.compute)) : "");
+                        row.step ? short_percent(slowdown_of(*row.step, row.compute)) : "-");
   }
-  return {text};
+  return {fmt::format("{}{}\n", text, note)};
 }
 
 Answer try_machines(const PlanningRequest& request) {
   std::vector<Row> rows;
-  for (const Machine& machine : known_machines()) {
+  const std::vector<Machine> machines = known_machines();
+  ProgressLine progress(machines.size());
+  for (const Machine& machine : machines) {
     PlanningRequest here = request;
     here.machine = machine.name;
     here.estimate_times = true;  // durations of another machine say nothing about this one
-    const PlanningInputs inputs = read_inputs(here, request.files.front());
+    PlanningInputs inputs = read_inputs(here, request.files.front());
+    Bytes& device = inputs.budgets[Tier::kDevice];
+    device = std::min(device, capacities(machine)[Tier::kDevice]);
     rows.push_back({machine.name, inputs.budgets[Tier::kDevice], peak_bytes(inputs.trace),
-                    compute_time(inputs.trace), step_of(inputs.problem(), here)});
+                    compute_time(inputs.trace), step_of(inputs.problem(), here, progress)});
   }
-  return rows_answer(rows, "machine", request.json);
+  return rows_answer(rows, "machine", "Steps are estimated from the machines' figures.",
+                     request.json);
 }
+
+constexpr std::size_t kMachineWidth = 70;
 
 Answer try_traces(const PlanningRequest& request) {
   std::vector<Row> rows;
+  ProgressLine progress(request.files.size());
+  std::string machine;
   for (const std::string& path : request.files) {
     const PlanningInputs inputs = read_inputs(request, path);
+    machine = printable(inputs.machine.name, kMachineWidth);
     rows.push_back({path, inputs.budgets[Tier::kDevice], peak_bytes(inputs.trace),
-                    compute_time(inputs.trace), step_of(inputs.problem(), request)});
+                    compute_time(inputs.trace), step_of(inputs.problem(), request, progress)});
   }
-  return rows_answer(rows, "trace", request.json);
+  return rows_answer(rows, "trace", "On " + machine + ".", request.json);
 }
 
 }  // namespace

@@ -5,14 +5,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "command_line.hpp"
+#include "machine_lookup.hpp"
+#include "planner_run.hpp"
+#include "planning_inputs.hpp"
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
@@ -65,10 +70,10 @@ class PlanningCommandTest : public ::testing::Test {
 };
 
 TEST_F(PlanningCommandTest, FlagsBecomeValues) {
-  const PlanningRequest request = parsed(
-      {"plan",      "step.json", "--budget",  "12GiB", "--host",    "64GiB",        "--disk=1TiB",
-       "--machine", "m40",       "--planner", "lru",   "--victims", "least-recent", "--time-limit",
-       "500ms",     "--seed",    "all",       "-o",    "plan.json", "--json"});
+  const PlanningRequest request =
+      parsed({"plan",      "step.json", "--budget",  "12GiB",  "--host",    "64GiB", "--disk=1TiB",
+              "--machine", "m40",       "--planner", "hybrid", "--refine",  "off",   "--time-limit",
+              "500ms",     "--seed",    "all",       "-o",     "plan.json", "--json"});
   EXPECT_EQ(request.command, PlanningRequest::Command::kPlan);
   EXPECT_EQ(request.files, std::vector<std::string>{"step.json"});
   EXPECT_EQ(request.device_budgets, std::vector<std::string>{"12GiB"});
@@ -79,7 +84,7 @@ TEST_F(PlanningCommandTest, FlagsBecomeValues) {
   EXPECT_TRUE(request.seed_all);
   EXPECT_TRUE(request.json);
   ASSERT_EQ(request.options.size(), 1U);
-  EXPECT_EQ(request.options[0].first, "victims");
+  EXPECT_EQ(request.options[0].first, "refine");
   EXPECT_EQ(parsed({"compare", "t", "--budget", "1GiB,2GiB"}).device_budgets.size(), 2U);
   EXPECT_EQ(parsed({"what-if", "t", "--slowdown", "5%"}).slowdown, 0.05);
 }
@@ -89,7 +94,8 @@ TEST_F(PlanningCommandTest, EveryOptionOfEveryPlannerIsAFlag) {
     for (const planning::OptionField& field : planner->options()) {
       const std::string flag = (field.name == "disk" ? "--use-" : "--") + std::string(field.name);
       const PlanningRequest request =
-          parsed({"plan", "t", flag, planning::to_string(field.fallback)});
+          parsed({"plan", "t", "--planner", std::string(planner->name()), flag,
+                  planning::to_string(field.fallback)});
       ASSERT_EQ(request.options.size(), 1U) << flag;
       EXPECT_GT(field.meaning.size(), 20U) << flag;
       EXPECT_EQ(field.meaning.back(), '.') << flag;
@@ -104,12 +110,80 @@ TEST_F(PlanningCommandTest, MistakesAreNamed) {
               HasSubstr("Did you mean \"hybrid\""));
   EXPECT_THAT(error({"plan", trace(), "--machine", "h20"}), HasSubstr("Did you mean \"h200\""));
   EXPECT_THAT(error({"plan", trace(), "--time-limit", "soon"}), HasSubstr("a time such as 2s"));
-  EXPECT_THAT(error({"plan", trace(), "--planner", "lru", "--fault-ns", "7"}),
-              HasSubstr("--fault-ns is no option of the planner lru"));
-  EXPECT_THAT(error({"plan", trace(), "--planner", "lru", "--victims", "random"}),
-              HasSubstr("victims \"random\" is not one of furthest, least-recent"));
+  for (const char* share : {"nan%", "inf%", "-3%", "0%", "1e30%", "%"}) {
+    EXPECT_THAT(error({"plan", trace(), "--budget", share}), HasSubstr("a share such as 60%"));
+  }
   EXPECT_THAT(error({"plan", path("absent")}), HasSubstr("cannot be read"));
   EXPECT_THAT(error({"what-if", trace(), "--slowdown", "5"}), HasSubstr("a share such as 5%"));
+}
+
+TEST_F(PlanningCommandTest, WhatWouldNotBeUsedIsRefused) {
+  EXPECT_THAT(error({"plan", "t", "--budget", "12GiB,6GiB"}),
+              HasSubstr("One --budget at a time, not \"6GiB\" too: spillway compare takes more"));
+  EXPECT_THAT(error({"simulate", "t", "--budget", "60%", "--budget", "50%"}),
+              HasSubstr("One --budget at a time"));
+  for (const char* flag : {"--budget", "--host", "--disk"}) {
+    EXPECT_THAT(error({"explain", "p", flag, "1GiB"}),
+                HasSubstr(std::string("Unknown flag \"") + flag + "\" of spillway explain"));
+    if (std::string_view(flag) == "--budget") continue;
+    EXPECT_THAT(error({"simulate", "t", flag, "1GiB"}),
+                HasSubstr(std::string(flag) + " means nothing without --plan FILE"));
+  }
+  EXPECT_THAT(error({"simulate", "t", "--timeline"}), HasSubstr("nothing without --json"));
+  EXPECT_THAT(error({"what-if", "t", "--slowdown", "5%", "--budget", "1GiB"}),
+              HasSubstr("--budget does not go with --slowdown"));
+  EXPECT_THAT(error({"what-if", "t", "u", "--slowdown", "5%"}), HasSubstr("A second trace"));
+  EXPECT_THAT(error({"what-if", "t", "--machines", "--slowdown", "5%"}),
+              HasSubstr("--slowdown does not go with --machines"));
+  EXPECT_THAT(error({"what-if", "t", "--machines", "--machine", "m40"}),
+              HasSubstr("--machine does not go with --machines"));
+  EXPECT_THAT(error({"what-if", "t", "u", "--machines"}), HasSubstr("A second trace"));
+  EXPECT_THAT(error({"compare", "t", "--planners", ","}),
+              HasSubstr("--planners \",\" names none: give lru,hybrid"));
+}
+
+TEST_F(PlanningCommandTest, OptionsBelongToAPlannerThatRuns) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"plan", "t", "--planner", "lru"},
+        {"what-if", "t", "--planner", "lru"},
+        {"compare", "t", "--planners", "lru"}}) {
+    const auto with = [&](const std::string& flag, const std::string& value) {
+      std::vector<std::string> words = command;
+      words.insert(words.end(), {flag, value});
+      return error(words);
+    };
+    EXPECT_THAT(with("--fault-ns", "7"),
+                HasSubstr("--fault-ns is no option of the planner lru: it belongs to the planner "
+                          "unified-memory."));
+    EXPECT_THAT(with("--victims", "random"), HasSubstr("not one of furthest, least-recent"));
+    EXPECT_THAT(with("--seed", "all"), HasSubstr("--seed means nothing to the planner lru: only "
+                                                 "the planner hybrid searches."));
+    EXPECT_THAT(with("--time-limit", "1s"), HasSubstr("--time-limit means nothing"));
+  }
+  EXPECT_THAT(error({"compare", "t", "--planners", "lru,lms", "--fault-ns", "7"}),
+              HasSubstr("no option of the planners lru, lms"));
+  // One of several planners that run is enough.
+  EXPECT_EQ(parsed({"compare", "t", "--fault-ns", "7", "--seed", "all"}).options.size(), 1U);
+}
+
+TEST_F(PlanningCommandTest, AMachineIsAFileByItsEndingOrASlash) {
+  for (const char* file : {"here.json", "./here", "../m", "/m/here.machine"}) {
+    EXPECT_TRUE(is_machine_file(file)) << file;
+  }
+  for (const char* name : {"h200", "h200.1", "json", "here.jso"}) {
+    EXPECT_FALSE(is_machine_file(name)) << name;
+  }
+  EXPECT_THAT(error({"plan", trace(), "--machine", "h200.1"}), HasSubstr("There is no machine"));
+  EXPECT_THAT(error({"plan", trace(), "--machine", "h200.json"}), HasSubstr("cannot be read"));
+}
+
+TEST_F(PlanningCommandTest, OnEveryMachineABudgetIsAtMostItsMemory) {
+  for (const Json& row :
+       json({"what-if", trace(), "--machines", "--planner", "lru", "--budget", "20GiB"})) {
+    const Machine machine = find_machine(row["machine"]);
+    EXPECT_EQ(row["budget_bytes"],
+              std::min(20 * kGiB.count, capacities(machine)[Tier::kDevice].count));
+  }
 }
 
 TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
@@ -118,6 +192,7 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   EXPECT_EQ(made.status, 0);
   EXPECT_THAT(made.text, HasSubstr("planner       lru"));
   EXPECT_THAT(made.text, HasSubstr("bound "));
+  EXPECT_THAT(made.text, HasSubstr("\nplan          written to " + path("p.json") + "\n"));
   const Plan plan = read_plan(path("p.json"));
   EXPECT_EQ(plan.trace, trace());
   EXPECT_EQ(plan.machine, "v100-pcie");
@@ -139,6 +214,43 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   EXPECT_THAT(explained.text, HasSubstr("why: not needed for"));
   EXPECT_THAT(explained.text, HasSubstr("if left alone: "));
   EXPECT_EQ(json({"explain", path("p.json"), "--top", "3"})["decisions"].size(), 3U);
+}
+
+TEST_F(PlanningCommandTest, WhereDurationsAreFromIsSaid) {
+  EXPECT_THAT(answer({"simulate", trace()}).text,
+              HasSubstr("durations     as recorded (none); see"));
+  EXPECT_THAT(answer({"simulate", trace(), "--estimate-times"}).text,
+              HasSubstr("durations     estimated from the machine's figures\n"));
+  Trace elsewhere = spillway::testing::layered_step(6);
+  elsewhere.machine.clear();
+  write_trace(elsewhere, path("elsewhere.json"));
+  EXPECT_THAT(answer({"simulate", path("elsewhere.json")}).text,
+              HasSubstr("durations     as recorded; see --estimate-times\n"));
+  elsewhere.machine = "v100-pcie";
+  write_trace(elsewhere, path("elsewhere.json"));
+  EXPECT_THAT(answer({"compare", path("elsewhere.json"), "--planners", "lru"}).text,
+              HasSubstr("durations     as recorded (v100-pcie); see --estimate-times\n"));
+  elsewhere.timed = false;
+  std::fill(elsewhere.ops.duration_ns.begin(), elsewhere.ops.duration_ns.end(), 0);
+  write_trace(elsewhere, path("elsewhere.json"));
+  EXPECT_THAT(answer({"plan", path("elsewhere.json"), "--planner", "lru"}).text,
+              HasSubstr("durations     estimated from the machine's figures\n"));
+}
+
+TEST_F(PlanningCommandTest, WhatIsNotShownIsCounted) {
+  ASSERT_EQ(
+      answer({"plan", trace(), "--budget", "70%", "--planner", "lru", "-o", path("p.json")}).status,
+      0);
+  const std::string all = answer({"explain", path("p.json"), "--top", "1000"}).text;
+  const std::string some = answer({"explain", path("p.json"), "--top", "1"}).text;
+  const auto storages = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = text.find("\nstorage ", at)) != std::string::npos; ++at) ++count;
+    return count + 1;  // the first line
+  };
+  EXPECT_THAT(all, ::testing::Not(HasSubstr("--top")));
+  EXPECT_EQ(storages(some), 1U);
+  EXPECT_THAT(some, HasSubstr("These are 1 of " + std::to_string(storages(all)) + " storages"));
 }
 
 TEST_F(PlanningCommandTest, WithoutAPlanAStepTakesItsOps) {
@@ -178,6 +290,25 @@ TEST_F(PlanningCommandTest, WhatIfAnswersItsThreeQuestions) {
   EXPECT_GE(machines.size(), 10U);
   const Json traces = json({"what-if", trace(), trace(), "--planner", "lru"});
   EXPECT_EQ(traces.size(), 2U);
+}
+
+TEST_F(PlanningCommandTest, APlannerThatSearchesSaysHowFarItIs) {
+  const Trace trace = read_trace(this->trace());
+  const Machine machine = find_machine("v100-pcie");
+  Budgets budgets = capacities(machine);
+  budgets[Tier::kDevice] = device_budget("50%", trace);
+  for (const planning::Planner* planner : planning::planners()) {
+    std::map<std::string, double> done;
+    planning::PlanningContext context;
+    context.progress = [&](double share, std::string_view doing) {
+      double& before = done[std::string(doing)];
+      EXPECT_GE(share, before);
+      EXPECT_LE(share, 1);
+      before = share;
+    };
+    (void)planner->plan({trace, machine, budgets}, planning::Options(planner->options()), context);
+    EXPECT_EQ(done.contains("searching"), searches(*planner)) << planner->name();
+  }
 }
 
 TEST_F(PlanningCommandTest, WordsBehindReportAreHandedOver) {

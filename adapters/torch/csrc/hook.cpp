@@ -14,7 +14,9 @@
 
 #include "access_flag.hpp"
 #include "op_facts.hpp"
+#include "op_key.hpp"
 #include "session.hpp"
+#include "traced_op.hpp"
 
 namespace spillway::torch {
 
@@ -24,16 +26,19 @@ using runtime::Access;
 using runtime::Engine;
 using runtime::StorageRecord;
 
-enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent };
+enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent, kNode };
 
 struct Open {
   Kind kind;
-  const OpFacts* facts;  // of transparent ops
+  const OpFacts* facts = nullptr;  // of transparent ops
+  bool leaf = false;               // of the traced op
 };
 
 struct ThreadHook {
   std::vector<Open> open;  // one entry per callback pair that has begun and not ended
   bool boundary = false;   // an optimizer step began since the last op
+  std::size_t frames = 0;  // of them, entries that are frames
+  TracedOp traced;
 };
 thread_local ThreadHook t_hook;
 
@@ -149,6 +154,7 @@ void on_scope(const at::RecordFunction& function) {
   static const OpFacts gradients{.name = "torch::autograd::AccumulateGrad",
                                  .signature = 0,
                                  .written = 0,
+                                 .needs_vary = true,
                                  .collective = true,
                                  .keep{false},
                                  .transparent{false},
@@ -157,48 +163,47 @@ void on_scope(const at::RecordFunction& function) {
   for (const c10::IValue& input : function.inputs()) visit.value(input);
 }
 
-std::uint64_t mixed(std::uint64_t hash, std::int64_t number) {
-  return (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15ULL;
-}
-
 // For the tests that look for composites which may be transparent.
 void note_caller() {
   if (t_hook.open.empty() || t_hook.open.back().facts == nullptr) return;
   t_hook.open.back().facts->called_others.store(true);
 }
 
+// Before the frame, whose time is the op's. True for a leaf of the traced op.
+bool trace_op(Engine& engine, const at::RecordFunction& function) {
+  if (t_hook.boundary) OpOrigins::get().begin_step();
+  if (t_hook.frames == 0) t_hook.traced.begin(function);
+  return t_hook.traced.enter(engine, function);
+}
+
 Open open_frame(Engine& engine, const at::RecordFunction& function) {
   const OpFacts* known = facts_of(function);
   if (known == nullptr) {
     on_scope(function);
-    return {Kind::kIgnored, nullptr};
+    if (!engine.tracing() || function.scope() != at::RecordScope::BACKWARD_FUNCTION) {
+      return {.kind = Kind::kIgnored};
+    }
+    OpOrigins::enter_node(function.seqNr());
+    return {.kind = Kind::kNode};
   }
   const OpFacts& facts = *known;
   if (engine.mode() == runtime::Mode::kFuzz) note_caller();
   if (facts.transparent.load(std::memory_order_relaxed) &&
       !facts.keep.load(std::memory_order_relaxed)) {
-    return {Kind::kTransparent, known};
+    return {.kind = Kind::kTransparent, .facts = known};
   }
+  const bool leaf = engine.tracing() && trace_op(engine, function);
   const auto inputs = function.inputs();
   std::uint64_t shapes = facts.signature;
-  std::uint64_t key = facts.signature;
   for (const c10::IValue& input : inputs) {
-    if (input.isTensor()) {
-      if (!input.toTensor().defined()) continue;
-      const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
-      const std::int64_t count = impl->sym_numel().maybe_as_int().value_or(0);
-      shapes = mixed(shapes, count);
-      key = mixed(mixed(key, count), static_cast<std::int64_t>(impl->itemsize()));
-    } else if (input.isInt()) {  // sizes and types decide what is allocated, not how ops repeat
-      key = mixed(key, input.toInt());
-    } else if (input.isIntList()) {
-      for (const std::int64_t number : input.toIntList()) key = mixed(key, number);
-    }
+    if (!input.isTensor() || !input.toTensor().defined()) continue;
+    const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
+    shapes = mixed(shapes, impl->sym_numel().maybe_as_int().value_or(0));
   }
   engine.begin_frame({.name = facts.name,
                       .signature = shapes,
                       .boundary = std::exchange(t_hook.boundary, false),
-                      .key = key});
+                      .key = op_key(facts, inputs)});
   if (engine.blind() && began_at_top()) Session::get().trust_again();
   Visit visit{engine, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -206,22 +211,26 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
     visit.value(inputs[i]);
   }
   if (!engine.inputs_ready()) set_pending_failure(Engine::last_failure());
-  return {Kind::kFrame, nullptr};
+  ++t_hook.frames;
+  return {.kind = Kind::kFrame, .leaf = leaf};
 }
 
-void close_frame(Engine& engine, const at::RecordFunction& function) {
+void close_frame(Engine& engine, const at::RecordFunction& function, bool leaf) {
+  const bool outermost = --t_hook.frames == 0;
+  if (leaf) t_hook.traced.leave(function);
   if (const OpFacts* facts = facts_of(function)) {
     Visit visit{engine, *facts};
     visit.is_output = true;
     for (const c10::IValue& output : function.outputs()) visit.value(output);
   }
+  if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
   engine.end_frame();
   clear_pending_failure();
   Session::get().consider_rest();
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
-  Open opened{Kind::kIgnored, nullptr};
+  Open opened{.kind = Kind::kIgnored};
   try {
     Engine& engine = Session::get().engine();
     if (engine.watching()) opened = open_frame(engine, function);
@@ -234,11 +243,12 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 
 void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (t_hook.open.empty()) return;
-  const Kind kind = t_hook.open.back().kind;
+  const Open opened = t_hook.open.back();
   t_hook.open.pop_back();
-  if (kind != Kind::kFrame) return;
+  if (opened.kind == Kind::kNode) OpOrigins::leave_node();
+  if (opened.kind != Kind::kFrame) return;
   try {
-    close_frame(Session::get().engine(), function);
+    close_frame(Session::get().engine(), function, opened.leaf);
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }

@@ -62,6 +62,11 @@ bool is_transparent(const std::string& name) {
   return std::ranges::binary_search(kSafeComposites, std::string_view(name));
 }
 
+// Only torch's own schemas are held to their annotations, and to their tags, by torch's tests.
+bool is_of_torch(std::string_view name) {
+  return name.starts_with("aten::") || name.starts_with("prims::");
+}
+
 std::uint64_t written_arguments(const c10::FunctionSchema& schema, const std::string& full_name) {
   std::uint64_t written = 0;
   const auto& arguments = schema.arguments();
@@ -69,16 +74,21 @@ std::uint64_t written_arguments(const c10::FunctionSchema& schema, const std::st
     const auto* alias = arguments[i].alias_info();
     if (alias != nullptr && alias->isWrite()) written |= std::uint64_t{1} << i;
   }
-  const std::string_view name = schema.name();
   for (const UndeclaredWrite& entry : kUndeclaredWrites) {
     if (full_name == entry.op) written |= entry.arguments;
   }
   for (const UndeclaredWrite& entry : kUndeclaredWritesElsewhere) {
     if (full_name == entry.op) written |= entry.arguments;
   }
-  // Only torch's own schemas are held to their annotations by torch's tests.
-  if (!name.starts_with("aten::") && !name.starts_with("prims::")) written = ~std::uint64_t{0};
+  if (!is_of_torch(schema.name())) written = ~std::uint64_t{0};
   return written;
+}
+
+bool needs_vary(const c10::FunctionSchema& schema) {
+  if (!is_of_torch(schema.name())) return true;
+  const auto handle = c10::Dispatcher::singleton().findSchema(schema.operator_name());
+  return !handle || handle->hasTag(at::Tag::dynamic_output_shape) ||
+         handle->hasTag(at::Tag::data_dependent_output);
 }
 
 std::uint64_t hash_of(std::string_view text) {
@@ -96,6 +106,7 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
       .name = name->c_str(),
       .signature = hash_of(*name),
       .written = written_arguments(schema, *name),
+      .needs_vary = needs_vary(schema),
       .collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::"),
       .keep{is_kept(*name)},
       .transparent{is_transparent(*name)},

@@ -13,6 +13,7 @@ struct OpFacts {
   const char* name;         ///< e.g. "aten::add.Tensor"
   std::uint64_t signature;  ///< hash of the name
   std::uint64_t written;    ///< bit i: argument i may be written
+  bool needs_vary;          ///< how much it allocates depends on values, or is its own affair
   bool collective;          ///< its buffers are in use after it returned
   std::atomic<bool> keep;   ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
   /// Reaches memory only through the ops it calls: neither restores nor pins. See op_tables.hpp.

@@ -119,4 +119,11 @@ const RecordedOpFacts* recorded_facts_of(const at::RecordFunction& function) {
   return entry;
 }
 
+bool RecordedOpFacts::draws(c10::ArrayRef<const c10::IValue> inputs) const {
+  if (seeded) return true;
+  if (dropout < 0 || static_cast<std::size_t>(dropout) >= inputs.size()) return false;
+  const c10::IValue& probability = inputs[static_cast<std::size_t>(dropout)];
+  return probability.isDouble() && probability.toDouble() > 0;
+}
+
 }  // namespace spillway::torch

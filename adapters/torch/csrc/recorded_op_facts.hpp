@@ -32,6 +32,13 @@ struct RecordedOpFacts {
   int dropout;            ///< position of the dropout probability; -1 where there is none
   FlopRule flop;
   bool adds_bias;  ///< not a leaf: a matrix product to which it then adds in place
+
+  /// What argument `i`, which the op writes, held before does not matter to it.
+  [[nodiscard]] bool overwrites_argument(std::size_t i) const {
+    return overwrites || (i < 64 && ((outputs >> i) & 1U) != 0);
+  }
+  /// A call with these inputs draws random numbers.
+  [[nodiscard]] bool draws(c10::ArrayRef<const c10::IValue> inputs) const;
 };
 
 /// Null for what is no operator: autograd nodes and user scopes. Never freed; thread-safe.

@@ -6,6 +6,8 @@
 #include <exception>
 #include <vector>
 
+#include "op_tensors.hpp"
+
 namespace spillway::torch {
 
 struct Recording::OpenOp {
@@ -23,12 +25,9 @@ namespace {
 
 struct ThreadState {
   std::vector<Recording::Opened> open;
-  int nodes = 0;
-  std::int64_t node = -1;  // sequence number of the innermost
   int engine = 0;
   int accumulations = 0;
   int biases = 0;
-  std::uint32_t module = 0;
   const RecordedOpFacts* last = nullptr;
   Recording::OpenOp op;
 };
@@ -42,20 +41,6 @@ std::uint32_t thread_number() {
 
 void add_once(std::vector<std::uint32_t>& row, std::uint32_t storage) {
   if (std::ranges::find(row, storage) == row.end()) row.push_back(storage);
-}
-
-template <class Function>
-void each_tensor(const c10::IValue& value, Function&& function) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) function(value.toTensor());
-  } else if (value.isTensorList() || value.isOptionalTensorList() || value.isList()) {
-    if (value.isIntList() || value.isDoubleList() || value.isBoolList()) return;
-    for (const c10::IValue& element : value.toListRef()) each_tensor(element, function);
-  } else if (value.isTuple()) {
-    for (const c10::IValue& element : value.toTupleRef().elements()) {
-      each_tensor(element, function);
-    }
-  }
 }
 
 void delete_null(void* storage) { Recording::get().died(static_cast<c10::StorageImpl*>(storage)); }
@@ -83,12 +68,6 @@ void watch(c10::StorageImpl& storage) {
   void* const address = data.get();
   auto* watched = new WatchedData{&storage, std::move(data)};
   storage.set_data_ptr_noswap({address, watched, &delete_watched, storage.device()});
-}
-
-bool drops_out(const RecordedOpFacts& facts, c10::ArrayRef<const c10::IValue> inputs) {
-  if (facts.dropout < 0 || static_cast<std::size_t>(facts.dropout) >= inputs.size()) return false;
-  const c10::IValue& probability = inputs[static_cast<std::size_t>(facts.dropout)];
-  return probability.isDouble() && probability.toDouble() > 0;
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
@@ -121,10 +100,9 @@ void Recording::begin(const RecordingOptions& options) {
   options_ = options;
   rows_ = {};
   seen_.clear();
-  forward_.clear();
-  lines_.clear();
   decomposed_.clear();
   addition_ = {};
+  OpOrigins::get().begin(options.where);
   if (!installed_) {
     callback_ = at::addGlobalCallback(
         at::RecordFunctionCallback(on_start, on_end)
@@ -142,18 +120,13 @@ void Recording::begin_step() {
   const std::lock_guard lock(mutex_);
   rows_.begin_step();
   for (auto& [storage, seen] : seen_) seen.row = rows_.moved()[seen.row];
-  forward_.clear();
   addition_ = {};
+  OpOrigins::get().begin_step();
 }
 
 void Recording::end() {
   if (!on_.exchange(false)) return;
   at::disableCallback(callback_);
-}
-
-void Recording::enter_module(std::string_view name) {
-  const std::lock_guard lock(mutex_);
-  t_state.module = rows_.texts().number(name);
 }
 
 void Recording::describe(c10::StorageImpl& storage, StorageRole role, std::string_view name) {
@@ -162,11 +135,6 @@ void Recording::describe(c10::StorageImpl& storage, StorageRole role, std::strin
   bool added = false;
   const Seen& seen = see(storage, added);
   rows_.describe(seen.row, role, name);
-}
-
-void Recording::name_line(std::uint32_t number, std::string_view text) {
-  const std::lock_guard lock(mutex_);
-  lines_[number] = rows_.texts().number(text);
 }
 
 std::string Recording::last_op() const {
@@ -239,8 +207,7 @@ Recording::Opened Recording::open_scope(const at::RecordFunction& function) {
   constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
   const std::string_view name = function.name();
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-    ++t_state.nodes;
-    t_state.node = function.seqNr();
+    OpOrigins::enter_node(function.seqNr());
     if (name != "torch::autograd::AccumulateGrad") return Opened::kNode;
     ++t_state.accumulations;
     return Opened::kAccumulation;
@@ -252,9 +219,7 @@ Recording::Opened Recording::open_scope(const at::RecordFunction& function) {
 
 void Recording::open_leaf(const at::RecordFunction& function, const RecordedOpFacts& facts) {
   t_state.last = &facts;
-  const bool in_node = t_state.nodes > 0;
-  const std::uint32_t line =
-      options_.where == nullptr || (in_node && t_state.module == 0) ? 0 : options_.where();
+  const OpOrigins::Origin origin = OpOrigins::get().of(function);
   const std::lock_guard lock(mutex_);
   addition_ = {};
   OpenOp& op = t_state.op;
@@ -263,25 +228,16 @@ void Recording::open_leaf(const at::RecordFunction& function, const RecordedOpFa
   op.cost = OpCost(facts, function.inputs(), options_.rounding);
   op.row.name = rows_.texts().number(facts.op->name);
   op.row.thread = thread_number();
-  op.row.module = t_state.module;
-  if (const auto text = lines_.find(line); text != lines_.end()) op.row.source = text->second;
-  if (!in_node && function.seqNr() >= 0) {
-    forward_.try_emplace(function.seqNr(), Origin{op.row.module, op.row.source});
-  } else if (in_node && t_state.module == 0) {
-    if (const auto origin = forward_.find(t_state.node); origin != forward_.end()) {
-      op.row.module = origin->second.module;
-      op.row.source = origin->second.source;
-    }
-  }
-  op.accumulates =
-      t_state.accumulations > 0 || t_state.biases > 0 || (t_state.engine > 0 && !in_node);
+  op.row.module = rows_.texts().number(*origin.module);
+  op.row.source = rows_.texts().number(*origin.source);
+  op.accumulates = t_state.accumulations > 0 || t_state.biases > 0 ||
+                   (t_state.engine > 0 && !OpOrigins::in_node());
   const auto inputs = function.inputs();
-  op.random = facts.seeded || drops_out(facts, inputs);
+  op.random = facts.draws(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool written = facts.op->writes(i);
-    const bool output_argument = i < 64 && ((facts.outputs >> i) & 1U) != 0;
     each_tensor(inputs[i], [&](const at::Tensor& tensor) {
-      visit_input(tensor, written, written && (facts.overwrites || output_argument));
+      visit_input(tensor, written, written && facts.overwrites_argument(i));
     });
   }
 }
@@ -337,7 +293,7 @@ void Recording::close(const at::RecordFunction& function, Opened what) {
       --t_state.accumulations;
       [[fallthrough]];
     case Opened::kNode:
-      --t_state.nodes;
+      OpOrigins::leave_node();
       return;
     case Opened::kEngine:
       --t_state.engine;
@@ -385,7 +341,7 @@ void Recording::finish(OpenOp& op) {
   const std::string_view name = op.facts->op->name;
   row.replayable = pure && !row.creates.empty() && !op.random && !op.from_host &&
                    !op.facts->uninitialized && name.starts_with("aten::");
-  if (!op.has_input && t_state.nodes == 0 && row.module == 0) {
+  if (!op.has_input && !OpOrigins::in_node() && row.module == 0) {
     for (const std::uint32_t storage : row.creates) {
       if (!rows_.described(storage)) rows_.describe(storage, StorageRole::kInput, "");
     }

@@ -22,18 +22,15 @@
 #include <unordered_map>
 
 #include "op_cost.hpp"
+#include "op_origins.hpp"
 #include "recorded_op_facts.hpp"
 #include "step_rows.hpp"
 #include "torch_headers.hpp"
 
 namespace spillway::torch {
 
-/// Number of the program line that runs now; 0 where none is known. Called with the interpreter's
-/// lock free to take.
-using WhereFunction = std::uint32_t (*)();
-
 struct RecordingOptions {
-  WhereFunction where = nullptr;
+  WhereFunction where = nullptr;  ///< see OpOrigins
   TensorFloat32Use rounding{};
   bool with_data = false;  ///< storages of the CPU too: what a recording without memory is
                            ///< compared with
@@ -47,11 +44,7 @@ class Recording {
   void begin_step();
   void end();
 
-  /// The module whose forward pass the calling thread is in.
-  void enter_module(std::string_view name);
   void describe(c10::StorageImpl& storage, StorageRole role, std::string_view name);
-  /// Text of a number that `where` returned.
-  void name_line(std::uint32_t number, std::string_view text);
   /// The leaf that the calling thread began last.
   [[nodiscard]] std::string last_op() const;
   /// The step since begin_step.
@@ -71,10 +64,6 @@ class Recording {
     std::uint32_t row;
     std::uint64_t bytes;
   };
-  struct Origin {
-    std::uint32_t module;
-    std::uint32_t source;
-  };
 
   Opened open_scope(const at::RecordFunction& function);
   void open_leaf(const at::RecordFunction& function, const RecordedOpFacts& facts);
@@ -93,8 +82,6 @@ class Recording {
   mutable std::mutex mutex_;
   StepRows rows_;
   std::unordered_map<c10::StorageImpl*, Seen> seen_;
-  std::unordered_map<std::int64_t, Origin> forward_;  // by sequence number of the autograd node
-  std::unordered_map<std::uint32_t, std::uint32_t> lines_;
   std::set<std::string> decomposed_;
   // The addition that was the latest op, in case its operand dies.
   struct Addition {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface to recording without memory, for Python through ctypes. Texts are returned as in
+// The C interface to recording, for Python through ctypes. Texts are returned as in
 // c_api.cpp. A recorded step is a Trace on the heap, owned by the caller until spillway_step_free.
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "recording.hpp"
+#include "session.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
 #include "spillway/trace/trace_io.hpp"
@@ -19,6 +20,7 @@
 namespace {
 
 using spillway::Trace;
+using spillway::torch::OpOrigins;
 using spillway::torch::Recording;
 
 char* copy(const std::string& text) { return ::strdup(text.c_str()); }
@@ -91,20 +93,29 @@ SPILLWAY_API char* spillway_record_begin(std::uint32_t (*where)(), int matmul_ro
   });
 }
 
+/// Of a program that runs with memory, where SPILLWAY_TRACE asks for a trace: `where` numbers its
+/// lines. Modules, lines and storages may be told from now on.
+SPILLWAY_API void spillway_trace_begin(std::uint32_t (*where)()) { OpOrigins::get().begin(where); }
+
 SPILLWAY_API void spillway_record_step() { Recording::get().begin_step(); }
 
 SPILLWAY_API void spillway_record_end() { Recording::get().end(); }
 
-SPILLWAY_API void spillway_record_module(const char* name) { Recording::get().enter_module(name); }
+SPILLWAY_API void spillway_record_module(const char* name) { OpOrigins::get().enter_module(name); }
 
 SPILLWAY_API void spillway_record_line(std::uint32_t number, const char* text) {
-  Recording::get().name_line(number, text);
+  OpOrigins::get().name_line(number, text);
 }
 
 SPILLWAY_API void spillway_record_storage(void* storage_impl, const char* role, const char* name) {
-  const auto known = spillway::parse_storage_role(role);
-  Recording::get().describe(*static_cast<c10::StorageImpl*>(storage_impl),
-                            known.value_or(spillway::StorageRole::kUnknown), name);
+  const auto known = spillway::parse_storage_role(role).value_or(spillway::StorageRole::kUnknown);
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  auto& engine = spillway::torch::Session::get().engine();
+  if (!engine.tracing()) {
+    Recording::get().describe(storage, known, name);
+  } else if (const auto* record = spillway::torch::record_of(engine, storage)) {
+    engine.describe(*record, known, name);
+  }
 }
 
 SPILLWAY_API char* spillway_record_last_op() { return copy(Recording::get().last_op()); }

@@ -3,8 +3,10 @@
 
 #include <pthread.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "op_facts.hpp"
@@ -40,13 +42,21 @@ void write_recorded_step(const runtime::Engine& engine, const std::string& path)
   }
 }
 
+void write_statistics(const runtime::Statistics& statistics, const std::string& path) {
+  std::ofstream file(path);
+  file << runtime::to_json(statistics) << '\n';
+  file.flush();
+  if (!file) {
+    std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n", path.c_str(),
+                 std::strerror(errno));
+  }
+}
+
 void at_exit() {
   Session& session = Session::get();
   const runtime::Settings& settings = session.settings();
   const runtime::Statistics statistics = session.engine().statistics();
-  if (!settings.stats_path.empty()) {
-    std::ofstream(settings.stats_path) << runtime::to_json(statistics) << '\n';
-  }
+  if (!settings.stats_path.empty()) write_statistics(statistics, settings.stats_path);
   if (!settings.trace_path.empty()) write_recorded_step(session.engine(), settings.trace_path);
   if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
 }
@@ -100,7 +110,7 @@ void Session::consider_rest() {
   if (!engine_.steps_are_marked() && engine_.ops() < kOpsBeforeRest) return;
   // A thread in the middle of an unseen op could lose an input when watching resumes: rest only
   // while a single thread runs ops.
-  if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.budget(), kRestBelow))
+  if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.reach(), kRestBelow))
     return;
   engine_.set_blind(true);
   if (!engine_.prepare_for_unseen_ops()) {
@@ -113,7 +123,7 @@ void Session::consider_rest() {
 
 void Session::consider_waking() {
   if (!resting_.load(std::memory_order_relaxed)) return;
-  if (engine_.live_now() < share_of(engine_.budget(), kWakeAbove) &&
+  if (engine_.live_now() < share_of(engine_.reach(), kWakeAbove) &&
       runtime::framed_threads() == 1) {
     return;
   }

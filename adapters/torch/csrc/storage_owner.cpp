@@ -57,6 +57,4 @@ void TorchFramework::grant(void* owner, const runtime::StorageRecord& record) no
 
 void TorchFramework::release(void* owner) noexcept { delete static_cast<StorageOwner*>(owner); }
 
-std::string TorchFramework::describe(void*) noexcept { return {}; }
-
 }  // namespace spillway::torch

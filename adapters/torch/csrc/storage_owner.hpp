@@ -37,7 +37,6 @@ class TorchFramework final : public runtime::Framework {
               const std::string& reason) noexcept override;
   void grant(void* owner, const runtime::StorageRecord& record) noexcept override;
   void release(void* owner) noexcept override;
-  std::string describe(void* owner) noexcept override;
 
   /// Evicted storages also lose their pointer, as they would on an accelerator.
   void set_null_pointers(bool null_pointers) { null_pointers_ = null_pointers; }

@@ -36,6 +36,7 @@ void Refiner::refine(Candidate& candidate, int turns, bool recompute) {
   if (gaps_.empty()) return;
   for (int turn = 0; turn < turns && !clock_.time_is_up(); ++turn) {
     if (clock_.good_enough(candidate.step_ns)) return;
+    clock_.tell(static_cast<double>(turn) / turns, "improving");
     Draft draft = candidate.draft;
     bool changed = change(draft, recompute);
     // Some improvements need two changes at once: room made here for a copy kept there.

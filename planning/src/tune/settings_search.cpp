@@ -58,6 +58,7 @@ SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, S
   simulate_ = model.table.touches() <= kMostSimulatedTouches;
   passes_left_ =
       simulate_ ? static_cast<int>(std::clamp(kPassWork / touches, 3.0, double{kMostPasses})) : 1;
+  passes_ = passes_left_;
   simulations_left_ =
       static_cast<int>(std::clamp(kSimulationWork / touches, 0.0, double{kMostPasses}));
   // On long traces there are few passes, and the bound takes as long as one.
@@ -68,6 +69,12 @@ SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, S
 
 bool SettingsSearch::time_is_up() const {
   return context_.now() - began_ >= context_.time_limit_ns;
+}
+
+void SettingsSearch::tell(double work, std::string_view doing) const {
+  const double limit = static_cast<double>(std::max<TimeNs>(context_.time_limit_ns, 1));
+  const double time = static_cast<double>(context_.now() - began_) / limit;
+  context_.progress(std::clamp(std::max(work, time), 0.0, 1.0), doing);
 }
 
 std::optional<double> SettingsSearch::measure(const Plan& plan) {
@@ -111,6 +118,7 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
 
 bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candidate>& best) {
   if (passes_left_ <= 0) return false;
+  tell(1 - static_cast<double>(passes_left_) / passes_, "searching");
   --passes_left_;
   SweepResult result = sweep(model_, settings);
   if (!result.feasible) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the native library that records without memory."""
+"""The part of the native library that records."""
 
 import ctypes
 
@@ -30,6 +30,7 @@ def _declare(library: ctypes.CDLL) -> None:
     name = ctypes.c_char_p
     for function, result, arguments in (
         ("spillway_record_begin", text, [WHERE, ctypes.c_int, ctypes.c_int, ctypes.c_int]),
+        ("spillway_trace_begin", None, [WHERE]),
         ("spillway_record_step", None, []),
         ("spillway_record_end", None, []),
         ("spillway_record_module", None, [name]),

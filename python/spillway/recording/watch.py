@@ -3,6 +3,7 @@
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -10,6 +11,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils.weak import WeakIdKeyDictionary
+
+from spillway._shims import storage_of
 
 
 class Watch:
@@ -19,9 +23,9 @@ class Watch:
         self._library = library
         #: Describe tensors with data too.
         self.with_data = False
-        self._names: dict[int, str] = {}  # of modules, by identity
-        self._parameters: dict[int, torch.nn.Parameter] = {}
-        self._parameter_names: dict[int, str] = {}
+        # Weak: what the program drops must go, and a step of a GAN has several models.
+        self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
+        self._parameters = WeakIdKeyDictionary()  # names
         self._running = threading.local()
         self._handles: list = []
         #: Called when the outermost step of any optimizer has ended.
@@ -42,21 +46,24 @@ class Watch:
         self._handles = []
 
     def describe_gradients(self) -> None:
-        for identity, parameter in self._parameters.items():
+        for parameter, name in list(self._parameters.items()):
             if parameter.grad is not None:
-                name = self._parameter_names.get(identity, "parameter")
                 self._describe(parameter.grad, "gradient", f"{name}.grad")
 
     # Modules
 
     def _enter(self, module: torch.nn.Module, arguments) -> None:
+        if torch.compiler.is_compiling():
+            return  # a traced call is one op, and its hooks would break the graph
         stack = self._stack()
-        if id(module) not in self._names:
+        if module not in self._names:
             self._learn(module)
-        stack.append(self._names[id(module)])
+        stack.append(self._names[module])
         self._library.spillway_record_module(stack[-1].encode())
 
     def _leave(self, module: torch.nn.Module, arguments, result) -> None:
+        if torch.compiler.is_compiling():
+            return
         stack = self._stack()
         stack.pop()
         self._library.spillway_record_module((stack[-1] if stack else "").encode())
@@ -68,17 +75,16 @@ class Watch:
 
     def _learn(self, root: torch.nn.Module) -> None:
         for name, module in root.named_modules():
-            self._names.setdefault(id(module), name or type(root).__name__)
+            self._names.setdefault(module, name or type(root).__name__)
         for name, parameter in root.named_parameters():
             self._learn_parameter(parameter, name)
         for name, buffer in root.named_buffers():
             self._describe(buffer, "parameter", name)
 
     def _learn_parameter(self, parameter: torch.Tensor, name: str) -> None:
-        if id(parameter) in self._parameter_names:
+        if parameter in self._parameters:
             return
-        self._parameters[id(parameter)] = parameter
-        self._parameter_names[id(parameter)] = name
+        self._parameters[parameter] = name
         self._describe(parameter, "parameter", name)
 
     # Optimizers
@@ -92,7 +98,7 @@ class Watch:
 
     def _after_optimizer(self, optimizer: torch.optim.Optimizer, arguments, keywords) -> None:
         for parameter, state in optimizer.state.items():
-            name = self._parameter_names.get(id(parameter), "parameter")
+            name = self._parameters.get(parameter, "parameter")
             for key, value in state.items():
                 if isinstance(value, torch.Tensor):
                     self._describe(value, "optimizer_state", f"{name}.{key}")
@@ -101,5 +107,7 @@ class Watch:
     def _describe(self, tensor: torch.Tensor, role: str, name: str) -> None:
         if not (tensor.is_meta or self.with_data) or tensor.layout != torch.strided:
             return
-        storage = tensor.untyped_storage()
+        storage = storage_of(tensor)  # none of a function transform's wrapper
+        if storage is None:
+            return
         self._library.spillway_record_storage(storage._cdata, role.encode(), name.encode())

@@ -26,6 +26,12 @@ _INK = "#1d2733"
 _GRID = "#e6e9ee"
 
 
+# At the bottom of the chart, however many rows it takes: below the axis it would cover its title.
+_LEGEND = {
+    "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "entrywidth": 0,
+}  # fmt: skip
+
+
 def _layout(height: int, **more) -> go.Layout:
     return go.Layout(
         height=height,
@@ -34,7 +40,7 @@ def _layout(height: int, **more) -> go.Layout:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         hovermode="closest",
-        legend={"orientation": "h", "y": -0.24, "x": 0, "yanchor": "top"},
+        legend=_LEGEND,
         **more,
     )
 
@@ -82,7 +88,7 @@ def memory(curve: MemoryCurve, report: Report, most_bytes: float, length: int) -
     of_time = "ops" if report.counts_ops else f"time in the step, {time_unit}"
     figure.update_layout(
         xaxis=_axis(of_time, range=[0, length / time_divisor]),
-        yaxis=_axis(f"device memory, {unit}", range=[0, 1.06 * most_bytes / scale]),
+        yaxis=_axis(f"memory, {unit}", range=[0, 1.06 * most_bytes / scale]),
         hovermode="x unified",
     )
     return figure
@@ -107,7 +113,6 @@ def slower_tiers(report: Report, length: int) -> go.Figure:
         xaxis=_axis(f"time in the step, {time_unit}", range=[0, length / time_divisor]),
         yaxis=_axis(f"held there, {unit}", rangemode="tozero"),
         showlegend=True,
-        legend={"y": -0.4},
         hovermode="x unified",
     )
     return figure
@@ -143,7 +148,6 @@ def streams(report: Report, length: int) -> go.Figure:
     figure.update_layout(
         xaxis=_axis(f"time in the step, {time_unit}", range=[0, length / time_divisor]),
         yaxis=_axis("", categoryorder="array", categoryarray=lanes[::-1], fixedrange=True),
-        legend={"y": -42 / (54 + 46 * len(lanes)) - 0.06},
         showlegend=True,
     )
     return figure
@@ -183,7 +187,6 @@ def pareto(report: Report) -> go.Figure:
     figure.update_layout(
         xaxis=_axis(f"budget of the device, {unit}"),
         yaxis=_axis(f"step time, {time_unit}", type=_step_axis(report)),
-        legend={"y": -0.2},
     )
     return figure
 

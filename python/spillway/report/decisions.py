@@ -30,16 +30,19 @@ def _decision(trace, storage, actions, tiers, starts) -> Decision:
     kinds: list[str] = []
     moved = 0
     leaves = returns = None
+    away = "disk" if "disk" in tiers and "host" not in tiers else "host"
     for action in actions:
         kind, at = action["do"], action["at"]
         if kind == "evict":
-            kinds.append(action.get("tier", "host"))
+            away = action.get("tier", "host")
+            kinds.append(away)
             moved += size
             leaves = at if leaves is None else leaves
         elif kind == "demote":
-            kinds.append("disk")
+            away = "disk"
+            kinds.append(away)
         elif kind == "fetch":
-            kinds.append("disk" if "disk" in tiers and "host" not in tiers else "host")
+            kinds.append(away)
             moved += size
             returns = at
         elif kind == "drop":

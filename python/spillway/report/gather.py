@@ -15,7 +15,7 @@ from spillway.report.contents import (
     Span,
 )
 from spillway.report.decisions import decisions
-from spillway.report.planned_memory import planned_memory
+from spillway.report.planned_memory import device_links, planned_memory
 from spillway.report.quantities import duration, size
 from spillway.report.simulation import ask
 from spillway.report.trace_file import Trace, own_starts, read_json, unmanaged_memory
@@ -137,6 +137,7 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
         streams=_lanes(trace, spans),
         decisions=rows,
         decisions_left_out=left_out,
+        moved_bytes=_moved(simulated.get("links", {})),
     )
     levels = timeline.get("levels", [])
     for position, tier in ((2, "host"), (3, "disk")):
@@ -145,6 +146,11 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
                 [level[0] for level in levels], {"held": [level[position] for level in levels]}
             )
     return result
+
+
+def _moved(links: dict[str, dict[str, Any]]) -> int:
+    used = {name: link.get("bytes", 0) for name, link in links.items() if link.get("bytes", 0)}
+    return sum(used.get(link, 0) for link in device_links(used))
 
 
 def _unlimited_starts(trace: Trace, spans: list[dict[str, Any]]) -> list[int]:
@@ -177,8 +183,9 @@ def _plan_facts(plan, simulated, budgets) -> list[tuple[str, str]]:
     facts.append(("moved in a step", size(moved)))
     if simulated.get("replays"):
         facts.append(("ops recomputed", f"{simulated['replays']:,}"))
-    if plan.get("machine"):
-        facts.append(("machine", plan["machine"]))
+    machine = simulated.get("machine") or plan.get("machine")
+    if machine:
+        facts.append(("machine", machine))
     return facts
 
 
@@ -236,10 +243,16 @@ def _add_measured(result: Report, statistics: dict[str, Any]) -> None:
     )
     if result.planned is None:
         raise UserError("--run compares a run with a plan: name a plan to report on")
+    given = statistics["budget_bytes"]
+    if result.budget_bytes and given != result.budget_bytes:
+        result.notes.append(
+            f"The run had a budget of {size(given)}, the plan one of {size(result.budget_bytes)}: "
+            "they do not compare."
+        )
     result.comparisons = [
         Comparison("step time", "ns", predicted_step, statistics["last_step_ns"]),
         Comparison("peak on the device", "bytes", result.planned.peak(),
                    statistics["peak_live_bytes"]),
-        Comparison("moved in a step", "bytes", sum(d.moved_bytes for d in result.decisions),
+        Comparison("moved in a step", "bytes", result.moved_bytes,
                    statistics["last_step_moved_bytes"]),
     ]  # fmt: skip

@@ -6,10 +6,18 @@ began and ended, and what the plan dropped.
 """
 
 import bisect
+from collections.abc import Iterable
 from typing import Any
 
 from spillway.report.contents import MemoryCurve
 from spillway.report.trace_file import Trace
+
+
+def device_links(links: Iterable[str]) -> tuple[str, str]:
+    """Which of these links the device's storages leave and return by."""
+    if {"device-to-host", "host-to-device"}.isdisjoint(links):
+        return "host-to-disk", "disk-to-host"  # it trains on its processor: the disk is next to it
+    return "device-to-host", "host-to-device"
 
 
 def planned_memory(
@@ -34,6 +42,7 @@ class _Residency:
         begins = [0] * (len(self._trace.ops) + 1)
         begins[-1] = self._step_ns
         copied_out: dict[int, list[int]] = {}
+        out, back = device_links({span["link"] for span in spans if span["kind"] == "copy"})
         for span in spans:
             kind = span["kind"]
             if kind == "op":
@@ -42,10 +51,10 @@ class _Residency:
                 events.append((span["end"], 0, "end", span["op"]))
             elif kind == "replay":
                 events.append((span["begin"], 3, "replay", span["op"]))
-            elif kind == "copy" and span["link"] == "device-to-host":
+            elif kind == "copy" and span["link"] == out:
                 events.append((span["end"], 1, "leave", span["storage"]))
                 copied_out.setdefault(span["storage"], []).append(span["begin"])
-            elif kind == "copy" and span["link"] == "host-to-device":
+            elif kind == "copy" and span["link"] == back:
                 events.append((span["begin"], 2, "arrive", span["storage"]))
         for action in self._plan.get("actions", ()):
             at = begins[min(action["at"], len(begins) - 1)]

@@ -69,7 +69,8 @@ std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) {
       SpoolOptions{.directory = directory, .budget = budget, .warn = warn_once});
 }
 
-void Engine::start(const Settings& settings) {
+void Engine::start(const Settings& stated) {
+  const Settings settings = with_shared_budget(stated);
   const Mode mode = settings.effective_mode();
   const MachineMemory machine = measure_memory(local_world_size());
   Bytes budget = kNoLimit;
@@ -93,19 +94,20 @@ void Engine::start(const Settings& settings) {
   // Something may have been evicted since it was looked at.
   if (spool != nullptr && !mover_.spool_is_empty()) spool = nullptr;
   settings_ = settings;
-  budget_ = budget;
+  granted_ = budget;
+  set_budget(budget);
   // In fuzz mode every allocation moves, however small: that is what it is for.
   min_size_ = mode == Mode::kFuzz ? Bytes{1} : settings.min_size;
-  memory_.set_limit(budget);
-  memory_.set_small_objects(mode == Mode::kFuzz ? SmallObjects::kBlocks : SmallObjects::kSlabs);
+  // A trace has to tell of every storage: what an op that is run again would read.
+  const bool traces = mode == Mode::kRecord && !settings.trace_path.empty();
+  memory_.set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
+                                                          : SmallObjects::kSlabs);
   memory_.set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
   // Record mode measures the program's own peak: nothing is cached above it.
   memory_.set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
   mover_.configure(MoverOptions{.host_budget = host_budget, .verify = mode == Mode::kVerify},
                    std::move(spool), std::move(transfers));
-  if (mode == Mode::kRecord && !settings.trace_path.empty() && recorder_ == nullptr) {
-    recorder_ = std::make_unique<TraceRecorder>();
-  }
+  if (traces && recorder_ == nullptr) recorder_ = std::make_unique<TraceRecorder>();
   sharing_ = false;
   const bool limits = settings.budget && (mode == Mode::kEnforce || mode == Mode::kVerify);
   if (limits && !in_child_) begin_sharing(settings);
@@ -122,10 +124,11 @@ void Engine::stop() {
   mode_.store(Mode::kOff);
   if (in_child_) return;  // what was evicted there is read when it is used
   Lock lock(*this);
-  memory_.set_limit(kNoLimit);
   memory_.set_small_objects(SmallObjects::kSlabs);
   memory_.set_poison(Poison::kNo);
-  budget_ = kNoLimit;
+  granted_ = kNoLimit;
+  set_budget(kNoLimit);
+  shared_.release();
   sharing_ = false;
   drain_freed();
   // Also those of storages that died meanwhile, which nobody may ask for any more.
@@ -186,7 +189,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
       return result.pointer;
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
-    if (blind() || !make_room(result.short_by, lock)) {
+    if (!(blind() ? claim_room(result.short_by) : make_room(result.short_by, lock))) {
       if (take_back()) continue;
       if (!may_overbook()) {
         this_thread_frames().needs.fail();
@@ -354,7 +357,7 @@ void Engine::produced(StorageRecord& record) {
     frames.hold_output(record);
   }
   stamp(record, frames);
-  if (recorder_ != nullptr) recorder_->use(record.id, record.bytes, true, record.made_by.load());
+  if (recorder_ != nullptr) recorder_->made(record.id, record.bytes, record.made_by.load());
 }
 
 void Engine::end_frame() {
@@ -441,9 +444,9 @@ void Engine::follow_machine() {
   MachineMemory machine = measure_memory(local_world_size());
   machine.unmanaged = saturating_sub(machine.unmanaged, memory_.budget().used());
   try {
-    budget_ = resolve_budget(*settings_.budget, machine, "budget");
-    memory_.set_limit(budget_);
-    if (sharing_) shared_.lead(budget_);
+    granted_ = resolve_budget(*settings_.budget, machine, "budget");
+    set_budget(granted_);
+    if (sharing_) shared_.lead(granted_);
   } catch (const UserError&) {
     // Nothing would be left for tensors: the limit stays what it was.
   }
@@ -453,7 +456,7 @@ void Engine::note_step() {
   const Lock lock(*this);
   follow_machine();
   if (sharing_) {
-    shared_.bury();
+    shared_.bury_now_and_then();
     follow_shared();
   }
   const TimeNs now = now_ns();

@@ -33,7 +33,7 @@ void Engine::look_ahead(ThreadFrames& frames) {
     mover_.cancel_prefetches();
     return;
   }
-  const Bytes planned = budget_ - Bytes{budget_.count / kUnplannedShare};
+  const Bytes planned = budget() - Bytes{budget().count / kUnplannedShare};
   if (mover_.away().count == 0 && Bytes{demand->most()} <= planned) return;
   const TimeNs begin = now_ns();
   if (begin < look_again_at_.load(std::memory_order_relaxed)) return;

@@ -37,6 +37,9 @@ TimeNs now_ns();
 /// Whether nothing that the engine knows of keeps the storage where it is.
 bool can_leave(const StorageRecord& record, Bytes min_size);
 
+/// With the budget that a process shares, if it has none of its own.
+Settings with_shared_budget(Settings settings);
+
 /// What Engine::last_failure says on the calling thread from now on.
 void set_last_failure(std::string text);
 

@@ -75,7 +75,7 @@ void Engine::keep_headroom() {
   const Mode mode = mode_.load();
   if (settings_.start_at >= 1.0 || blind() || mode == Mode::kOff || mode == Mode::kRecord) return;
   const auto start =
-      static_cast<std::uint64_t>(settings_.start_at * static_cast<double>(budget_.count));
+      static_cast<std::uint64_t>(settings_.start_at * static_cast<double>(budget().count));
   const Bytes excess = saturating_sub(memory_.live(), Bytes{start} + mover_.leaving());
   if (excess.count != 0) start_evictions(excess);
 }
@@ -132,7 +132,7 @@ void Engine::evict_everything(Lock& lock) {
 // is no storage's.
 bool Engine::will_fit(ThreadFrames& frames) {
   const Bytes need = frames.needs.known();
-  if (need.count == 0 || frames.inputs + need <= Bytes{budget_.count / 2}) return true;
+  if (need.count == 0 || frames.inputs + need <= Bytes{budget().count / 2}) return true;
   if (blind() || may_overbook()) return true;
   const Lock lock(*this);
   drain_freed();
@@ -144,12 +144,12 @@ bool Engine::will_fit(ThreadFrames& frames) {
     if (!held && !record->block->idle()) stays -= Bytes{record->block->resident};
   }
   do {
-    if (stays + need <= budget_) return true;
-  } while (claim_room(stays + need - budget_) || take_back());
+    if (stays + need <= budget()) return true;
+  } while (claim_room(stays + need - budget()) || take_back());
   frames.needs.fail();
   // What was counted are bytes; blocks hold whole pages, and start at different ones.
   const Bytes smallest = stays + need + kPagesOfAnOp;
-  OutOfBudget::Facts facts = shortage(need, smallest - budget_);
+  OutOfBudget::Facts facts = shortage(need, smallest - budget());
   facts.smallest_budget = smallest;
   set_last_failure(OutOfBudget(std::move(facts)).what());
   return false;
@@ -160,7 +160,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   OutOfBudget::Facts facts{.op = op == nullptr ? "" : op,
                            .need = need,
                            .have = saturating_sub(need, short_by),
-                           .budget = budget_,
+                           .budget = budget(),
                            .smallest_budget = memory_.budget().limit() + short_by,
                            .why = mover_.failure(),
                            .pinned = {}};

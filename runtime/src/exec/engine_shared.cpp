@@ -7,12 +7,28 @@
 
 namespace spillway::runtime {
 
+// enable() sets no variable by which those it starts could tell the budget.
+Settings with_shared_budget(Settings settings) {
+  if (settings.budget || settings.budget_page.empty()) return settings;
+  const Bytes total = SharedBudget::total_of(settings.budget_page);
+  if (total.count != 0) {
+    settings.budget = BudgetSpec{.kind = BudgetSpec::Kind::kBytes, .bytes = total};
+  }
+  return settings;
+}
+
 void Engine::begin_sharing(const Settings& settings) {
-  if (settings.budget_page.empty() || !shared_.join(settings.budget_page)) {
-    if (!shared_.is_member()) shared_.lead(budget_);
-  } else {
+  if (settings.budget_page.empty()) {
+    shared_.lead(granted_);
+  } else if (shared_.join(settings.budget_page)) {
     warn_once(fmt::format("this process shares the budget of {} with the one that started it",
                           to_string(shared_.total())));
+  } else {
+    warn_once(fmt::format(
+        "this process has a budget of {} of its own: the one that started it is gone, or shares "
+        "its budget with {} already",
+        to_string(granted_), SharedBudget::kMembers));
+    shared_.lead(granted_);
   }
   sharing_ = shared_.is_root() || shared_.is_member();
   follow_shared();
@@ -20,27 +36,38 @@ void Engine::begin_sharing(const Settings& settings) {
 
 void Engine::follow_shared() {
   if (!sharing_) return;
-  budget_ = shared_.limit();
-  memory_.set_limit(budget_);
-  const Bytes claimed = shared_.claimed_by_others();
-  if (claimed.count != 0) {
-    warn_once(fmt::format("the budget of {} is shared with processes that multiprocessing started",
-                          to_string(shared_.total())));
-  }
+  set_budget(std::min(shared_.limit(), granted_));
+  reach_.store(std::min(shared_.reach(), granted_).count, std::memory_order_relaxed);
+  if (said_shared_ || shared_.claimed_by_others().count == 0) return;
+  said_shared_ = true;
+  warn_once(fmt::format("the budget of {} is shared with processes that multiprocessing started",
+                        to_string(shared_.total())));
 }
 
-// A member takes more while its part is not used up.
+void Engine::set_budget(Bytes budget) {
+  budget_.store(budget.count, std::memory_order_relaxed);
+  reach_.store(budget.count, std::memory_order_relaxed);
+  memory_.set_limit(budget);
+}
+
+// What people are told: of a shared budget the whole, which the root may use when it is alone.
+Bytes Engine::stated_budget() const {
+  return sharing_ && shared_.is_root() ? shared_.total() : budget();
+}
+
+// A member takes more while its part, and what it was granted itself, are not used up.
 bool Engine::claim_room(Bytes needed) {
-  if (!sharing_ || !shared_.claim(needed)) return false;
+  if (!sharing_ || budget() >= granted_ || !shared_.claim(needed)) return false;
   follow_shared();
   return true;
 }
 
 // Others' claims must not stop the root where it would have gone on alone.
 bool Engine::take_back() {
-  if (!sharing_ || !shared_.is_root() || budget_ >= shared_.total()) return false;
-  budget_ = shared_.total();
-  memory_.set_limit(budget_);
+  if (!sharing_ || !shared_.is_root() || budget() >= granted_) return false;
+  const Bytes reach = this->reach();
+  set_budget(granted_);
+  reach_.store(reach.count, std::memory_order_relaxed);
   return true;
 }
 

@@ -440,8 +440,6 @@ void Mover::set_prefetched(StorageRecord& record, bool prefetched) {
 
 void Mover::exempt(StorageRecord& record) { send(record, EventKind::kExempt); }
 
-void Mover::readmit(StorageRecord& record) { send(record, EventKind::kReadmit); }
-
 void Mover::count_move(const StorageRecord& record) {
   const char* made_by = record.made_by.load();
   const auto known = std::ranges::find_if(kinds_, [&](const Kind& kind) {

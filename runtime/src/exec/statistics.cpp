@@ -15,7 +15,7 @@ Statistics Engine::statistics() {
   if (!in_child_) drain_freed();
   Statistics result;
   result.mode = mode();
-  result.budget = sharing_ && shared_.is_root() ? shared_.total() : budget_;
+  result.budget = stated_budget();
   result.shared = shared_.claimed_by_others();
   result.device = memory_.budget().used();
   result.peak_device = memory_.budget().peak();
@@ -63,7 +63,7 @@ void Engine::publish() {
   StatusSlot& slot = *slot_;
   slot.mode.store(static_cast<std::uint32_t>(mode()), kRelaxed);
   const bool limited = settings_.budget.has_value() || settings_.emulate_device.has_value();
-  slot.budget_bytes.store(limited ? budget_.count : 0, kRelaxed);
+  slot.budget_bytes.store(limited ? stated_budget().count : 0, kRelaxed);
   slot.device_bytes.store(memory_.budget().used().count, kRelaxed);
   slot.peak_device_bytes.store(memory_.budget().peak().count, kRelaxed);
   slot.host_bytes.store(mover_.used(Tier::kHost).count, kRelaxed);

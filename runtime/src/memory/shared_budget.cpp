@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/memory/shared_budget.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
+
+#include "spillway/base/error.hpp"
 
 namespace spillway::runtime {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // A member's claim grows by at least this: each growth makes the root look at the page.
 constexpr std::uint64_t kStep = std::uint64_t{8} << 20;
@@ -20,9 +21,10 @@ constexpr std::uint64_t kStep = std::uint64_t{8} << 20;
 constexpr std::uint64_t kNegligible = std::uint64_t{1} << 20;
 // A root that holds less than this share of the total is one that only waits for its members.
 constexpr std::uint64_t kIdleShare = 16;
+constexpr auto kBuryEvery = std::chrono::milliseconds(200);
 
 constexpr const char* kName = "spillway-budget";
-constexpr const char* kTarget = "/memfd:spillway-budget";
+constexpr std::int32_t kBusy = -1;
 
 /// A process that has ended, reaped or not.
 bool is_gone(std::int32_t pid) {
@@ -36,56 +38,54 @@ bool is_gone(std::int32_t pid) {
 }  // namespace
 
 void SharedBudget::lead(Bytes total) {
+  if (member_) return;
   if (page_ == nullptr) {
-    const int descriptor = ::memfd_create(kName, MFD_CLOEXEC);
-    if (descriptor < 0) return;
-    void* memory = MAP_FAILED;
-    if (::ftruncate(descriptor, sizeof(Page)) == 0) {
-      memory = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    }
-    if (memory == MAP_FAILED) {
-      ::close(descriptor);
+    try {
+      shared_ = SharedPage::create(kName, sizeof(Page));
+    } catch (const UserError&) {
       return;
     }
-    page_ = static_cast<Page*>(memory);  // the descriptor stays open: members find the page by it
-    path_ = fmt::format("/proc/{}/fd/{}", ::getpid(), descriptor);
+    page_ = static_cast<Page*>(shared_.memory());
   }
-  if (member_) return;
   page_->total.store(total.count);
-  page_->version.fetch_add(1);
+  page_->changes.fetch_add(1);
 }
 
 bool SharedBudget::join(const std::string& path) {
   if (page_ != nullptr) return true;
-  // The root may be gone and its number another process's.
-  std::error_code error;
-  const std::string target = std::filesystem::read_symlink(path, error).string();
-  if (error || !target.starts_with(kTarget)) return false;
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool whole = ::lseek(descriptor, 0, SEEK_END) == static_cast<off_t>(sizeof(Page));
-  void* memory =
-      whole ? ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
-            : MAP_FAILED;
-  ::close(descriptor);
-  if (memory == MAP_FAILED) return false;
-  page_ = static_cast<Page*>(memory);
+  shared_ = SharedPage::open(path, kName, sizeof(Page));
+  page_ = static_cast<Page*>(shared_.memory());
+  if (page_ == nullptr) return false;
   member_ = true;
-  if (take_slot()) return true;
-  ::munmap(memory, sizeof(Page));
+  bury();
+  slot_ = take_slot(Kind::kSpawned);
+  if (slot_ != nullptr) return true;
   page_ = nullptr;
+  shared_ = {};
   member_ = false;
   return false;
 }
 
-bool SharedBudget::take_slot() {
+Bytes SharedBudget::total_of(const std::string& path) {
+  const SharedPage page = SharedPage::open(path, kName, sizeof(Page));
+  return {page.memory() == nullptr ? 0 : static_cast<Page*>(page.memory())->total.load()};
+}
+
+SharedBudget::Slot* SharedBudget::take_slot(Kind kind) {
   for (Slot& slot : page_->slots) {
     std::int32_t free = 0;
-    if (!slot.pid.compare_exchange_strong(free, ::getpid())) continue;
-    slot_ = &slot;
-    return true;
+    if (!slot.pid.compare_exchange_strong(free, kBusy)) continue;
+    slot.kind.store(kind);
+    slot.pid.store(::getpid());
+    return &slot;
   }
-  return false;
+  return nullptr;
+}
+
+void SharedBudget::clear(Slot& slot) {
+  slot.claim.store(0);
+  slot.pid.store(0);
+  page_->changes.fetch_add(1);
 }
 
 Bytes SharedBudget::total() const { return {page_ == nullptr ? 0 : page_->total.load()}; }
@@ -94,68 +94,101 @@ Bytes SharedBudget::claimed_by_others() const {
   Bytes sum{};
   if (!is_root()) return sum;
   for (const Slot& slot : page_->slots) {
-    if (slot.pid.load() != 0) sum += Bytes{slot.claim.load()};
+    if (slot.pid.load() > 0) sum += Bytes{slot.claim.load()};
   }
   return sum;
 }
 
+// Of what no forked process holds: it can't be made to leave.
 std::uint64_t SharedBudget::equal_part() const {
   const std::uint64_t total = page_->total.load();
   std::uint64_t parts = is_root() || page_->root_used.load() > total / kIdleShare ? 1 : 0;
+  std::uint64_t forked = 0;
   for (const Slot& slot : page_->slots) {
-    if (slot.pid.load() != 0 && (&slot == slot_ || slot.claim.load() != 0)) ++parts;
+    if (slot.pid.load() <= 0) continue;
+    const std::uint64_t claim = slot.claim.load();
+    if (slot.kind.load() == Kind::kForked) {
+      forked += claim;
+    } else if (&slot == slot_.load() || claim != 0) {
+      ++parts;
+    }
   }
-  return total / std::max<std::uint64_t>(parts, 1);
+  return (total - std::min(total, forked)) / std::max<std::uint64_t>(parts, 1);
 }
 
-Bytes SharedBudget::limit() {
-  version_ = page_->version.load();
-  if (member_) return {std::min(slot_->claim.load(), equal_part())};
+Bytes SharedBudget::reach() const {
+  if (member_) return {equal_part()};
   const Bytes rest = saturating_sub({page_->total.load()}, claimed_by_others());
   return std::max(rest, Bytes{equal_part()});
 }
 
-void SharedBudget::set_claim(std::uint64_t bytes) {
-  slot_->claim.store(bytes);
-  page_->version.fetch_add(1);
+Bytes SharedBudget::limit() {
+  seen_ = page_->changes.load();
+  return member_ ? std::min(Bytes{slot_.load()->claim.load()}, reach()) : reach();
 }
 
 bool SharedBudget::claim(Bytes needed) {
   if (!is_member()) return false;
-  const std::uint64_t claimed = slot_->claim.load();
+  const std::uint64_t claimed = slot_.load()->claim.load();
+  const std::uint64_t wanted = claimed + std::max({needed.count, claimed / 4, kStep});
+  if (wanted > equal_part()) bury_now_and_then();
   const std::uint64_t part = equal_part();
   if (claimed >= part) return false;
-  set_claim(std::min(part, claimed + std::max({needed.count, claimed / 4, kStep})));
+  slot_.load()->claim.store(std::min(part, wanted));
+  page_->changes.fetch_add(1);
   return true;
 }
 
+void SharedBudget::release() {
+  if (!is_member()) return;
+  slot_.load()->claim.store(0);
+  page_->changes.fetch_add(1);
+}
+
 void SharedBudget::bury() {
-  if (!is_root()) return;
+  if (page_ == nullptr) return;
+  buried_ = Clock::now();
   for (Slot& slot : page_->slots) {
-    const std::int32_t pid = slot.pid.load();
-    if (pid == 0 || !is_gone(pid)) continue;
-    slot.claim.store(0);
-    slot.pid.store(0);
-    page_->version.fetch_add(1);
+    std::int32_t pid = slot.pid.load();
+    if (pid <= 0 || !is_gone(pid) || !slot.pid.compare_exchange_strong(pid, kBusy)) continue;
+    clear(slot);
   }
+}
+
+void SharedBudget::bury_now_and_then() {
+  if (Clock::now() - buried_ >= kBuryEvery) bury();
 }
 
 void SharedBudget::forked_begin() {
   slot_ = nullptr;
   member_ = true;
-  path_.clear();
   forked_held_.store(0);
 }
 
 void SharedBudget::forked_hold(std::int64_t bytes) noexcept {
   if (page_ == nullptr) return;
-  const std::int64_t before = forked_held_.fetch_add(bytes);
   const auto steps = [](std::int64_t held) {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(held, 0)) / kNegligible;
   };
+  const std::int64_t before = forked_held_.fetch_add(bytes);
   if (steps(before) == steps(before + bytes)) return;
-  if (slot_ == nullptr && !take_slot()) return;  // threads that race here claim the same
-  set_claim(steps(before + bytes) * kNegligible);
+  Slot* slot = slot_.load();
+  if (slot == nullptr) {
+    Slot* const taken = take_slot(Kind::kForked);
+    if (taken == nullptr) return;
+    if (slot_.compare_exchange_strong(slot, taken)) {
+      slot = taken;
+    } else {
+      clear(*taken);  // another thread was first
+    }
+  }
+  // Whichever thread stores last has seen what is held then.
+  std::uint64_t held = 0;
+  do {
+    held = steps(forked_held_.load());
+    slot->claim.store(held * kNegligible);
+  } while (steps(forked_held_.load()) != held);
+  page_->changes.fetch_add(1);
 }
 
 }  // namespace spillway::runtime

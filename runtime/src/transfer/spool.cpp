@@ -242,7 +242,10 @@ Spool::Spool(SpoolOptions options) : options_(std::move(options)), growth_step_(
   budget_ = {options_.budget.count / kExtentGranule * kExtentGranule};
 }
 
-Spool::~Spool() { close_descriptors(); }
+Spool::~Spool() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  for (const Generation& generation : generations_) ::close(generation.liveness_fd);
+}
 
 void Spool::ensure_open() {
   Warnings warnings;
@@ -254,7 +257,7 @@ void Spool::ensure_open() {
 }
 
 void Spool::open_locked(Warnings& warnings) {
-  if (descriptor_ >= 0 || closed_in_child_) {
+  if (descriptor_ >= 0) {
     return;
   }
   if (directory_.empty()) {
@@ -307,10 +310,6 @@ std::optional<Extent> Spool::allocate(Bytes bytes) {
 
 std::optional<Extent> Spool::allocate_locked(Bytes bytes, Warnings& warnings) {
   SPILLWAY_CHECK(bytes.count > 0, "an extent of no bytes");
-  if (closed_in_child_) {
-    full_reason_ = "The spool belongs to the parent process.";
-    return std::nullopt;
-  }
   open_locked(warnings);
   release_ended_generations_locked();
   // The first test keeps the sum in the second from overflowing.
@@ -370,9 +369,6 @@ int Spool::reserve_locked(std::uint64_t end, Warnings& warnings) {
 
 void Spool::free(Extent extent) {
   const std::lock_guard lock(mutex_);
-  if (closed_in_child_) {
-    return;
-  }
   const auto found = live_.find(extent.offset);
   SPILLWAY_CHECK(found != live_.end() && found->second.bytes == extent.bytes,
                  fmt::format("{}+{} is not a live extent", extent.offset, extent.bytes));
@@ -418,23 +414,6 @@ void Spool::release_ended_generations_locked() {
     extents_.free(entry.extent);
     return true;
   });
-}
-
-void Spool::close_in_child() {
-  // No lock: a child has one thread, and one of the parent's may have held it at the fork.
-  closed_in_child_ = true;
-  close_descriptors();
-}
-
-void Spool::close_descriptors() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-    descriptor_ = -1;
-  }
-  for (const Generation& generation : generations_) {
-    ::close(generation.liveness_fd);
-  }
-  generations_.clear();
 }
 
 void Spool::note_budget_full_locked(Bytes bytes) {

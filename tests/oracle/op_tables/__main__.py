@@ -19,7 +19,14 @@ def minor():
 
 
 def path_of_tables():
+    """Where this minor's tables are, or would be."""
     return ROOT / f"adapters/torch/generated/torch-{minor()}/op_tables.hpp"
+
+
+def path_of_tables_in_use():
+    """What the adapter of this minor is built with."""
+    made = path_of_tables()
+    return made if made.exists() else ROOT / "adapters/torch/generated/not-run/op_tables.hpp"
 
 
 def header_text(writes, composites):

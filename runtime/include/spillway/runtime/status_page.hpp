@@ -10,8 +10,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
+
+#include "spillway/runtime/shared_page.hpp"
 
 namespace spillway::runtime {
 
@@ -60,7 +61,7 @@ struct StatusPage {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// A mapping of the page. Unmapped on destruction. Not copyable.
+/// A mapping of the page. Not copyable.
 class StatusMapping {
  public:
   /// A new anonymous page (memfd). `path()` is valid for descendants while this mapping lives.
@@ -69,13 +70,8 @@ class StatusMapping {
   /// Maps an existing page; an empty mapping if the path is gone or of another version.
   static StatusMapping open(const std::string& path);
 
-  StatusMapping() = default;
-  StatusMapping(StatusMapping&& other) noexcept;
-  StatusMapping& operator=(StatusMapping&& other) noexcept;
-  ~StatusMapping();
-
-  [[nodiscard]] StatusPage* page() const { return page_; }
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] StatusPage* page() const { return static_cast<StatusPage*>(shared_.memory()); }
+  [[nodiscard]] const std::string& path() const { return shared_.path(); }
 
   /// Claims a free slot for this process (or finds the one it has, counters and all, of a former
   /// program of the same pid too); null where none is left. Processes may claim at once, threads of
@@ -83,9 +79,7 @@ class StatusMapping {
   [[nodiscard]] StatusSlot* claim_slot() const;
 
  private:
-  StatusPage* page_ = nullptr;
-  int descriptor_ = -1;
-  std::string path_;
+  SharedPage shared_;
 };
 
 }  // namespace spillway::runtime

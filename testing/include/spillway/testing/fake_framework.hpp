@@ -62,9 +62,6 @@ class FakeFramework final : public runtime::Framework {
     delete static_cast<FakeStorage*>(owner);
     released.fetch_add(1);
   }
-  std::string describe(void* owner) noexcept override {
-    return std::to_string(static_cast<FakeStorage*>(owner)->bytes);
-  }
 
   [[nodiscard]] std::string last_reason() {
     const std::lock_guard lock(mutex_);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
@@ -42,6 +43,8 @@ class SettingsSearch {
   /// The simulated step of a plan; nothing if it fails.
   [[nodiscard]] std::optional<double> measure(const Plan& plan);
   [[nodiscard]] bool time_is_up() const;
+  /// Tells who waits how far what is being done is: by `work`, from 0 to 1, or by the time limit.
+  void tell(double work, std::string_view doing) const;
   /// Whether a step is so near the lower bound that no search is worth its while.
   [[nodiscard]] bool good_enough(double step_ns) const { return step_ns <= goal_ns_; }
   /// Where the last pass that did not fit stopped.
@@ -59,6 +62,7 @@ class SettingsSearch {
   const PlanningContext& context_;
   std::string planner_;
   TimeNs began_;
+  int passes_;  // at most, in all
   int passes_left_;
   int simulations_left_;
   bool simulate_;

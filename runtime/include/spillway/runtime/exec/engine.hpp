@@ -101,7 +101,11 @@ class Engine {
   /// True while a budget is enforced or anything else needs ops to be seen.
   [[nodiscard]] bool watching() const { return watching_.load(std::memory_order_relaxed); }
   [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
-  [[nodiscard]] Bytes budget() const { return budget_; }
+  /// What the process may hold now.
+  [[nodiscard]] Bytes budget() const { return {budget_.load(std::memory_order_relaxed)}; }
+  /// What it could hold: more than `budget` where it shares one and has not claimed all it can,
+  /// less where it took back what others claimed.
+  [[nodiscard]] Bytes reach() const { return {reach_.load(std::memory_order_relaxed)}; }
   [[nodiscard]] Bytes min_size() const { return min_size_; }
   /// Device bytes live; approximate without the lock.
   [[nodiscard]] Bytes live_now() const { return {live_now_.load(std::memory_order_relaxed)}; }
@@ -132,6 +136,12 @@ class Engine {
 
   Statistics statistics();
   void reset_peak();
+  /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
+  [[nodiscard]] bool tracing() const { return recorder_ != nullptr && mode() == Mode::kRecord; }
+  void note(const OpNotes& notes) { recorder_->note(notes); }
+  void describe(const StorageRecord& record, StorageRole role, std::string_view name) {
+    recorder_->describe(record.id, role, name);
+  }
   /// The last complete training step; nothing unless record mode was given a trace path.
   [[nodiscard]] std::optional<Trace> trace() const {
     return recorder_ == nullptr ? std::nullopt : recorder_->trace();
@@ -163,6 +173,8 @@ class Engine {
   void follow_machine();
   void begin_sharing(const Settings& settings);
   void follow_shared();
+  void set_budget(Bytes budget);
+  [[nodiscard]] Bytes stated_budget() const;
   bool claim_room(Bytes needed);
   bool take_back();
   void note_boundary(ThreadFrames& frames, bool optimizer_step);
@@ -182,7 +194,10 @@ class Engine {
   Settings settings_;
   SharedBudget shared_;
   bool sharing_ = false;
-  Bytes budget_{};
+  bool said_shared_ = false;
+  Bytes granted_{};  // by the settings; what is shared may be less
+  std::atomic<std::uint64_t> budget_{0};
+  std::atomic<std::uint64_t> reach_{0};
   Bytes min_size_{};
   std::atomic<Mode> mode_{Mode::kOff};
   std::atomic<bool> watching_{false};

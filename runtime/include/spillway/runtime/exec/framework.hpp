@@ -25,9 +25,6 @@ class Framework {
 
   /// The storage died: the handle is no longer used. Called without the lock.
   virtual void release(void* owner) noexcept = 0;
-
-  /// The storage's shape or name for people, or empty. Called with the lock held.
-  virtual std::string describe(void* owner) noexcept = 0;
 };
 
 }  // namespace spillway::runtime

@@ -96,7 +96,6 @@ class Mover {
 
   /// Exported memory is never evicted, and nothing knows when it is written.
   void exempt(StorageRecord& record);
-  void readmit(StorageRecord& record);
 
   [[nodiscard]] Bytes leaving() const { return leaving_; }  ///< evictions in flight
   /// Pages that evicted storages would take on the device. Any thread.

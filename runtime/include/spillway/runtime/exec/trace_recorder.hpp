@@ -13,7 +13,9 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -23,6 +25,18 @@
 
 namespace spillway::runtime {
 
+/// What an adapter knows of an op beyond the storages it touches.
+struct OpNotes {
+  std::optional<std::uint64_t> flop{};
+  std::optional<Bytes> bytes_touched{};
+  Arithmetic arithmetic = Arithmetic::kUnknown;
+  bool pure = false;          ///< what it writes depends on nothing but the storages it reads
+  bool makes_inputs = false;  ///< what it creates comes from outside the model
+  std::string_view module{};
+  std::string_view source{};
+  std::span<const StorageId> overwritten{};  ///< written without being read
+};
+
 class TraceRecorder {
  public:
   /// Ops recorded at most: some 200 MB of rows. Training steps have 1e3 to 2e5.
@@ -31,8 +45,15 @@ class TraceRecorder {
   /// A step ends and the next begins with the op that follows.
   void boundary();
   void begin_op(const char* name, TimeNs now);
-  /// The calling thread's op uses a storage. `made_by` names it in the trace; may be null.
+  /// The calling thread's op uses a storage: reads it, and may write it. `made_by` names it in the
+  /// trace if nothing better does; may be null.
   void use(StorageId id, Bytes bytes, bool writes, const char* made_by);
+  /// The calling thread's op hands out a storage that it has written.
+  void made(StorageId id, Bytes bytes, const char* made_by);
+  /// Of the calling thread's op, before it ends.
+  void note(const OpNotes& notes);
+  /// What a living storage is for. Holds for the steps to come, and for the present one.
+  void describe(StorageId id, StorageRole role, std::string_view name);
   void allocated(StorageId id, Bytes bytes);
   void freed(StorageId id);
   /// `grown`: most that was allocated within the op at once.
@@ -46,6 +67,12 @@ class TraceRecorder {
     std::uint32_t row;
     bool born;  ///< created within the step
   };
+  /// Of a living storage, over steps.
+  struct Identity {
+    StorageRole role = StorageRole::kUnknown;
+    std::string name{};
+    std::uint64_t origin = 0;  ///< equal for what equal ops of different steps create; 0: unknown
+  };
   struct Step {
     Trace trace;  // ops stay in `ops` until the step is built
     std::vector<TraceOp> ops;
@@ -53,12 +80,19 @@ class TraceRecorder {
     std::vector<std::optional<std::size_t>> born_at;
     std::vector<std::optional<std::size_t>> freed_at;
     std::vector<std::optional<std::size_t>> last_use;
+    std::vector<std::uint64_t> origin;
+    std::vector<bool> makes_inputs;  // by op
   };
 
   StorageId row_of(StorageId id, Bytes bytes, bool born);
+  TraceOp* touch(StorageId row, const char* made_by);
+  static StorageRole role_of(const Step& step, std::size_t row);
   static Trace build(const Step& step);
+  static void tell_what_continues(const Step& step, Trace& trace,
+                                  const std::vector<std::optional<StorageId>>& renamed);
 
   mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Identity> identities_;
   Step current_;
   std::optional<Step> complete_;
   std::uint64_t generation_ = 0;  // of `current_`: an op open over a boundary belongs to none

@@ -42,7 +42,6 @@ class PagePool {
   void note_released(Block& block);
 
   [[nodiscard]] std::uint64_t pieces() const { return pieces_; }
-  [[nodiscard]] std::uint64_t most_pieces() const { return most_pieces_; }
   [[nodiscard]] std::uint64_t moved_chunks() const { return moved_chunks_; }
 
  private:

@@ -81,10 +81,6 @@ class Spool {
   /// ownership of the descriptor.
   void begin_fork_generation(int liveness_read_fd);
 
-  /// For a forked child that will not read spilled bytes (any more): closes its descriptors. The
-  /// parent's file is untouched. Afterwards allocate() returns nothing and free() does nothing.
-  void close_in_child();
-
   /// The open file, or -1. May have O_DIRECT set: go through TransferPool.
   [[nodiscard]] int descriptor() const;
   [[nodiscard]] bool direct_io() const;
@@ -117,7 +113,6 @@ class Spool {
   [[nodiscard]] bool readable_by_a_child_locked(std::uint64_t born, std::uint64_t died) const;
   void note_budget_full_locked(Bytes bytes);
   void note_disk_full_locked(int error, std::uint64_t needed_end);
-  void close_descriptors();
   void hand_out(const Warnings& warnings) const;
 
   const SpoolOptions options_;
@@ -125,7 +120,6 @@ class Spool {
   std::string directory_;
   int descriptor_ = -1;
   bool direct_ = false;
-  bool closed_in_child_ = false;
   bool reserves_ = true;  // false once the file system turned out to lack fallocate
   Bytes budget_{};
   std::uint64_t capacity_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not made by running torch 2.14: it holds the writes that torch 2.15 shows, and no composites, so
-// that each of those is an op like others. `python -m tests.oracle.op_tables` makes it.
+// For minors of torch that have no table of their own: the writes that torch 2.15 shows, and no
+// composites, so that each of those is an op like others. `python -m tests.oracle.op_tables` under
+// such a minor makes its table.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ inline constexpr std::array kUndeclaredWrites{
     UndeclaredWrite{"aten::native_batch_norm.out", 0x18},
 };
 
-/// Composites that reach memory only through the ops they call, in order of their bytes.
+/// Composites that reach memory only through the operators they call, sorted.
 inline constexpr std::array<std::string_view, 0> kSafeComposites{
 };
 // clang-format on

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trace of a run with memory cannot know from ops alone: modules, lines, what tensors are.
+
+``spillway record`` without further options. The engine writes the trace when the program ends.
+"""
+
+import atexit
+
+from spillway.recording import lines, native
+from spillway.recording.watch import Watch
+
+_watch: Watch | None = None
+_where = None  # the native side keeps the address
+
+
+def start() -> None:
+    """Watches modules and optimizers from now on, once per process."""
+    global _watch, _where
+    if _watch is not None:
+        return
+    library = native.load()
+    numbers = lines.LineNumbers(
+        lambda number, text: library.spillway_record_line(number, text.encode())
+    )
+    _where = native.WHERE(numbers.here)
+    library.spillway_trace_begin(_where)
+    _watch = Watch(library)
+    _watch.with_data = True
+    _watch.install()
+    # Threads of torch may run ops while the interpreter ends.
+    atexit.register(library.spillway_trace_begin, native.WHERE())

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the word behind --machine to a machine. docs/machines.md states the rule, which the Python
+// package follows too. Reads files; throws UserError naming the nearest machine, or the file.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/machine/machine.hpp"
+
+namespace spillway::tools {
+
+/// Whether the word names a file, since it has a `/` or ends in `.json`, rather than a machine
+/// that comes with Spillway.
+bool is_machine_file(std::string_view name);
+/// A name among the known machines, or the path of a file.
+Machine find_machine(const std::string& name);
+/// Sorted by name.
+std::vector<Machine> known_machines();
+
+}  // namespace spillway::tools

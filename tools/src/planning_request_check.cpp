@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planning_request_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner_run.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/planning/registry.hpp"
+
+namespace spillway::tools {
+namespace {
+
+using Command = PlanningRequest::Command;
+using Planners = std::vector<const planning::Planner*>;
+
+[[noreturn]] void refuse_together(std::string_view flag, std::string_view other,
+                                  std::string_view reason) {
+  throw UserError(
+      fmt::format("{} does not go with {}, {}: leave one of them out.", flag, other, reason));
+}
+
+std::string names_of(const Planners& planners) {
+  std::vector<std::string_view> names;
+  for (const planning::Planner* planner : planners) names.push_back(planner->name());
+  return fmt::format("{} {}", names.size() == 1 ? "the planner" : "the planners",
+                     fmt::join(names, ", "));
+}
+
+Planners planners_with(std::string_view option) {
+  Planners having;
+  for (const planning::Planner* planner : planning::planners()) {
+    if (has_option(*planner, option)) having.push_back(planner);
+  }
+  return having;
+}
+
+void check_options(const PlanningRequest& request, const Planners& chosen) {
+  for (const auto& [name, text] : request.options) {
+    const bool used = std::any_of(chosen.begin(), chosen.end(),
+                                  [&](const auto* planner) { return has_option(*planner, name); });
+    if (!used) {
+      throw UserError(fmt::format("--{} is no option of {}: it belongs to {}.", name,
+                                  names_of(chosen), names_of(planners_with(name))));
+    }
+  }
+  for (const planning::Planner* planner : chosen) (void)options_for(*planner, request);
+}
+
+void check_search(const PlanningRequest& request, const Planners& chosen) {
+  const bool used = std::any_of(chosen.begin(), chosen.end(),
+                                [](const auto* planner) { return searches(*planner); });
+  if (used || !(request.seed_all || request.time_limit_ns)) return;
+  throw UserError(fmt::format("{} means nothing to {}: only {} searches. Leave it out.",
+                              request.seed_all ? "--seed" : "--time-limit", names_of(chosen),
+                              names_of(planners_with("search"))));
+}
+
+void check_budgets(const PlanningRequest& request) {
+  if (request.command == Command::kCompare || request.device_budgets.size() <= 1) return;
+  throw UserError(
+      fmt::format("One --budget at a time, not \"{}\" too: spillway compare takes more.",
+                  request.device_budgets[1]));
+}
+
+void check_simulation(const PlanningRequest& request) {
+  if (request.timeline && !request.json) {
+    throw UserError("--timeline shows nothing without --json: give both, or --perfetto FILE.");
+  }
+  if (request.plan_path) return;
+  for (const auto& [flag, text] :
+       {std::pair("--host", request.host_budget), std::pair("--disk", request.disk_budget)}) {
+    if (text) {
+      throw UserError(fmt::format(
+          "{} means nothing without --plan FILE: nothing leaves the device without one.", flag));
+    }
+  }
+}
+
+void check_question(const PlanningRequest& request) {
+  const bool several = request.files.size() > 1;
+  if (request.slowdown) {
+    if (request.all_machines) refuse_together("--slowdown", "--machines", "another question");
+    if (!request.device_budgets.empty()) {
+      refuse_together("--budget", "--slowdown", "which looks for the budget");
+    }
+    if (several) refuse_together("A second trace", "--slowdown", "which looks into one");
+  }
+  if (request.all_machines) {
+    if (request.machine) refuse_together("--machine", "--machines", "which tries all of them");
+    if (several) refuse_together("A second trace", "--machines", "which looks into one");
+  }
+}
+
+}  // namespace
+
+void check_request(const PlanningRequest& request) {
+  const Planners chosen = chosen_planners(request);
+  check_options(request, chosen);
+  check_search(request, chosen);
+  check_budgets(request);
+  if (request.command == Command::kSimulate) check_simulation(request);
+  if (request.command == Command::kWhatIf) check_question(request);
+}
+
+}  // namespace spillway::tools

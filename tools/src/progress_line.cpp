@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress_line.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "quantity_text.hpp"
+#include "terminal_row.hpp"
+
+namespace spillway::tools {
+namespace {
+
+constexpr TimeNs kPatience = 500'000'000;
+constexpr TimeNs kInterval = 100'000'000;
+
+TimeNs now() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// In the background a terminal may stop who writes to it.
+bool may_draw() {
+  return ::isatty(STDERR_FILENO) == 1 && terminal_obeys_sequences() &&
+         ::tcgetpgrp(STDERR_FILENO) == ::getpgrp();
+}
+
+std::size_t columns() {
+  constexpr std::size_t kUsual = 80;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  // The last column stays empty: writing it leaves some terminals in a pending wrap.
+  return (known ? size.ws_col : kUsual) - 1;
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(std::size_t runs)
+    : runs_(runs), on_terminal_(may_draw()), next_(now() + kPatience) {}
+
+ProgressLine::~ProgressLine() {
+  if (drawn_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressLine::begin(std::string_view planner) {
+  planner_ = planner;
+  ++run_;
+  draw("");
+}
+
+void ProgressLine::show(double share, std::string_view doing) {
+  draw(fmt::format(", {}, {}", doing, short_percent(std::clamp(share, 0.0, 1.0))));
+}
+
+void ProgressLine::draw(const std::string& text) {
+  if (!on_terminal_) return;
+  const TimeNs time = now();
+  if (time < next_ || !may_draw()) return;
+  next_ = time + kInterval;
+  drawn_ = true;
+  const std::string count = runs_ > 1 ? fmt::format(" {} of {}", run_, runs_) : "";
+  const std::string line = fmt::format("planning{}: {}{}", count, planner_, text);
+  fmt::print(stderr, "\r\033[K{}", line.substr(0, columns()));
+}
+
+}  // namespace spillway::tools

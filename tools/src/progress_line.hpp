@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far planning is, on one line of standard error that is removed at the end:
+//
+//     planning 3 of 8: hybrid, improving, 40 %
+//
+// Drawn only after half a second, ten times a second at most, where standard error is a terminal
+// that obeys sequences and the command is in its foreground. For one thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "spillway/base/ids.hpp"
+
+namespace spillway::tools {
+
+class ProgressLine {
+ public:
+  /// `runs`: how many planners will run, one after another.
+  explicit ProgressLine(std::size_t runs = 1);
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine();
+
+  /// The next run begins.
+  void begin(std::string_view planner);
+  /// `share` of it, from 0 to 1, is done.
+  void show(double share, std::string_view doing);
+
+ private:
+  void draw(const std::string& text);
+
+  std::size_t runs_;
+  std::size_t run_ = 0;
+  std::string planner_;
+  bool on_terminal_;
+  bool drawn_ = false;
+  TimeNs next_;  // of the monotonic clock: not drawn before
+};
+
+}  // namespace spillway::tools
