@@ -119,7 +119,7 @@ std::string_view to_string(BoundCause cause) {
   return kCauseNames.at(static_cast<std::size_t>(cause));
 }
 
-LowerBound lower_bound(const StepModel& model) {
+LowerBound lower_bound(const StepModel& model, BoundEffort effort) {
   LowerBound result;
   for (const TimeNs duration : model.least_duration) result.compute_ns += duration;
   result.step_ns = result.compute_ns;
@@ -137,12 +137,14 @@ LowerBound lower_bound(const StepModel& model) {
     bound::scan_windows_after(view, boundary, own);
     bound::scan_windows_before(view, boundary, own);
     bound::scan_windows_around(view, boundary, own);
-    std::vector<BoundWindow> disjoint;
-    for (const std::size_t i : choose_over_cuts(own, model.ops()).windows) {
-      disjoint.push_back(own[i]);
+    if (effort == BoundEffort::kFull) {
+      std::vector<BoundWindow> disjoint;
+      for (const std::size_t i : choose_over_cuts(own, model.ops()).windows) {
+        disjoint.push_back(own[i]);
+      }
+      const bound::PricedStep found = bound::ascend_prices(view, boundary, disjoint);
+      if (found.extra_ns > priced.extra_ns) priced = found;
     }
-    const bound::PricedStep found = bound::ascend_prices(view, boundary, disjoint);
-    if (found.extra_ns > priced.extra_ns) priced = found;
     windows.insert(windows.end(), own.begin(), own.end());
   }
   const Choice choice = choose_over_cuts(windows, model.ops());

@@ -16,8 +16,6 @@ namespace {
 constexpr double kPassWork = 2e6;
 constexpr double kSimulationWork = 3e6;
 constexpr int kMostPasses = 160;
-// A trace longer than this is planned by one pass, and not simulated while planning.
-constexpr Row kMostSimulatedTouches = 150'000;
 
 // A step this much above the lower bound is left as it is.
 constexpr double kNearTheBound = 1.001;
@@ -62,8 +60,9 @@ SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, S
   simulations_left_ =
       static_cast<int>(std::clamp(kSimulationWork / touches, 0.0, double{kMostPasses}));
   // On long traces there are few passes, and the bound takes as long as one.
-  const double least = simulate_ ? static_cast<double>(lower_bound(model).step_ns)
-                                 : static_cast<double>(model.start[model.ops()]);
+  const double least = simulate_
+                           ? static_cast<double>(lower_bound(model, BoundEffort::kWindows).step_ns)
+                           : static_cast<double>(model.start[model.ops()]);
   goal_ns_ = least * kNearTheBound;
 }
 

@@ -320,7 +320,7 @@ void SweepState::prefetch(Row op) {
   // After this op is the next chance to queue a copy.
   const double chance = now_ + static_cast<double>(duration_[op]);
   const auto urgent = [&](const ArrivalQueue& queue, double link_free, double copy) {
-    const double ahead = settings_.lead_ns + settings_.lead * copy;
+    const double ahead = settings_.lead * copy;
     // While the link is busy anyway, queueing more would only take room.
     return link_free <= chance + ahead && chance + ahead >= queue.latest_start() + lag(op);
   };

@@ -25,6 +25,9 @@ namespace spillway::planning {
 /// from the third on; with two, a search finds plans that put their copies off for ever.
 inline constexpr SimulationOptions kSteadyState{.steps = 4};
 
+/// A trace longer than this is planned by one pass, and not simulated while planning.
+inline constexpr Row kMostSimulatedTouches = 150'000;
+
 struct Candidate {
   Plan plan;
   Draft draft;
@@ -43,6 +46,8 @@ class SettingsSearch {
   /// The simulated step of a plan; nothing if it fails.
   [[nodiscard]] std::optional<double> measure(const Plan& plan);
   [[nodiscard]] bool time_is_up() const;
+  /// Whether a candidate's step is the pass's own estimate.
+  [[nodiscard]] bool estimates() const { return !simulate_; }
   /// Tells who waits how far what is being done is: by `work`, from 0 to 1, or by the time limit.
   void tell(double work, std::string_view doing) const;
   /// Whether a step is so near the lower bound that no search is worth its while.
