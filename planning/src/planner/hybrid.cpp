@@ -115,7 +115,7 @@ std::vector<Plan> plans_with_less(const Problem& problem, const StepModel& model
   const std::uint64_t floor = floor_of(model).bytes;
   const std::uint64_t budget = model.budget(Tier::kDevice);
   for (const double spared : {0.25, 0.5, 0.75, 1.0}) {
-    if (budget < floor || !plans.empty()) break;
+    if (budget <= floor || !plans.empty()) break;
     Budgets less = problem.budgets;
     less[Tier::kDevice] =
         Bytes{budget - static_cast<std::uint64_t>(spared * static_cast<double>(budget - floor))};
@@ -132,7 +132,7 @@ bool some_pass_fits(const StepModel& model, const SweepSettings& base, bool once
   for (const bool recompute : {true, false}) {
     if (recompute && !base.recompute) continue;
     for (const double spared : {0.0, 1.0, 0.5}) {
-      if (spared > 0 && (once || budget < floor)) break;
+      if (spared > 0 && (once || budget <= floor)) break;
       SweepSettings settings = base;
       settings.recompute = recompute;
       settings.reserve = static_cast<std::uint64_t>(

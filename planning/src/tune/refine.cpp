@@ -52,7 +52,7 @@ void Refiner::refine(Candidate& candidate, int turns) {
     if (!changed) continue;
     Plan plan = write_plan(problem_, model_, draft, candidate.plan.planner);
     if (validate(plan, problem_.trace, problem_.budgets)) continue;
-    const SimulationOutcome outcome = simulator_.run(plan, kSteadyState);
+    const SimulationOutcome outcome = simulator_.run(plan);
     const auto* report = std::get_if<SimulationReport>(&outcome);
     if (report == nullptr || static_cast<double>(report->step_ns) > candidate.step_ns) continue;
     candidate.step_ns = static_cast<double>(report->step_ns);

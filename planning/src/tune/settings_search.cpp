@@ -78,7 +78,7 @@ void SettingsSearch::tell(double work, std::string_view doing) const {
 
 std::optional<double> SettingsSearch::measure(const Plan& plan) {
   --simulations_left_;
-  const SimulationOutcome outcome = simulator_.run(plan, kSteadyState);
+  const SimulationOutcome outcome = simulator_.run(plan);
   const auto* report = std::get_if<SimulationReport>(&outcome);
   if (report == nullptr) return std::nullopt;
   return static_cast<double>(report->step_ns);
@@ -153,7 +153,8 @@ void SettingsSearch::try_with_less(const SweepSettings& base, std::optional<Cand
   for (const bool recompute : {true, false}) {
     if (recompute && !base.recompute) continue;
     for (const double spared : kSpared) {
-      if (best || budget < floor || (spared > 0 && !simulate_)) break;
+      if (best || budget < floor) break;
+      if (spared > 0 && (!simulate_ || budget == floor)) break;
       SweepSettings settings = base;
       settings.recompute = recompute;
       settings.reserve = static_cast<std::uint64_t>(spared * static_cast<double>(budget - floor));

@@ -21,10 +21,6 @@
 
 namespace spillway::planning {
 
-/// Steps simulated for one measurement. What a plan leaves for the next step to wait for shows only
-/// from the third on; with two, a search finds plans that put their copies off for ever.
-inline constexpr SimulationOptions kSteadyState{.steps = 4};
-
 /// A trace longer than this is planned by one pass, and not simulated while planning.
 inline constexpr Row kMostSimulatedTouches = 150'000;
 
