@@ -125,20 +125,10 @@ std::vector<Plan> plans_with_less(const Problem& problem, const StepModel& model
   return plans;
 }
 
-// Whether a pass finds a plan in the device's room, or in part of it where there is time to try.
-bool some_pass_fits(const StepModel& model, const SweepSettings& base, bool once) {
-  const std::uint64_t budget = model.budget(Tier::kDevice);
-  const std::uint64_t floor = floor_of(model).bytes;
-  for (const bool recompute : {true, false}) {
-    if (recompute && !base.recompute) continue;
-    for (const double spared : {0.0, 1.0, 0.5}) {
-      if (spared > 0 && (once || budget <= floor)) break;
-      SweepSettings settings = base;
-      settings.recompute = recompute;
-      settings.reserve = static_cast<std::uint64_t>(
-          spared * static_cast<double>(budget - std::min(floor, budget)));
-      if (sweep(model, settings).feasible) return true;
-    }
+// Whether some pass finds a plan.
+bool some_pass_fits(const StepModel& model, const SweepSettings& base) {
+  for (const SweepSettings& settings : settings_for_less_room(model, base)) {
+    if (sweep(model, settings).feasible) return true;
   }
   return false;
 }
@@ -195,7 +185,7 @@ class HybridPlanner final : public Planner {
         [&](Bytes budget) {
           Budgets larger = allowed.budgets;
           larger[Tier::kDevice] = budget;
-          return some_pass_fits(StepModel(allowed.with(larger)), base, search.estimates());
+          return some_pass_fits(StepModel(allowed.with(larger)), base);
         },
         static_cast<int>(std::clamp(4'000'000 / (model.table.touches() + 1), 3U, 24U)));
   }

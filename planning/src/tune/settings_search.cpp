@@ -42,6 +42,19 @@ constexpr std::array<Start, 23> kStarts{{
     {0.3, 0.0, 0.05, 0, 0},   {0.02, 1.0, 0.5, 0, 0, false},
 }};
 
+SweepSettings with(const Start& start, const SweepSettings& base, const StepModel& model) {
+  SweepSettings settings = base;
+  settings.link_price = start.link_price;
+  settings.reach = start.reach;
+  settings.lead = start.lead;
+  settings.fit = start.fit;
+  settings.by_size = start.by_size;
+  settings.candidates = start.by_size ? kManyCandidates : base.candidates;
+  settings.reserve =
+      static_cast<std::uint64_t>(start.reserve * static_cast<double>(model.budget(Tier::kDevice)));
+  return settings;
+}
+
 }  // namespace
 
 SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, Simulator& simulator,
@@ -141,28 +154,31 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
   return true;
 }
 
-// A pass decides greedily, so it may fit into less room and not into more.
-void SettingsSearch::try_with_less(const SweepSettings& base, std::optional<Candidate>& best) {
+std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
+                                                  const SweepSettings& base) {
   constexpr std::array<double, 6> kSpared{0, 1, 0.9, 0.75, 0.5, 0.25};
+  std::vector<SweepSettings> all{base};
+  all.push_back(base);
+  all.back().recompute = false;
+  if (model.table.touches() > kMostSimulatedTouches) return all;
   std::uint64_t floor = 0;
-  for (Row op = 0; op < model_.ops(); ++op) {
+  for (Row op = 0; op < model.ops(); ++op) {
     floor = std::max(
-        floor, model_.table.working_set(op) - model_.table.scratch(op) + model_.least_scratch[op]);
+        floor, model.table.working_set(op) - model.table.scratch(op) + model.least_scratch[op]);
   }
-  const std::uint64_t budget = model_.budget(Tier::kDevice);
-  for (const bool recompute : {true, false}) {
-    if (recompute && !base.recompute) continue;
+  const std::uint64_t budget = model.budget(Tier::kDevice);
+  const auto most = static_cast<std::size_t>(
+      std::clamp(kPassWork / (model.table.touches() + 1.0), 12.0, double{kMostPasses}));
+  for (const Start& start : kStarts) {
     for (const double spared : kSpared) {
-      if (best || budget < floor) break;
-      if (spared > 0 && (!simulate_ || budget == floor)) break;
-      SweepSettings settings = base;
-      settings.recompute = recompute;
-      settings.reserve = static_cast<std::uint64_t>(spared * static_cast<double>(budget - floor));
-      passes_left_ = std::max(passes_left_, 1);
-      simulations_left_ = std::max(simulations_left_, 1);
-      consider(settings, best);
+      if (all.size() >= most || (spared > 0 && budget <= floor)) break;
+      SweepSettings settings = with(start, base, model);
+      settings.reserve = static_cast<std::uint64_t>(
+          spared * static_cast<double>(budget - std::min(floor, budget)));
+      all.push_back(settings);
     }
   }
+  return all;
 }
 
 std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool search) {
@@ -174,16 +190,7 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
   if (search) {
     for (const Start& start : kStarts) {
       if (done(best) || time_is_up()) break;
-      SweepSettings settings = base;
-      settings.link_price = start.link_price;
-      settings.reach = start.reach;
-      settings.lead = start.lead;
-      settings.fit = start.fit;
-      settings.by_size = start.by_size;
-      settings.candidates = start.by_size ? kManyCandidates : base.candidates;
-      settings.reserve = static_cast<std::uint64_t>(
-          start.reserve * static_cast<double>(model_.budget(Tier::kDevice)));
-      if (!consider(settings, best)) break;
+      if (!consider(with(start, base, model_), best)) break;
     }
     const int changes = passes_left_;
     for (int turn = 0; turn < changes && best && !done(best) && !time_is_up(); ++turn) {
@@ -193,7 +200,14 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
       if (!consider(settings, best)) break;
     }
   }
-  if (!best) try_with_less(base, best);
+  if (!best) {
+    for (const SweepSettings& settings : settings_for_less_room(model_, base)) {
+      passes_left_ = std::max(passes_left_, 1);
+      simulations_left_ = std::max(simulations_left_, 1);
+      consider(settings, best);
+      if (best) break;
+    }
+  }
   if (best && best->plan.structure == 0) {
     best->plan = write_plan(problem_, model_, best->draft, planner_);
   }

@@ -176,9 +176,9 @@ TEST_F(PlannersTest, what_a_replay_reads_leaves_again_before_the_op) {
   EXPECT_EQ(plan->report.replays, 1U);
 }
 
-TEST_F(PlannersTest, what_replays_read_leaves_between_them_and_its_next_use) {
+TEST_F(PlannersTest, where_a_plan_fits_one_fits_a_larger_budget_too) {
   const Machine machine = machine_with_links(4e9);
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     const Trace trace =
         TrainingStep({.seed = seed, .layers = 12, .optimizer_state = false}).build();
     const Bytes host = Bytes{peak_bytes(trace).count / 3};

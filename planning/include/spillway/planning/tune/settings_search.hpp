@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
@@ -30,6 +31,11 @@ struct Candidate {
   SweepSettings settings;
   double step_ns = 0;
 };
+
+/// What is tried where no setting fits: a pass decides greedily, so it may fit into less room and
+/// not into more. The settings themselves first.
+std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
+                                                  const SweepSettings& base);
 
 class SettingsSearch {
  public:
@@ -52,7 +58,6 @@ class SettingsSearch {
   [[nodiscard]] const SweepResult& last_failure() const { return last_failure_; }
 
  private:
-  void try_with_less(const SweepSettings& base, std::optional<Candidate>& best);
   bool consider(const SweepSettings& settings, std::optional<Candidate>& best);
   SweepSettings vary(const SweepSettings& settings, double size);
   double random();
