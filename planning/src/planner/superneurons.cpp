@@ -32,7 +32,7 @@ const std::array kFields{
 class Rules {
  public:
   Rules(const Problem& problem, const StepModel& model, const Options& options)
-      : model_(model), table_(model.table), options_(options) {
+      : table_(model.table), options_(options) {
     rules_.rule.assign(table_.storages(), StorageRule::kKeep);
     rules_.leave_before.assign(table_.storages(), kNoRow);
     rules_.segment.assign(table_.storages(), kNoRow);
@@ -81,7 +81,6 @@ class Rules {
     members.clear();
   }
 
-  const StepModel& model_;
   const AccessTable& table_;
   const Options& options_;
   std::uint64_t largest_ = 0;  // bytes that one op needs

@@ -9,7 +9,7 @@ namespace {
 class Writer {
  public:
   Writer(const StepModel& model, const Draft& draft, Plan& plan)
-      : model_(model), table_(model.table), draft_(draft), plan_(plan) {}
+      : table_(model.table), draft_(draft), plan_(plan) {}
 
   void write() {
     for (const auto& [op, alternative] : draft_.alternatives) {
@@ -192,7 +192,6 @@ class Writer {
     plan_.places.push_back(place);
   }
 
-  const StepModel& model_;
   const AccessTable& table_;
   const Draft& draft_;
   Plan& plan_;

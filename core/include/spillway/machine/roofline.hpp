@@ -15,8 +15,8 @@
 #include <optional>
 
 #include "spillway/base/ids.hpp"
+#include "spillway/machine/arithmetic.hpp"
 #include "spillway/machine/machine.hpp"
-#include "spillway/trace/trace.hpp"
 
 namespace spillway {
 
