@@ -52,7 +52,7 @@ class Program:
 PROGRAMS = {
     "brain": Program(
         "the 3D U-Net, whose memory is activations", "brain_segmentation",
-        ("monai", "nilearn", "PIL"), 96, 1, 2,
+        ("monai", "nilearn", "PIL"), 80, 1, 2,
     ),
     "text": Program(
         "the GPT on bytes, whose memory is weights and optimizer state", "byte_gpt", (), 128, 3, 1,
