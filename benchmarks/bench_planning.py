@@ -23,6 +23,7 @@ CORPUS_CASES = 220
 # hybrid searches for two seconds on the shorter steps: it has an exponent only above them.
 LONGEST = 1_000_000
 SEEDED = "hybrid --seed all"
+ALONE = "hybrid --borrow off"
 
 
 def run(program, *arguments):
@@ -93,7 +94,7 @@ def corpus_lines(cases):
 
 def verdict_lines(cases, names):
     others = [name for name in names if not name.startswith("hybrid")]
-    worse = {"hybrid": [], SEEDED: []}
+    worse = {"hybrid": [], ALONE: [], SEEDED: []}
     without = 0
     for case in cases:
         best = min((case["steps"][name] for name in others if case["steps"][name]), default=None)
@@ -102,15 +103,20 @@ def verdict_lines(cases, names):
         for name, found in worse.items():
             step = case["steps"][name]
             if not step:
-                without += 1
+                without += name != ALONE
+                found.extend([float("inf")] if name == ALONE else [])
             elif step > best:
                 found.append(step / best - 1)
     over = statistics.mean(c["steps"]["hybrid"] / c["bound"] for c in cases if c["steps"]["hybrid"])
     most = max(worse["hybrid"], default=0)
+    alone = worse[ALONE]
+    far = sum(more > 0.01 for more in alone)
     return [
         f"{len(cases)} of the corpus's {CORPUS_CASES} cases. hybrid is worse than the best of the "
         f"others in {len(worse['hybrid'])} (by {most:.2%} at most), with their plans as seeds in "
-        f"{len(worse[SEEDED])}, and has no plan where another has one in {without}. "
+        f"{len(worse[SEEDED])}, and has no plan where another has one in {without}; it takes the "
+        f"others' plans where they are better. Without them (`--borrow off`) it is worse in "
+        f"{len(alone)}, in {far} of them by more than 1 %. "
         f"Its step is {over:.2f} of the bound on average (at most {OVER_BOUND} wanted: "
         f"{verdict(over, OVER_BOUND)})."
     ]

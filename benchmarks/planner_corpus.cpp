@@ -50,6 +50,7 @@ int run(const std::string& tree, std::size_t every, std::size_t first) {
                  problem->peak.count, done.compute_ns, done.bound_ns);
       for (const CorpusResult& other : done.others) print_result(other, other.planner);
       print_result(done.hybrid, "hybrid");
+      print_result(done.alone, "hybrid --borrow off");
       print_result(done.seeded, "hybrid --seed all");
       fmt::print("\n");
       std::fflush(stdout);

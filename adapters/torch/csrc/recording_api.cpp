@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface to recording, for Python through ctypes. Texts are returned as in
 // c_api.cpp. A recorded step is a Trace on the heap, owned by the caller until spillway_step_free.
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "session.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
+#include "spillway/machine/roofline.hpp"
 #include "spillway/trace/trace_io.hpp"
 
 #define SPILLWAY_API extern "C" __attribute__((visibility("default")))
@@ -37,21 +36,11 @@ char* report(Function&& function) noexcept {
   }
 }
 
-// Roofline (Williams et al., CACM 52(4), 2009): an op takes the longest of launching, calculating
-// at the machine's peak and touching its bytes at the memory's rate.
 void time_ops(Trace& trace, const spillway::Machine& machine) {
-  const auto& device = machine.device;
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
-    const double bytes =
-        static_cast<double>(trace.ops.bytes_touched[i].value_or(spillway::Bytes{}).count);
-    double seconds = bytes / device.memory_bytes_per_second.value;
-    const auto type = static_cast<std::size_t>(trace.ops.arithmetic[i]);
-    const double rate = device.flop_per_second[type].value;
-    if (trace.ops.flop[i] && rate > 0) {
-      seconds = std::max(seconds, static_cast<double>(*trace.ops.flop[i]) / rate);
-    }
-    trace.ops.duration_ns[i] = std::max(device.launch_ns.value,
-                                        static_cast<spillway::TimeNs>(std::llround(seconds * 1e9)));
+    const auto bytes = trace.ops.bytes_touched[i].value_or(spillway::Bytes{}).count;
+    trace.ops.duration_ns[i] = spillway::roofline_duration(
+        machine, trace.ops.arithmetic[i], trace.ops.flop[i], static_cast<double>(bytes));
   }
   trace.timed = true;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "bound/price_ascent.hpp"
 #include "bound/window_scan.hpp"
 
 namespace spillway::planning {
@@ -101,35 +102,62 @@ Choice choose_over_cuts(const std::vector<BoundWindow>& windows, std::size_t ops
   return best;
 }
 
+// One window over the whole step; what is owed to which link goes by what it is paid.
+void tell_prices(const bound::PricedStep& priced, Row ops, LowerBound& result) {
+  const bool fetching = priced.fetching_ns + priced.computing_ns >= priced.evicting_ns;
+  const BoundCause cause = fetching ? priced.fetching : priced.evicting;
+  const double paid = priced.fetching_ns + priced.computing_ns + priced.evicting_ns;
+  const double out = paid > 0 ? priced.extra_ns * priced.evicting_ns / paid : 0;
+  result.extra_ns[static_cast<std::size_t>(priced.evicting)] = out;
+  result.extra_ns[static_cast<std::size_t>(priced.fetching)] = priced.extra_ns - out;
+  result.windows.push_back({0, priced.instant, ops, priced.extra_ns, cause});
+}
+
 }  // namespace
 
 std::string_view to_string(BoundCause cause) {
   return kCauseNames.at(static_cast<std::size_t>(cause));
 }
 
-LowerBound lower_bound(const StepModel& model) {
+LowerBound lower_bound(const StepModel& model, BoundEffort effort) {
   LowerBound result;
   for (const TimeNs duration : model.least_duration) result.compute_ns += duration;
   result.step_ns = result.compute_ns;
   if (model.ops() == 0) return result;
   const CyclicView view(model);
   std::vector<BoundWindow> windows;
+  bound::PricedStep priced;
   for (const Boundary& boundary : boundaries_of(model)) {
     bool over = false;
     for (Row op = 0; op < model.ops() && !over; ++op) {
       over = model.table.alive(op) > boundary.capacity;
     }
     if (!over) continue;
-    bound::scan_windows_after(view, boundary, windows);
-    bound::scan_windows_before(view, boundary, windows);
-    bound::scan_windows_around(view, boundary, windows);
+    std::vector<BoundWindow> own;
+    bound::scan_windows_after(view, boundary, own);
+    bound::scan_windows_before(view, boundary, own);
+    bound::scan_windows_around(view, boundary, own);
+    if (effort == BoundEffort::kFull) {
+      std::vector<BoundWindow> disjoint;
+      for (const std::size_t i : choose_over_cuts(own, model.ops()).windows) {
+        disjoint.push_back(own[i]);
+      }
+      const bound::PricedStep found = bound::ascend_prices(view, boundary, disjoint);
+      if (found.extra_ns > priced.extra_ns) priced = found;
+    }
+    windows.insert(windows.end(), own.begin(), own.end());
   }
-  Choice choice = choose_over_cuts(windows, model.ops());
-  for (const std::size_t i : choice.windows) {
-    result.windows.push_back(windows[i]);
-    result.extra_ns[static_cast<std::size_t>(windows[i].cause)] += windows[i].extra_ns;
+  const Choice choice = choose_over_cuts(windows, model.ops());
+  if (priced.extra_ns > choice.extra) {
+    tell_prices(priced, model.ops(), result);
+  } else {
+    for (const std::size_t i : choice.windows) {
+      result.windows.push_back(windows[i]);
+      result.extra_ns[static_cast<std::size_t>(windows[i].cause)] += windows[i].extra_ns;
+    }
   }
-  result.step_ns += static_cast<TimeNs>(std::floor(choice.extra * (1 - 1e-9)));
+  const double extra = std::max(choice.extra, priced.extra_ns);
+  result.step_ns += static_cast<TimeNs>(std::floor(extra * (1 - 1e-9)));
   return result;
 }
 

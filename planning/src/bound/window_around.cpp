@@ -39,7 +39,7 @@ class Instant {
   }
 
   BoundWindow best(BoundCause cause) {
-    BoundWindow window{0, static_cast<Row>(p_), 0, 0, cause};
+    BoundWindow window{0, static_cast<Row>(p_), 0, 0, cause, 1, 0};
     for (const double share : kLinkShares) {
       first_ = p_ - view_.ops / 2;
       last_ = p_ + view_.ops / 2;
@@ -48,6 +48,8 @@ class Instant {
         if (excess > window.extra_ns) {
           const Position wrap = first_ < 0 ? view_.ops : 0;
           window.extra_ns = excess;
+          window.link_share = share;
+          window.room_price = per_byte_;
           window.first = static_cast<Row>(first_ + wrap);
           window.instant = static_cast<Row>(p_ + wrap);
           window.last = static_cast<Row>(last_ + wrap);

@@ -26,6 +26,7 @@ Position growth_of_lengths(const CyclicView& view) {
 struct Best {
   double excess = 0;
   Position end = 0;
+  double share = 1;
 };
 
 // How much of some whole storages fits into the room beside what an op needs, at most: none that is
@@ -67,6 +68,9 @@ class AfterScan {
     }
   }
 
+  /// ns a byte
+  [[nodiscard]] double rate() const { return rate_; }
+
   // The best window from the end of op `p` to the start of one of the next `length` ops, of those
   // that are longer than half of it.
   Best scan(Position p, Position length) {
@@ -84,7 +88,7 @@ class AfterScan {
       const double time = view_.time(q) - from + rate_ * kept.most();
       for (std::size_t k = 0; k < sum.size(); ++k) {
         const double excess = sum[k] - kLinkShares[k] * time;
-        if (excess > best.excess) best = {excess, q};
+        if (excess > best.excess) best = {excess, q, kLinkShares[k]};
       }
     }
     return best;
@@ -129,6 +133,8 @@ class BeforeScan {
     rate_ = view.model->copy_ns(boundary.out, std::uint64_t{1} << 40) / std::exp2(40);
     written_.resize(static_cast<std::size_t>(view.ops) + 1);
   }
+
+  [[nodiscard]] double rate() const { return rate_; }
 
   // The best window from the end of one of the `length` ops before `p` to the start of `p`.
   Best scan(Position p, Position length) {
@@ -208,7 +214,7 @@ void scan_windows_after(const CyclicView& view, const Boundary& boundary,
   AfterScan scan(view, boundary);
   scan_lengths(view, scan, [&](Position p, const Best& best) {
     windows.push_back({static_cast<Row>(p), static_cast<Row>(p), static_cast<Row>(best.end),
-                       best.excess, boundary.fetching});
+                       best.excess, boundary.fetching, best.share, best.share * scan.rate()});
   });
 }
 
@@ -218,7 +224,7 @@ void scan_windows_before(const CyclicView& view, const Boundary& boundary,
   scan_lengths(view, scan, [&](Position p, const Best& best) {
     const Position turn = best.end < 0 ? view.ops : 0;  // windows begin within the step
     windows.push_back({static_cast<Row>(best.end + turn), static_cast<Row>(p + turn),
-                       static_cast<Row>(p + turn), best.excess, boundary.evicting});
+                       static_cast<Row>(p + turn), best.excess, boundary.evicting, 1, scan.rate()});
   });
 }
 

@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/planning/cost/roofline.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "spillway/base/error.hpp"
+#include "spillway/machine/roofline.hpp"
 #include "spillway/planning/analysis/access_table.hpp"
 
 namespace spillway::planning {
-namespace {
-
-// Of a type whose rate the machine does not state: single precision's, in which most programs
-// calculate unless they say otherwise, else the slowest rate stated.
-double flop_rate(const Machine& machine, Arithmetic type) {
-  const auto& rates = machine.device.flop_per_second;
-  const double own = rates[static_cast<std::size_t>(type)].value;
-  if (own > 0) return own;
-  const double single = rates[static_cast<std::size_t>(Arithmetic::kFloat32)].value;
-  if (single > 0) return single;
-  double slowest = 0;
-  for (const auto& rate : rates) {
-    if (rate.value > 0 && (slowest == 0 || rate.value < slowest)) slowest = rate.value;
-  }
-  return slowest;
-}
-
-}  // namespace
 
 std::vector<TimeNs> roofline_durations(const Trace& trace, const Machine& machine) {
-  const double memory = machine.device.memory_bytes_per_second.value;
-  if (memory <= 0) {
+  if (machine.device.memory_bytes_per_second.value <= 0) {
     throw UserError(fmt::format(
         "machine {}: its memory's rate is not known, so that no op can be timed on it; state "
         "device.memory_bytes_per_second in its file",
@@ -47,13 +27,7 @@ std::vector<TimeNs> roofline_durations(const Trace& trace, const Machine& machin
     } else {
       bytes = static_cast<double>(table.working_set(op) - table.scratch(op));
     }
-    double seconds = bytes / memory;
-    const double rate = flop_rate(machine, trace.ops.arithmetic[op]);
-    if (trace.ops.flop[op] && rate > 0) {
-      seconds = std::max(seconds, static_cast<double>(*trace.ops.flop[op]) / rate);
-    }
-    durations[op] =
-        std::max(machine.device.launch_ns.value, static_cast<TimeNs>(std::llround(seconds * 1e9)));
+    durations[op] = roofline_duration(machine, trace.ops.arithmetic[op], trace.ops.flop[op], bytes);
   }
   return durations;
 }

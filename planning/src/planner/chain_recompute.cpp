@@ -67,22 +67,23 @@ class ChainRecomputePlanner final : public Planner {
 
   using Planner::plan;
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
-                                 const PlanningContext&) const override {
+                                 const PlanningContext& context) const override {
     const std::string label = label_of(*this, options);
     const auto given = static_cast<std::size_t>(options.get<std::int64_t>("segments"));
-    return outcome_of(problem, [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
-      const Draft nothing(m.table);
-      if (options.get<bool>("only-if-short") && fits(m, nothing)) {
-        return checked_plan(p, m, nothing, label);
-      }
-      if (given != 0) return attempt(p, m, given, label);
-      const auto saved = static_cast<double>(forward_pass(p, m).saved.size());
-      for (const double factor : {1.0, 2.0, 0.5, 4.0, 0.25}) {
-        const auto segments = static_cast<std::size_t>(std::lround(factor * std::sqrt(saved)));
-        if (auto plan = attempt(p, m, segments, label)) return plan;
-      }
-      return std::nullopt;
-    });
+    return outcome_of(
+        problem, context, [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
+          const Draft nothing(m.table);
+          if (options.get<bool>("only-if-short") && fits(m, nothing)) {
+            return checked_plan(p, m, nothing, label);
+          }
+          if (given != 0) return attempt(p, m, given, label);
+          const auto saved = static_cast<double>(forward_pass(p, m).saved.size());
+          for (const double factor : {1.0, 2.0, 0.5, 4.0, 0.25}) {
+            const auto segments = static_cast<std::size_t>(std::lround(factor * std::sqrt(saved)));
+            if (auto plan = attempt(p, m, segments, label)) return plan;
+          }
+          return std::nullopt;
+        });
   }
 };
 

@@ -80,9 +80,11 @@ std::string label_of(const Planner& planner, const Options& options) {
                          : fmt::format("{} {}", planner.name(), changes);
 }
 
-PlanOutcome outcome_of(const Problem& problem, const Attempt& attempt) {
+PlanOutcome outcome_of(const Problem& problem, const PlanningContext& context,
+                       const Attempt& attempt) {
   const StepModel model(problem);
   if (std::optional<Plan> plan = attempt(problem, model)) return *std::move(plan);
+  if (!context.explain) return Infeasible{};
   const auto fits_budget = [&](Bytes budget) {
     Budgets budgets = problem.budgets;
     budgets[Tier::kDevice] = budget;

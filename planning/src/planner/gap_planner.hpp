@@ -36,9 +36,11 @@ std::optional<Plan> checked_plan(const Problem& problem, const StepModel& model,
 /// `hybrid` or `lms threshold=4`.
 std::string label_of(const Planner& planner, const Options& options);
 
-/// `attempt` for the problem; where it has none, the reason, found by asking it for more memory.
+/// `attempt` for the problem; where it has none, and is asked to explain, the reason, found by
+/// giving it more memory.
 using Attempt = std::function<std::optional<Plan>(const Problem&, const StepModel&)>;
-PlanOutcome outcome_of(const Problem& problem, const Attempt& attempt);
+PlanOutcome outcome_of(const Problem& problem, const PlanningContext& context,
+                       const Attempt& attempt);
 
 /// Whether a storage is what the papers move: made and used within the step, not a parameter.
 bool is_feature_map(const Problem& problem, const AccessTable& table, Row storage);

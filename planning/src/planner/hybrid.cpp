@@ -43,6 +43,7 @@ SweepSettings settings_from(const Options& options, const StepModel& model) {
   settings.early_out = options.get<bool>("early-eviction");
   settings.choose_workspace = options.get<bool>("workspace");
   settings.link_price = options.get<double>("link-price");
+  settings.by_size = true;
   if (!options.get<bool>("persistent")) {
     settings.rules.rule.assign(model.table.storages(), StorageRule::kAny);
     for (Row s = 0; s < model.table.storages(); ++s) {
@@ -70,30 +71,66 @@ void take_if_shorter(const Plan& plan, const std::string& label, SettingsSearch&
 }
 
 // Whether a plan does what the options forbid hybrid to do.
-bool forbidden(const Plan& plan, const Options& options) {
+bool forbidden(const Plan& plan, const StepModel& model, const Options& options) {
   const auto has = [&](PlanActionKind kind) {
     return std::any_of(plan.actions.begin(), plan.actions.end(),
                        [&](const PlanAction& action) { return action.kind == kind; });
   };
-  return (!options.get<bool>("persistent") && !plan.places.empty()) ||
+  const auto moves_what_lives_on = [&] {
+    return std::any_of(plan.actions.begin(), plan.actions.end(), [&](const PlanAction& action) {
+      const bool of_a_storage =
+          action.kind != PlanActionKind::kReplay && action.kind != PlanActionKind::kChoose;
+      const Row storage = of_a_storage ? static_cast<Row>(to_value(action.storage)) : 0;
+      return of_a_storage && model.table.successor(storage) == storage;
+    });
+  };
+  return (!options.get<bool>("persistent") && (!plan.places.empty() || moves_what_lives_on())) ||
          (!options.get<bool>("recompute") && has(PlanActionKind::kReplay)) ||
          (!options.get<bool>("workspace") && has(PlanActionKind::kChoose)) ||
-         (!options.get<bool>("prefetch") && has(PlanActionKind::kFetch));
+         (!options.get<bool>("prefetch") && has(PlanActionKind::kFetch)) ||
+         (!options.get<bool>("early-eviction") && has(PlanActionKind::kEvict));
 }
 
-// Where a plan was found they must cost little beside the search for it.
+// The other planners' plans, as far as there is time; where no plan was `found` it takes as long as
+// it takes.
 std::vector<Plan> plans_of_others(const Problem& problem, const StepModel& model,
-                                  const Options& options, bool found) {
-  constexpr Row kFewTouches = 150'000;
+                                  const Options& options, const SettingsSearch& clock, bool found) {
   std::vector<Plan> plans;
-  if (found && model.table.touches() > kFewTouches) return plans;
+  PlanningContext brief;
+  brief.explain = false;
   for (const Planner* other : planners()) {
     if (other->name() == "hybrid") continue;
-    PlanOutcome outcome = other->plan(problem);
+    if (found && clock.time_is_up()) break;
+    PlanOutcome outcome = other->plan(problem, Options(other->options()), brief);
     auto* plan = std::get_if<Plan>(&outcome);
-    if (plan != nullptr && !forbidden(*plan, options)) plans.push_back(std::move(*plan));
+    if (plan != nullptr && !forbidden(*plan, model, options)) plans.push_back(std::move(*plan));
   }
   return plans;
+}
+
+// A planner that decides by a rule may fit into less room and not into more.
+std::vector<Plan> plans_with_less(const Problem& problem, const StepModel& model,
+                                  const Options& options, const SettingsSearch& clock) {
+  std::vector<Plan> plans;
+  const std::uint64_t floor = floor_of(model).bytes;
+  const std::uint64_t budget = model.budget(Tier::kDevice);
+  for (const double spared : {0.25, 0.5, 0.75, 1.0}) {
+    if (budget <= floor || !plans.empty()) break;
+    Budgets less = problem.budgets;
+    less[Tier::kDevice] =
+        Bytes{budget - static_cast<std::uint64_t>(spared * static_cast<double>(budget - floor))};
+    const Problem smaller = problem.with(less);
+    plans = plans_of_others(smaller, StepModel(smaller), options, clock, false);
+  }
+  return plans;
+}
+
+// Whether some pass finds a plan.
+bool some_pass_fits(const StepModel& model, const SweepSettings& base) {
+  for (const SweepSettings& settings : settings_for_less_room(model, base)) {
+    if (sweep(model, settings).feasible) return true;
+  }
+  return false;
 }
 
 class HybridPlanner final : public Planner {
@@ -117,14 +154,25 @@ class HybridPlanner final : public Planner {
         changes.empty() ? std::string(name()) : fmt::format("{} {}", name(), changes);
     SettingsSearch search(allowed, model, simulator, context, label);
     const SweepSettings base = settings_from(options, model);
-    std::optional<Candidate> best = search.run(base, options.get<bool>("search"));
-    if (best && options.get<bool>("refine")) {
-      Refiner(allowed, model, simulator, search)
-          .refine(*best, refining_turns(model), options.get<bool>("recompute"));
+    const bool borrow = options.get<bool>("borrow");
+    std::vector<Plan> others;
+    if (borrow && !search.estimates()) {
+      others = plans_of_others(allowed, model, options, search, true);
     }
-    for (const Plan& seed : context.seeds) take_if_shorter(seed, label, search, best);
-    if (options.get<bool>("borrow")) {
-      for (const Plan& plan : plans_of_others(allowed, model, options, best.has_value())) {
+    std::optional<Candidate> best = search.run(base, options.get<bool>("search"));
+    if (best && search.estimates() && !context.seeds.empty()) {
+      best->step_ns = search.measure(best->plan).value_or(best->step_ns);
+    }
+    if (best && options.get<bool>("refine")) {
+      Refiner(allowed, model, simulator, search, base).refine(*best, refining_turns(model));
+    }
+    for (const Plan& seed : context.seeds) {
+      if (!forbidden(seed, model, options)) take_if_shorter(seed, label, search, best);
+    }
+    if (!best && borrow) others = plans_of_others(allowed, model, options, search, false);
+    for (const Plan& plan : others) take_if_shorter(plan, label, search, best);
+    if (!best && borrow) {
+      for (const Plan& plan : plans_with_less(allowed, model, options, search)) {
         take_if_shorter(plan, label, search, best);
       }
     }
@@ -135,13 +183,9 @@ class HybridPlanner final : public Planner {
     return explain_shortage(
         allowed, model,
         [&](Bytes budget) {
-          Problem larger = allowed;
-          larger.budgets[Tier::kDevice] = budget;
-          const StepModel other(larger);
-          SweepSettings plain = base;
-          if (sweep(other, plain).feasible) return true;
-          plain.recompute = false;
-          return sweep(other, plain).feasible;
+          Budgets larger = allowed.budgets;
+          larger[Tier::kDevice] = budget;
+          return some_pass_fits(StepModel(allowed.with(larger)), base);
         },
         static_cast<int>(std::clamp(4'000'000 / (model.table.touches() + 1), 3U, 24U)));
   }

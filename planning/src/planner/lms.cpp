@@ -117,8 +117,9 @@ class Rewriter {
   [[nodiscard]] Row trigger(Row consumer, Row least, Row ahead) const {
     const Row level = levels_.of[consumer];
     Row op = consumer;
-    for (Row steps = 0; steps < kMostLookBack * (ahead + 1) && op > least; ++steps) {
-      if (levels_.of[op] + ahead < level) break;
+    const std::uint64_t most = std::uint64_t{kMostLookBack} * (std::uint64_t{ahead} + 1);
+    for (std::uint64_t steps = 0; steps < most && op > least; ++steps) {
+      if (std::uint64_t{levels_.of[op]} + ahead < level) break;
       --op;
     }
     return std::max(op, least);
@@ -206,9 +207,9 @@ class LmsPlanner final : public Planner {
 
   using Planner::plan;
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
-                                 const PlanningContext&) const override {
+                                 const PlanningContext& context) const override {
     const std::string label = label_of(*this, options);
-    return outcome_of(problem, [&](const Problem& p, const StepModel& model) {
+    return outcome_of(problem, context, [&](const Problem& p, const StepModel& model) {
       const double gib = options.get<double>("serialization-by-size");
       const Rewriter rewriter(p, model,
                               serialized(model.table, model.created, levels_of(model.table),

@@ -25,12 +25,12 @@ class LruPlanner final : public Planner {
   [[nodiscard]] std::span<const OptionField> options() const override { return kOptions; }
 
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
-                                 const PlanningContext& /*context*/) const override {
+                                 const PlanningContext& context) const override {
     const VictimOrder order = options.get<std::string>("victims") == "furthest"
                                   ? VictimOrder::kFurthestNextUse
                                   : VictimOrder::kLeastRecentlyUsed;
     const std::string label = label_of(*this, options);
-    return outcome_of(problem,
+    return outcome_of(problem, context,
                       [&](const Problem& given, const StepModel& model) -> std::optional<Plan> {
                         const auto draft = page_on_demand(model, order);
                         if (!draft) return std::nullopt;

@@ -90,23 +90,24 @@ class PartitionedPlanner final : public Planner {
 
   using Planner::plan;
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
-                                 const PlanningContext&) const override {
+                                 const PlanningContext& context) const override {
     const std::string label = label_of(*this, options);
     const auto whole = [&](std::string_view field) {
       return static_cast<Row>(options.get<std::int64_t>(field));
     };
     Knobs knobs{whole("partition-size"), whole("distance"), whole("ahead"),
                 options.get<bool>("variables-on-host")};
-    return outcome_of(problem, [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
-      for (const Row size : kSizes) {
-        Knobs tried = knobs;
-        if (knobs.size == 0) tried.size = size;
-        const Draft draft = Partitioning(m, tried).draft();
-        if (fits(m, draft)) return checked_plan(p, m, draft, label);
-        if (knobs.size != 0) break;
-      }
-      return std::nullopt;
-    });
+    return outcome_of(problem, context,
+                      [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
+                        for (const Row size : kSizes) {
+                          Knobs tried = knobs;
+                          if (knobs.size == 0) tried.size = size;
+                          const Draft draft = Partitioning(m, tried).draft();
+                          if (fits(m, draft)) return checked_plan(p, m, draft, label);
+                          if (knobs.size != 0) break;
+                        }
+                        return std::nullopt;
+                      });
   }
 };
 

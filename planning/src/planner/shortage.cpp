@@ -45,9 +45,13 @@ void add_remedies(const Problem& problem, const StepModel& model, Infeasible& an
   const Floor floor = floor_of(model);
   const Row op = floor.op;
   if (floor.bytes > model.budget(Tier::kDevice)) {
+    const Bytes least = answer.smallest_budget.value_or(Bytes{floor.bytes});
+    const std::string needs = least.count > floor.bytes
+                                  ? fmt::format("{} alone needs {} at once", op_words(problem, op),
+                                                to_string(Bytes{floor.bytes}))
+                                  : fmt::format("{} needs as much at once", op_words(problem, op));
     answer.remedies.push_back(
-        fmt::format("Raise the device budget to {} or more: {} needs as much at once.",
-                    to_string(Bytes{floor.bytes}), op_words(problem, op)));
+        fmt::format("Raise the device budget to {} or more: {}.", to_string(least), needs));
     const std::size_t touched =
         model.table.last_touch_of_op(op) - model.table.first_touch_of_op(op);
     if (touched > 8) {

@@ -32,11 +32,14 @@ const std::array kFields{
 class Rules {
  public:
   Rules(const Problem& problem, const StepModel& model, const Options& options)
-      : model_(model), table_(model.table), options_(options) {
+      : table_(model.table), options_(options) {
     rules_.rule.assign(table_.storages(), StorageRule::kKeep);
     rules_.leave_before.assign(table_.storages(), kNoRow);
     rules_.segment.assign(table_.storages(), kNoRow);
     rules_.drop_after_use.assign(table_.storages(), 0);
+    for (Row op = 0; op < table_.ops(); ++op) {
+      largest_ = std::max(largest_, table_.working_set(op));
+    }
     const ForwardPass pass = forward_pass(problem, model);
     const std::vector<bool> heavy = heavy_ops(problem, model);
     Row segment = 0;
@@ -64,10 +67,8 @@ class Rules {
 
   void close_segment(std::vector<Row>& members, Row segment, Row turn) {
     std::uint64_t bytes = 0;
-    std::uint64_t largest = 0;
     for (const Row storage : members) bytes += table_.bytes(storage);
-    for (Row op = 0; op < table_.ops(); ++op) largest = std::max(largest, table_.working_set(op));
-    const bool speed = strategy() == "speed" || (strategy() == "cost-aware" && bytes <= largest);
+    const bool speed = strategy() == "speed" || (strategy() == "cost-aware" && bytes <= largest_);
     for (const Row storage : members) {
       rules_.rule[storage] = StorageRule::kReplayOnly;
       rules_.leave_before[storage] = turn;
@@ -80,9 +81,9 @@ class Rules {
     members.clear();
   }
 
-  const StepModel& model_;
   const AccessTable& table_;
   const Options& options_;
+  std::uint64_t largest_ = 0;  // bytes that one op needs
   SweepRules rules_;
 };
 
@@ -109,15 +110,16 @@ class SuperNeuronsPlanner final : public Planner {
 
   using Planner::plan;
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
-                                 const PlanningContext&) const override {
+                                 const PlanningContext& context) const override {
     const std::string label = label_of(*this, options);
-    return outcome_of(problem, [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
-      BeginState begin;
-      begin.away.assign(m.table.storages(), 0);
-      const SweepResult result = sweep_from(m, settings_for(p, m, options), begin);
-      if (!result.feasible) return std::nullopt;
-      return checked_plan(p, m, result.draft, label);
-    });
+    return outcome_of(
+        problem, context, [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
+          BeginState begin;
+          begin.away.assign(m.table.storages(), 0);
+          const SweepResult result = sweep_from(m, settings_for(p, m, options), begin);
+          if (!result.feasible) return std::nullopt;
+          return checked_plan(p, m, result.draft, label);
+        });
   }
 };
 

@@ -84,9 +84,9 @@ class SwapCriticalPathPlanner final : public Planner {
 
   using Planner::plan;
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
-                                 const PlanningContext&) const override {
+                                 const PlanningContext& context) const override {
     const double lead = options.get<double>("lead");
-    return outcome_of(problem, [&](const Problem& p, const StepModel& m) {
+    return outcome_of(problem, context, [&](const Problem& p, const StepModel& m) {
       std::optional<Plan> plan = attempt(p, m, *this, options, lead);
       // Early triggers take memory: where that is what is short, later ones.
       if (!plan && lead > 0) plan = attempt(p, m, *this, options, lead / 4);

@@ -29,10 +29,10 @@ class UnifiedMemoryPlanner final : public Planner {
   [[nodiscard]] std::span<const OptionField> options() const override { return kOptions; }
 
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
-                                 const PlanningContext& /*context*/) const override {
+                                 const PlanningContext& context) const override {
     const std::string label = label_of(*this, options);
     PlanOutcome outcome = outcome_of(
-        problem, [&](const Problem& given, const StepModel& model) -> std::optional<Plan> {
+        problem, context, [&](const Problem& given, const StepModel& model) -> std::optional<Plan> {
           const auto draft = page_on_demand(model, VictimOrder::kLeastRecentlyUsed);
           if (!draft) return std::nullopt;
           return checked_plan(given, model, *draft, label);

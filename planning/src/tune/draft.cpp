@@ -9,24 +9,21 @@ namespace {
 class Writer {
  public:
   Writer(const StepModel& model, const Draft& draft, Plan& plan)
-      : model_(model), table_(model.table), draft_(draft), plan_(plan) {}
+      : table_(model.table), draft_(draft), plan_(plan) {}
 
   void write() {
     for (const auto& [op, alternative] : draft_.alternatives) {
       plan_.actions.push_back(PlanAction::choose(OpIndex{op}, alternative));
     }
     // What leaves comes before what enters, so that within one op memory is free first.
-    for (Row row = 0; row < table_.touches(); ++row) {
-      const GapEnd end = end_of_gap(table_, row);
-      leave(draft_.gap[row], table_.touch(row).storage, end.storage);
-    }
-    for (Row s = 0; s < table_.storages(); ++s) leave(draft_.leading[s], s, s);
+    leave_all(false);
     for (Row row = 0; row < table_.touches(); ++row) {
       const GapEnd end = end_of_gap(table_, row);
       enter(draft_.gap[row], table_.touch(row).storage, end.storage);
     }
     for (Row s = 0; s < table_.storages(); ++s) enter(draft_.leading[s], s, s);
     write_replays();
+    leave_all(true);
     for (Row s = 0; s < table_.storages(); ++s) place(s);
     sort(plan_);
   }
@@ -67,9 +64,19 @@ class Writer {
     return end != kNoRow && table_.successor(storage) == end ? end : kNoRow;
   }
 
-  void leave(const GapChoice& choice, Row storage, Row end) {
+  void leave_all(bool after_replays) {
+    for (Row row = 0; row < table_.touches(); ++row) {
+      if (draft_.gap[row].remedy == Remedy::kKeep) continue;
+      const GapEnd end = end_of_gap(table_, row);
+      leave(draft_.gap[row], table_.touch(row).storage, end.storage, after_replays);
+    }
+    for (Row s = 0; s < table_.storages(); ++s) leave(draft_.leading[s], s, s, after_replays);
+  }
+
+  void leave(const GapChoice& choice, Row storage, Row end, bool after_replays) {
     if (choice.remedy == Remedy::kKeep) return;
-    if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end);
+    if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end, after_replays);
+    if (choice.after_replays != after_replays) return;
     Point from = point(choice.out_at, storage, later_id(storage, end), true);
     if (forgotten_in_next_step(choice, storage)) {
       from = {choice.out_at - table_.ops(), table_.successor(storage)};
@@ -185,7 +192,6 @@ class Writer {
     plan_.places.push_back(place);
   }
 
-  const StepModel& model_;
   const AccessTable& table_;
   const Draft& draft_;
   Plan& plan_;

@@ -40,12 +40,7 @@ LinkClock::Slot LinkClock::take(double ready, double duration) {
     slot.end = begin + taken;
     if (duration <= 0) break;
   }
-  last_end_ = std::max(last_end_, slot.end);
   return slot;
-}
-
-void LinkClock::forget_before(double time) {
-  while (idle_.size() > 1 && idle_.begin()->second <= time) idle_.erase(idle_.begin());
 }
 
 }  // namespace spillway::planning

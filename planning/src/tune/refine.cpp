@@ -16,9 +16,17 @@ Row use_of(const AccessTable& table, const GapEnd& end) {
 }  // namespace
 
 Refiner::Refiner(const Problem& problem, const StepModel& model, Simulator& simulator,
-                 SettingsSearch& clock)
-    : problem_(problem), model_(model), simulator_(simulator), clock_(clock) {
+                 SettingsSearch& clock, const SweepSettings& allowed)
+    : problem_(problem),
+      model_(model),
+      simulator_(simulator),
+      clock_(clock),
+      recompute_(allowed.recompute),
+      prefetch_(allowed.prefetch),
+      early_out_(allowed.early_out) {
+  const std::vector<StorageRule>& rule = allowed.rules.rule;
   for (Row row = 0; row < model.table.touches(); ++row) {
+    if (!rule.empty() && rule[model.table.touch(row).storage] == StorageRule::kKeep) continue;
     const GapEnd end = end_of_gap(model.table, row);
     if (end.touch == kNoRow) continue;
     if (use_of(model.table, end) > model.table.op_of(row) + 1) gaps_.push_back(row);
@@ -32,19 +40,19 @@ std::uint64_t Refiner::random(std::uint64_t below) {
   return (random_ >> 11) % below;
 }
 
-void Refiner::refine(Candidate& candidate, int turns, bool recompute) {
+void Refiner::refine(Candidate& candidate, int turns) {
   if (gaps_.empty()) return;
   for (int turn = 0; turn < turns && !clock_.time_is_up(); ++turn) {
     if (clock_.good_enough(candidate.step_ns)) return;
     clock_.tell(static_cast<double>(turn) / turns, "improving");
     Draft draft = candidate.draft;
-    bool changed = change(draft, recompute);
+    bool changed = change(draft);
     // Some improvements need two changes at once: room made here for a copy kept there.
-    while (random(3) == 0) changed = change(draft, recompute) || changed;
+    while (random(3) == 0) changed = change(draft) || changed;
     if (!changed) continue;
     Plan plan = write_plan(problem_, model_, draft, candidate.plan.planner);
     if (validate(plan, problem_.trace, problem_.budgets)) continue;
-    const SimulationOutcome outcome = simulator_.run(plan, kSteadyState);
+    const SimulationOutcome outcome = simulator_.run(plan);
     const auto* report = std::get_if<SimulationReport>(&outcome);
     if (report == nullptr || static_cast<double>(report->step_ns) > candidate.step_ns) continue;
     candidate.step_ns = static_cast<double>(report->step_ns);
@@ -53,11 +61,9 @@ void Refiner::refine(Candidate& candidate, int turns, bool recompute) {
   }
 }
 
-bool Refiner::change(Draft& draft, bool recompute) {
-  return change_gap(draft, gaps_[random(gaps_.size())], recompute);
-}
+bool Refiner::change(Draft& draft) { return change_gap(draft, gaps_[random(gaps_.size())]); }
 
-bool Refiner::change_gap(Draft& draft, Row touch, bool recompute) {
+bool Refiner::change_gap(Draft& draft, Row touch) {
   const AccessTable& table = model_.table;
   GapChoice& choice = draft.gap[touch];
   if (choice.more != kNoRow) return false;
@@ -72,22 +78,23 @@ bool Refiner::change_gap(Draft& draft, Row touch, bool recompute) {
       model_.has_host() && model_.budget(Tier::kHost) > 0 ? Tier::kHost : Tier::kDisk;
   const Remedy copied = slower == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
   const auto copy = [&] {
-    const Row in = from + 1 + static_cast<Row>(random(use - from));
+    const Row in = prefetch_ ? from + 1 + static_cast<Row>(random(use - from)) : use;
     choice = {.remedy = copied, .out_at = from, .in_at = in};
   };
   const std::uint64_t kind = random(4);
   if (replayed) {
     draft.replays.erase(replay);
     choice = {};
-    if (kind != 0) copy();
+    if (kind != 0 && early_out_) copy();
     return true;
   }
   if (choice.remedy == Remedy::kKeep || kind == 0) {
-    const bool may = recompute && !end.wraps && again != kNoRow && random(2) == 0;
+    const bool may = recompute_ && !end.wraps && again != kNoRow && random(2) == 0;
     if (may) {
       choice = {.remedy = Remedy::kForget, .out_at = from};
       if (replay == draft.replays.end()) draft.replays.push_back({use, again});
     } else if (choice.remedy == Remedy::kKeep) {
+      if (!early_out_) return false;
       copy();
     } else {
       choice = {};
@@ -96,9 +103,11 @@ bool Refiner::change_gap(Draft& draft, Row touch, bool recompute) {
   }
   const Row in = std::min(choice.in_at, use);
   if (kind == 1 && in > from + 1) {
+    if (!early_out_) return false;
     choice.out_at = from + static_cast<Row>(random(std::min<Row>(in - from, 8)));
     return true;
   }
+  if (!prefetch_) return false;
   choice.in_at = choice.out_at + 1 + static_cast<Row>(random(use - choice.out_at));
   return true;
 }

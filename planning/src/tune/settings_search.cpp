@@ -16,8 +16,6 @@ namespace {
 constexpr double kPassWork = 2e6;
 constexpr double kSimulationWork = 3e6;
 constexpr int kMostPasses = 160;
-// A trace longer than this is planned by one pass, and not simulated while planning.
-constexpr Row kMostSimulatedTouches = 150'000;
 
 // A step this much above the lower bound is left as it is.
 constexpr double kNearTheBound = 1.001;
@@ -25,30 +23,37 @@ constexpr double kNearTheBound = 1.001;
 // Of the changes that are accepted, half are found within the first third of the changes.
 constexpr double kFirstSize = 1.5;
 
+// Of each size six storages are looked at.
+constexpr int kManyCandidates = 24;
+
 struct Start {
   double link_price, reach, lead, reserve;  // the last as a share of the device budget
   double fit;
+  bool by_size = true;
 };
-constexpr std::array<Start, 18> kStarts{{
-    {0.2, 1.0, 0.05, 0, 1},
-    {0.2, 1.0, 0.05, 0, 0},
-    {1.0, 1.0, 0.05, 0.1, 0},
-    {0.02, 1.0, 0.5, 0, 1},
-    {0.02, 1.0, 0.5, 0, 0},
-    {1.0, 1.0, 0.05, 0, 0},
-    {5.0, 1.0, 0.5, 0.2, 0},
-    {0.2, 2.0, 0.05, 0, 0.5},
-    {0.2, 2.0, 0.05, 0, 0},
-    {0.0, 3.0, 0.0, 0, 0},
-    {0.5, 0.5, 0.2, 0.05, 1},
-    {0.5, 0.5, 0.2, 0.05, 0},
-    {0.02, 0.3, 0.05, 0, 0},
-    {2.0, 1.0, 1.0, 0, 0.5},
-    {0.1, 1.5, 2.0, 0.3, 0},
-    {5.0, 2.0, 0.05, 0, 0},
-    {0.0, 1.0, 4.0, 0.05, 1},
-    {0.3, 0.0, 0.05, 0, 0},
+constexpr std::array<Start, 23> kStarts{{
+    {0.2, 1.0, 0.05, 0, 1},   {0.05, 0.0, 0.05, 0, 0},       {1.0, 1.0, 0.05, 0, 0},
+    {0.2, 0.0, 0.05, 0, 1},   {0.2, 1.0, 0.05, 0, 1, false}, {0.2, 1.0, 0.05, 0, 0, false},
+    {0.2, 1.0, 0.05, 0, 0},   {1.0, 1.0, 0.05, 0.1, 0},      {0.02, 1.0, 0.5, 0, 1},
+    {0.02, 1.0, 0.5, 0, 0},   {5.0, 1.0, 0.5, 0.2, 0},       {0.2, 2.0, 0.05, 0, 0.5},
+    {0.2, 2.0, 0.05, 0, 0},   {0.0, 3.0, 0.0, 0, 0},         {0.5, 0.5, 0.2, 0.05, 1},
+    {0.5, 0.5, 0.2, 0.05, 0}, {0.02, 0.3, 0.05, 0, 0},       {2.0, 1.0, 1.0, 0, 0.5},
+    {0.1, 1.5, 2.0, 0.3, 0},  {5.0, 2.0, 0.05, 0, 0},        {0.0, 1.0, 4.0, 0.05, 1},
+    {0.3, 0.0, 0.05, 0, 0},   {0.02, 1.0, 0.5, 0, 0, false},
 }};
+
+SweepSettings with(const Start& start, const SweepSettings& base, const StepModel& model) {
+  SweepSettings settings = base;
+  settings.link_price = start.link_price;
+  settings.reach = start.reach;
+  settings.lead = start.lead;
+  settings.fit = start.fit;
+  settings.by_size = start.by_size;
+  settings.candidates = start.by_size ? kManyCandidates : base.candidates;
+  settings.reserve =
+      static_cast<std::uint64_t>(start.reserve * static_cast<double>(model.budget(Tier::kDevice)));
+  return settings;
+}
 
 }  // namespace
 
@@ -68,8 +73,9 @@ SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, S
   simulations_left_ =
       static_cast<int>(std::clamp(kSimulationWork / touches, 0.0, double{kMostPasses}));
   // On long traces there are few passes, and the bound takes as long as one.
-  const double least = simulate_ ? static_cast<double>(lower_bound(model).step_ns)
-                                 : static_cast<double>(model.start[model.ops()]);
+  const double least = simulate_
+                           ? static_cast<double>(lower_bound(model, BoundEffort::kWindows).step_ns)
+                           : static_cast<double>(model.start[model.ops()]);
   goal_ns_ = least * kNearTheBound;
 }
 
@@ -85,7 +91,7 @@ void SettingsSearch::tell(double work, std::string_view doing) const {
 
 std::optional<double> SettingsSearch::measure(const Plan& plan) {
   --simulations_left_;
-  const SimulationOutcome outcome = simulator_.run(plan, kSteadyState);
+  const SimulationOutcome outcome = simulator_.run(plan);
   const auto* report = std::get_if<SimulationReport>(&outcome);
   if (report == nullptr) return std::nullopt;
   return static_cast<double>(report->step_ns);
@@ -118,6 +124,7 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
   if (random() < 0.3) other.fit = 0.5 * std::floor(random() * 3);
   if (random() < 0.1) other.recompute = false;
   if (random() < 0.1) other.early_out = false;
+  if (random() < 0.1) other.by_size = !other.by_size;
   return other;
 }
 
@@ -147,6 +154,33 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
   return true;
 }
 
+std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
+                                                  const SweepSettings& base) {
+  constexpr std::array<double, 6> kSpared{0, 1, 0.9, 0.75, 0.5, 0.25};
+  std::vector<SweepSettings> all{base};
+  all.push_back(base);
+  all.back().recompute = false;
+  if (model.table.touches() > kMostSimulatedTouches) return all;
+  std::uint64_t floor = 0;
+  for (Row op = 0; op < model.ops(); ++op) {
+    floor = std::max(
+        floor, model.table.working_set(op) - model.table.scratch(op) + model.least_scratch[op]);
+  }
+  const std::uint64_t budget = model.budget(Tier::kDevice);
+  const auto most = static_cast<std::size_t>(
+      std::clamp(kPassWork / (model.table.touches() + 1.0), 12.0, double{kMostPasses}));
+  for (const Start& start : kStarts) {
+    for (const double spared : kSpared) {
+      if (all.size() >= most || (spared > 0 && budget <= floor)) break;
+      SweepSettings settings = with(start, base, model);
+      settings.reserve = static_cast<std::uint64_t>(
+          spared * static_cast<double>(budget - std::min(floor, budget)));
+      all.push_back(settings);
+    }
+  }
+  return all;
+}
+
 std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool search) {
   std::optional<Candidate> best;
   consider(base, best);
@@ -156,14 +190,7 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
   if (search) {
     for (const Start& start : kStarts) {
       if (done(best) || time_is_up()) break;
-      SweepSettings settings = base;
-      settings.link_price = start.link_price;
-      settings.reach = start.reach;
-      settings.lead = start.lead;
-      settings.fit = start.fit;
-      settings.reserve = static_cast<std::uint64_t>(
-          start.reserve * static_cast<double>(model_.budget(Tier::kDevice)));
-      if (!consider(settings, best)) break;
+      if (!consider(with(start, base, model_), best)) break;
     }
     const int changes = passes_left_;
     for (int turn = 0; turn < changes && best && !done(best) && !time_is_up(); ++turn) {
@@ -173,12 +200,13 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
       if (!consider(settings, best)) break;
     }
   }
-  if (!best && base.recompute) {
-    SweepSettings plain = base;
-    plain.recompute = false;
-    passes_left_ = std::max(passes_left_, 1);
-    simulations_left_ = std::max(simulations_left_, 1);
-    consider(plain, best);
+  if (!best) {
+    for (const SweepSettings& settings : settings_for_less_room(model_, base)) {
+      passes_left_ = std::max(passes_left_, 1);
+      simulations_left_ = std::max(simulations_left_, 1);
+      consider(settings, best);
+      if (best) break;
+    }
   }
   if (best && best->plan.structure == 0) {
     best->plan = write_plan(problem_, model_, best->draft, planner_);

@@ -28,8 +28,32 @@ SweepResult sweep_from(const StepModel& model, const SweepSettings& settings,
 
 namespace {
 
-// Before the first pass: what is used first is on the device, as far as half of it goes; what is
-// never used is not.
+// A copy of little takes a link's latency and makes no room to speak of: the smallest storages
+// that live on stay, up to this share of the room beside what the most demanding op needs.
+constexpr std::uint64_t kRoomOverSmall = 4;
+
+std::vector<std::uint8_t> small_ones(const StepModel& model) {
+  const AccessTable& table = model.table;
+  std::uint64_t most = 0;
+  for (Row op = 0; op < table.ops(); ++op) most = std::max(most, table.working_set(op));
+  const std::uint64_t budget = model.budget(Tier::kDevice);
+  std::uint64_t left = budget > most ? (budget - most) / kRoomOverSmall : 0;
+  std::vector<std::pair<std::uint64_t, Row>> by_size;
+  for (Row s = 0; s < table.storages(); ++s) {
+    if (table.predecessor(s) != kNoRow) by_size.emplace_back(table.bytes(s), s);
+  }
+  std::sort(by_size.begin(), by_size.end());
+  std::vector<std::uint8_t> small(table.storages(), 0);
+  for (const auto& [bytes, s] : by_size) {
+    if (bytes > left) break;
+    left -= bytes;
+    small[s] = 1;
+  }
+  return small;
+}
+
+// Before the first pass: what is used first is on the device, as far as half of it goes, and what
+// is small; what is never used is not.
 BeginState first_guess(const StepModel& model) {
   const AccessTable& table = model.table;
   BeginState begin;
@@ -50,8 +74,10 @@ BeginState first_guess(const StepModel& model) {
   }
   std::sort(order.begin(), order.end());
   std::uint64_t host = 0;
+  const std::vector<std::uint8_t> small = small_ones(model);
   for (const auto& [op, s] : order) {
-    const bool stays = op != kNoRow && there + table.bytes(s) <= model.budget(Tier::kDevice) / 2;
+    const bool stays = small[s] != 0 ||
+                       (op != kNoRow && there + table.bytes(s) <= model.budget(Tier::kDevice) / 2);
     if (stays) there += table.bytes(s);
     if (stays) continue;
     const bool fits = away == 1 && host + table.bytes(s) <= model.budget(Tier::kHost);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who leaves the device when room is short, and how.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "tune/sweep_state.hpp"
@@ -28,11 +29,17 @@ double cheapest_first(double ns_per_byte, Row next) {
 
 }  // namespace
 
+std::size_t SweepState::size_class(Row storage) const {
+  if (!settings_.by_size) return 0;
+  const auto bits = static_cast<std::size_t>(std::bit_width(table_.bytes(storage)));
+  return std::min(bits / kBitsPerClass, by_next_.size() - 1);
+}
+
 void SweepState::offer(Row storage) {
   Item& item = items_[storage];
   ++item.version;
   if (rule_of(storage) == StorageRule::kKeep) return;
-  by_next_.push({rank(settings_.order, item), {storage, item.version}});
+  by_next_[size_class(storage)].push({rank(settings_.order, item), {storage, item.version}});
   if (!may_replay(storage)) return;
   const double bytes = static_cast<double>(std::max<std::uint64_t>(table_.bytes(storage), 1));
   by_replay_.push({cheapest_first(model_.replay_share_ns(storage) / bytes, item.next),
@@ -104,8 +111,10 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
   // Furthest next use first, what cannot leave costs a look and few are tried; least recently used
   // first, the first that can leave does, however many before it cannot.
   const std::size_t most_seen = settings_.order == LeaveOrder::kFurthest ? 64 : 4096;
+  const int most_looked =
+      settings_.by_size ? std::max(2, settings_.candidates / 4) : settings_.candidates;
   int looked = 0;
-  while (!heap.empty() && looked < settings_.candidates) {
+  while (!heap.empty() && looked < most_looked) {
     const Entry entry = heap.top();
     const auto [storage, version] = entry.second;
     const Item& item = items_[storage];
@@ -116,7 +125,8 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
     if (item.pinned == op || item.free_from > op) continue;
     if (item.next <= keep_until) {
       // In this order all others are needed sooner still.
-      if (std::is_same_v<Heap, decltype(by_next_)> && settings_.order == LeaveOrder::kFurthest)
+      if (std::is_same_v<Heap, std::priority_queue<Entry>> &&
+          settings_.order == LeaveOrder::kFurthest)
         break;
       continue;
     }
@@ -128,24 +138,18 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
     best = storage;
     best_option = std::move(option);
   }
-  for (const Entry& entry : seen) {
-    if (entry.second.first != best) heap.push(entry);
-  }
+  for (const Entry& entry : seen) heap.push(entry);  // void when it has left
 }
 
 bool SweepState::evict_one(Row op, Row keep_until, std::uint64_t wanted) {
   Row best = kNoRow;
   Option option;
-  look_at(by_next_, op, keep_until, wanted, best, option);
-  const Row furthest = best;
+  for (auto& of_size : by_next_) look_at(of_size, op, keep_until, wanted, best, option);
   // The least recently used one leaves whatever it costs.
   if (settings_.recompute && settings_.order == LeaveOrder::kFurthest) {
     look_at(by_replay_, op, keep_until, wanted, best, option);
   }
   if (best == kNoRow) return false;
-  if (furthest != kNoRow && furthest != best) {
-    by_next_.push({rank(settings_.order, items_[furthest]), {furthest, items_[furthest].version}});
-  }
   if (items_[best].unused) {
     give_up_fetch(best);
   } else if (option.remedy == Remedy::kForget) {
@@ -318,18 +322,20 @@ BatchBytes SweepState::bytes_of(const Closure& closure, Row also_dropped) const 
 // Whether what runs again before an op fits beside what the op needs of what is not made thereby.
 bool SweepState::fits_replayed(const Closure& closure, Row at, Row also_dropped) const {
   const BatchBytes bytes = bytes_of(closure, also_dropped);
-  std::uint64_t beside = 0;
-  const auto counted = [&](Row storage) {
-    return std::binary_search(closure.leaves.begin(), closure.leaves.end(), storage);
-  };
-  for (const Row leaf : closure.leaves) beside += table_.bytes(leaf);
+  std::uint64_t read = 0;    // by the replays alone: free again when they have run
+  std::uint64_t beside = 0;  // needed by the op
+  for (const Row leaf : closure.leaves) read += table_.bytes(leaf);
   for (Row row = table_.first_touch_of_op(at); row < table_.last_touch_of_op(at); ++row) {
     const Touch& touch = table_.touch(row);
     const bool made =
         items_[touch.storage].where == Where::kDropped || touch.storage == also_dropped;
-    if (!touch.creates && !made && !counted(touch.storage)) beside += table_.bytes(touch.storage);
+    if (touch.creates || made) continue;
+    beside += table_.bytes(touch.storage);
+    if (std::binary_search(closure.leaves.begin(), closure.leaves.end(), touch.storage)) {
+      read -= table_.bytes(touch.storage);
+    }
   }
-  return beside + bytes.most <= capacity_ && beside + bytes.left + own_need(at) <= capacity_;
+  return read + beside + bytes.most <= capacity_ && beside + bytes.left + own_need(at) <= capacity_;
 }
 
 // What is run again before the next use of a storage if it is dropped too, and what that costs more
@@ -369,6 +375,7 @@ void SweepState::drop(Row op, Row storage, const Closure& closure) {
   GapChoice& choice = new_choice(storage);
   choice.remedy = Remedy::kForget;
   choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
+  choice.after_replays = choice.out_at == item.read_again;
   used_ -= table_.bytes(storage);
   forget_copies(storage);
   item.where = Where::kDropped;
@@ -392,6 +399,7 @@ void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
   GapChoice& choice = new_choice(storage);
   choice.remedy = tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
   choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
+  choice.after_replays = choice.out_at == item.read_again;
   used_ -= bytes;
   if (!item.host_copy && !item.disk_copy) {
     LinkClock& link = tier == Tier::kHost ? out_link_ : disk_out_link_;
@@ -402,6 +410,7 @@ void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
     const Row free_at = later == began_.begin() ? 0 : static_cast<Row>(later - began_.begin() - 1);
     if (settings_.early_out) choice.out_at = std::clamp(free_at, choice.out_at, op);
     if (host_tight_ && tier == Tier::kHost) choice.out_at = op;
+    choice.after_replays = choice.out_at == item.read_again;
     if (slot.end > now_) {
       leaving_.push({slot.end, bytes});
       leaving_bytes_ += bytes;

@@ -29,6 +29,7 @@ SweepState::SweepState(const StepModel& model, const SweepSettings& settings,
       draft_(model.table),
       items_(model.table.storages()),
       began_away_(begin.away),
+      by_next_(settings.by_size ? kSizeClasses : 1),
       deadlines_(deadlines_of(model)),
       arrivals_(deadlines_),
       disk_arrivals_(deadlines_) {
@@ -230,7 +231,21 @@ bool SweepState::replay_batch(Row op, const std::vector<Row>& roots) {
   now_ = wait_for_room(now_, bytes_of(closure, kNoRow).most);
   for (const Row replayed : closure.ops) run_again(op, replayed, closure);
   drop_again(op, closure);
+  for (const Row leaf : closure.leaves) release_leaf(op, leaf);
   return true;
+}
+
+// What a replay read is free for its next use; where the op itself does not need it, at once.
+void SweepState::release_leaf(Row op, Row leaf) {
+  Item& item = items_[leaf];
+  for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
+    if (table_.touch(row).storage == leaf) return;
+  }
+  item.pinned = kNoRow;
+  item.free_from = op;
+  item.read_again = op;
+  item.next = next_after(leaf, op);
+  offer(leaf);
 }
 
 // What is dropped again has its inputs pledged for its own next use.
@@ -305,7 +320,7 @@ void SweepState::prefetch(Row op) {
   // After this op is the next chance to queue a copy.
   const double chance = now_ + static_cast<double>(duration_[op]);
   const auto urgent = [&](const ArrivalQueue& queue, double link_free, double copy) {
-    const double ahead = settings_.lead_ns + settings_.lead * copy;
+    const double ahead = settings_.lead * copy;
     // While the link is busy anyway, queueing more would only take room.
     return link_free <= chance + ahead && chance + ahead >= queue.latest_start() + lag(op);
   };

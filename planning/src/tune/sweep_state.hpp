@@ -16,6 +16,10 @@
 
 namespace spillway::planning::tune {
 
+/// Storages of one class differ in size by less than four times; the last one has all above 64 GiB.
+inline constexpr std::size_t kBitsPerClass = 2;
+inline constexpr std::size_t kSizeClasses = 19;
+
 enum class Where : std::uint8_t { kUnborn, kIn, kHost, kDisk, kDropped, kDead };
 
 struct Item {
@@ -27,6 +31,7 @@ struct Item {
   Row next = kNoRow;          // position of the next use, replays that need it included
   Row free_from = 0;          // the first op before which it may leave
   Row pinned = kNoRow;        // the op that needs it
+  Row read_again = kNoRow;    // the op before which a replay read it last
   std::uint32_t version = 0;  // of its entries in the heaps
   double ready = 0;           // ns: from then on its bytes may be copied out
   double arrival = 0;         // ns: when its copy in ends
@@ -75,6 +80,7 @@ class SweepState {
   bool replay_batch(Row op, const std::vector<Row>& roots);
   void run_again(Row op, Row replayed, const Closure& closure);
   void drop_again(Row op, const Closure& closure);
+  void release_leaf(Row op, Row leaf);
   void start_op(Row op);
   void touch_all(Row op);
   void end_op(Row op);
@@ -96,6 +102,7 @@ class SweepState {
   // sweep_choice.cpp: who leaves
   bool make_room(Row op, std::uint64_t need, Row keep_until);
   bool evict_one(Row op, Row keep_until, std::uint64_t wanted);
+  [[nodiscard]] std::size_t size_class(Row storage) const;
   template <typename Heap>
   void look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wanted, Row& best,
                Option& best_option);
@@ -135,7 +142,7 @@ class SweepState {
   std::vector<std::uint8_t> began_away_;
   std::vector<std::pair<Row, Row>> segments_;          // segment and storage, sorted
   std::unordered_map<Row, std::vector<Row>> pledges_;  // by storage: ops whose replays read it
-  std::priority_queue<Entry> by_next_;                 // furthest next use first
+  std::vector<std::priority_queue<Entry>> by_next_;    // by class of sizes; furthest next use first
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> by_replay_;  // cheapest first
   std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving_;
   std::uint64_t leaving_bytes_ = 0;

@@ -79,6 +79,45 @@ TEST(LowerBoundTest, disjoint_windows_add_up) {
   EXPECT_GE(bound_of(5).step_ns, 5 * (30 + once) - 5);
 }
 
+//   op 0 (100)   reads and writes w, 1000 bytes that live on
+//   op 1 (100)   creates and frees b, 1000 bytes
+//   op 2 (100)   creates and frees c, 1000 bytes
+// With 1500 bytes w is out during ops 1 and 2, and back for the next step: 1000 ns out after op 0,
+// 1000 ns in after op 2. What windows say for one instant prices say too.
+TEST(LowerBoundTest, what_lives_on_goes_out_and_comes_back_once_a_step) {
+  StepBuilder step;
+  const StorageId w = step.persistent(1000, "w");
+  const StorageId b = step.temporary(1000, "b");
+  const StorageId c = step.temporary(1000, "c");
+  step.op(100, {.reads = {w}, .writes = {w}});
+  step.op(100, {.creates = {b}, .frees = {b}});
+  step.op(100, {.creates = {c}, .frees = {c}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const LowerBound bound = lower_bound(StepModel({trace, machine, budgets(1500, 10'000)}));
+  EXPECT_GE(bound.step_ns, 300 + 2000 - 5);
+  EXPECT_LE(bound.step_ns, 300 + 2000);
+}
+
+// A storage that lives on and is read in three places, each beside ops that leave no room for it:
+// it is written once, so it goes out once and comes back three times.
+TEST(LowerBoundTest, what_is_not_written_between_its_gaps_goes_out_once) {
+  StepBuilder step;
+  const StorageId w = step.persistent(1000, "w");
+  for (int i = 0; i < 3; ++i) {
+    const StorageId b = step.temporary(1000, "b");
+    step.op(10, {.creates = {b}, .frees = {b}});
+    StepBuilder::Op use{.reads = {w}};
+    if (i == 2) use.writes = {w};
+    step.op(10, use);
+  }
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const LowerBound bound = lower_bound(StepModel({trace, machine, budgets(1500, 10'000)}));
+  EXPECT_GE(bound.step_ns, 60 + 4000 - 10);
+  EXPECT_LE(bound.step_ns, 60 + 4000);
+}
+
 TEST(LowerBoundTest, what_neither_device_nor_host_holds_crosses_the_disk) {
   StepBuilder step;
   const StorageId a = step.temporary(1000, "a");

@@ -146,14 +146,16 @@ CorpusCase run_case(const Problem& problem, TimeNs limit_ns, std::vector<std::st
   result.compute_ns = static_cast<double>(bound.compute_ns);
   result.bound_ns = static_cast<double>(bound.step_ns);
   std::vector<Plan> seeds;
-  const auto run = [&](const Planner& planner, std::span<const Plan> from) {
+  const auto run = [&](const Planner& planner, std::span<const Plan> from, bool borrow = true) {
     CorpusResult reached{.planner = std::string(planner.name()), .step_ns = {}};
     PlanningContext context;
     context.now = processor_ns;
     context.time_limit_ns = limit_ns;
     context.seeds = from;
     const TimeNs begin = processor_ns();
-    const PlanOutcome outcome = planner.plan(problem, Options(planner.options()), context);
+    Options options(planner.options());
+    if (!borrow) options.set("borrow", OptionValue(false));
+    const PlanOutcome outcome = planner.plan(problem, options, context);
     constexpr double kNsPerSecond = 1e9;
     reached.processor_seconds = static_cast<double>(processor_ns() - begin) / kNsPerSecond;
     const auto* plan = std::get_if<Plan>(&outcome);
@@ -168,6 +170,7 @@ CorpusCase run_case(const Problem& problem, TimeNs limit_ns, std::vector<std::st
     if (planner != &hybrid_planner()) result.others.push_back(run(*planner, {}));
   }
   result.hybrid = run(hybrid_planner(), {});
+  result.alone = run(hybrid_planner(), {}, false);
   result.seeded = run(hybrid_planner(), seeds);
   return result;
 }

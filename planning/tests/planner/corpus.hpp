@@ -52,6 +52,7 @@ struct CorpusCase {
   double bound_ns = 0;
   std::vector<CorpusResult> others;  ///< by registry, without hybrid
   CorpusResult hybrid;               ///< without seeds
+  CorpusResult alone;                ///< without the others' plans as candidates, either
   CorpusResult seeded;               ///< from all others' plans
   /// The shortest step of the others, if any has a plan.
   [[nodiscard]] std::optional<double> best_other_ns() const;

@@ -130,8 +130,8 @@ TEST_F(OptimumTest, hybrid_and_the_bound_are_near_the_best_plan_there_is) {
   std::printf("%d cases: hybrid / best %.4f, bound / best %.4f\n", cases, hybrid_over_best / cases,
               bound_over_best / cases);
   EXPECT_LE(hybrid_over_best / cases, 1.05);
-  // 0.9 is what the bound should reach; docs/planners/bound.md says what it leaves out.
-  EXPECT_GE(bound_over_best / cases, 0.8);
+  // 0.83 is what the bound reaches; 0.9 is wanted: docs/planners/bound.md says what it leaves out.
+  EXPECT_GE(bound_over_best / cases, 0.82);
 }
 
 }  // namespace

@@ -91,6 +91,9 @@ struct PlanningContext {
   TimeNs time_limit_ns = 2'000'000'000;
   /// Other planners' plans for the same problem, to start a search from.
   std::span<const Plan> seeds{};
+  /// Whether to find out, where there is no plan, with what there would be one: takes several times
+  /// as long as the plan.
+  bool explain = true;
   /// How far the work is, from 0 to 1, and what is being done.
   std::function<void(double, std::string_view)> progress = [](double, std::string_view) {};
 };

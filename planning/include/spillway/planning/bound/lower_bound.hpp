@@ -11,8 +11,12 @@
 // links need more time than the ops of the windows take, computing stalls. The demands of disjoint
 // windows add up. Statement and proof: docs/planners/bound.md.
 //
-// The bound is the value of a feasible point of the dual of a linear relaxation, so that it holds
-// however well or badly the windows were chosen. About O(a log a) for a touches of storages.
+// Stronger where many instants matter: prices of room and links at all of them at once
+// (bound/price_ascent.hpp), begun from the best windows. The larger of the two is the bound.
+//
+// Either is the value of a feasible point of the dual of a linear relaxation, so that it holds
+// however well or badly windows and prices were chosen. About O(a log a) for a touches of storages,
+// and some tenths of a second for prices.
 //
 // Source: windows are the dual of the paging and prefetching programs of Albers, Garg and Leonardi
 // ("Minimizing stall time in single and parallel disk systems", JACM 47(6), 2000); prices per byte
@@ -47,6 +51,8 @@ struct BoundWindow {
   Row last = 0;
   double extra_ns = 0;
   BoundCause cause = BoundCause::kFetching;
+  double link_share = 1;  ///< of a nanosecond's wait that copies in pay; computing again the rest
+  double room_price = 0;  ///< ns a byte at the instant
 };
 
 struct LowerBound {
@@ -56,6 +62,8 @@ struct LowerBound {
   std::vector<BoundWindow> windows;                 ///< disjoint, in order
 };
 
-LowerBound lower_bound(const StepModel& model);
+/// `kWindows` leaves the prices out, which take most of the time and are often stronger.
+enum class BoundEffort : std::uint8_t { kFull, kWindows };
+LowerBound lower_bound(const StepModel& model, BoundEffort effort = BoundEffort::kFull);
 
 }  // namespace spillway::planning

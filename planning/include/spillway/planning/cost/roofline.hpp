@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long ops take on a machine they never ran on.
 //
-//   duration = max(launching, FLOP / rate of the op's arithmetic, bytes touched / memory's rate)
-//
-// An op that states no bytes is taken to touch all its storages once. Source: S. Williams, A.
-// Waterman, D. Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
+// By spillway/machine/roofline.hpp. An op that states no bytes is taken to touch all its storages
+// once.
 #pragma once
 
 #include <vector>

@@ -123,7 +123,9 @@ class TransitionObserver {
 };
 
 struct SimulationOptions {
-  std::uint32_t steps = 2;  ///< of which the last is reported; at least 1
+  /// Of which the last is reported; at least 1. What a plan leaves for the next step to wait for
+  /// shows only from the third on: judged by two, plans win that put their copies off for ever.
+  std::uint32_t steps = 4;
   bool timeline = false;
   TransitionObserver* observer = nullptr;
 };

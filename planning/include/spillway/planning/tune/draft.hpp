@@ -34,8 +34,9 @@ enum class Remedy : std::uint8_t {
 
 struct GapChoice {
   Remedy remedy = Remedy::kKeep;
-  bool wait_out = false;  ///< computing waits for the copy out
-  bool wait_in = false;   ///< computing waits for the copy in when it is queued
+  bool wait_out = false;       ///< computing waits for the copy out
+  bool wait_in = false;        ///< computing waits for the copy in when it is queued
+  bool after_replays = false;  ///< leaves when the replays before op `out_at` have run, not before
   Row out_at = 0;
   Row in_at = kNoRow;  ///< kNoRow: no fetch is queued
   Row more = kNoRow;   ///< row of Draft::again: leaves once more within the same gap

@@ -27,17 +27,12 @@ class LinkClock {
   /// pieces; what is left over counts as if the link were idle from there on.
   [[nodiscard]] Slot look(double ready, double duration) const;
   Slot take(double ready, double duration);
-  /// Nothing will be placed before `time` any more.
-  void forget_before(double time);
-  /// From here on nothing is placed.
-  [[nodiscard]] double last_end() const { return last_end_; }
 
  private:
   static constexpr double kForEver = 1e300;
   static constexpr int kMostPieces = 32;
 
   std::map<double, double> idle_;  // begin to end
-  double last_end_ = 0;
 };
 
 }  // namespace spillway::planning

@@ -21,21 +21,24 @@ namespace spillway::planning {
 
 class Refiner {
  public:
+  /// `allowed`: what a change may do: its rules, and whether it may compute again, queue copies in
+  /// ahead and begin copies out early.
   Refiner(const Problem& problem, const StepModel& model, Simulator& simulator,
-          SettingsSearch& clock);
+          SettingsSearch& clock, const SweepSettings& allowed);
 
   /// Improves the candidate in place, with no more than `turns` changes tried.
-  void refine(Candidate& candidate, int turns, bool recompute);
+  void refine(Candidate& candidate, int turns);
 
  private:
-  bool change(Draft& draft, bool recompute);
-  bool change_gap(Draft& draft, Row touch, bool recompute);
+  bool change(Draft& draft);
+  bool change_gap(Draft& draft, Row touch);
   std::uint64_t random(std::uint64_t below);
 
   const Problem& problem_;
   const StepModel& model_;
   Simulator& simulator_;
   SettingsSearch& clock_;
+  bool recompute_, prefetch_, early_out_;
   std::vector<Row> gaps_;
   std::uint64_t random_ = 0x2545f4914f6cdd1d;
 };

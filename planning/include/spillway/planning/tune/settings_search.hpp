@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
@@ -21,9 +22,8 @@
 
 namespace spillway::planning {
 
-/// Steps simulated for one measurement. What a plan leaves for the next step to wait for shows only
-/// from the third on; with two, a search finds plans that put their copies off for ever.
-inline constexpr SimulationOptions kSteadyState{.steps = 4};
+/// A trace longer than this is planned by one pass, and not simulated while planning.
+inline constexpr Row kMostSimulatedTouches = 150'000;
 
 struct Candidate {
   Plan plan;
@@ -31,6 +31,11 @@ struct Candidate {
   SweepSettings settings;
   double step_ns = 0;
 };
+
+/// What is tried where no setting fits: a pass decides greedily, so it may fit into less room and
+/// not into more. The settings themselves first.
+std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
+                                                  const SweepSettings& base);
 
 class SettingsSearch {
  public:
@@ -43,6 +48,8 @@ class SettingsSearch {
   /// The simulated step of a plan; nothing if it fails.
   [[nodiscard]] std::optional<double> measure(const Plan& plan);
   [[nodiscard]] bool time_is_up() const;
+  /// Whether a candidate's step is the pass's own estimate.
+  [[nodiscard]] bool estimates() const { return !simulate_; }
   /// Tells who waits how far what is being done is: by `work`, from 0 to 1, or by the time limit.
   void tell(double work, std::string_view doing) const;
   /// Whether a step is so near the lower bound that no search is worth its while.

@@ -58,10 +58,10 @@ struct SweepSettings {
   bool prefetch = true;     ///< copies in are queued before they are needed
   double link_price = 0.2;  ///< ns charged per ns of copying, though nobody waits for it
   double lead = 0.05;       ///< copies in begin earlier by this share of the time they take
-  double lead_ns = 0;       ///< and by this much
   double reach = 1.0;       ///< exponent of the time away in the price: more favours Belady
-  double fit = 0;      ///< 1: bytes beyond those that are short count for nothing; 0: all count
-  int candidates = 8;  ///< looked at for each storage that leaves, per order
+  double fit = 0;        ///< 1: bytes beyond those that are short count for nothing; 0: all count
+  int candidates = 8;    ///< looked at for each storage that leaves, per order
+  bool by_size = false;  ///< candidates are looked at in every class of sizes, not over all sizes
   bool choose_workspace = true;  ///< ops run as the fastest alternative that fits
   LeaveOrder order = LeaveOrder::kFurthest;
   SweepRules rules{};
@@ -70,7 +70,7 @@ struct SweepSettings {
 
 /// Where storages that live on are when the step begins; by storage.
 struct BeginState {
-  std::vector<std::uint8_t> away;  ///< 1: not on the device
+  std::vector<std::uint8_t> away;  ///< 0: on the device, 1: on the host, 2: on the disk
 };
 
 struct SweepResult {

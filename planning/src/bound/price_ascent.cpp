@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bound/price_ascent.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "bound/priced_gaps.hpp"
+
+namespace spillway::planning::bound {
+namespace {
+
+// The two ways of ascending: many instants with a pace of its own for every price, and few with one
+// for all. Each does better than the other on some steps.
+constexpr std::size_t kManyInstants = 96;
+constexpr std::size_t kFewInstants = 48;
+// Steps through gaps and instants, over all turns of one way: some hundredths of a second.
+constexpr double kWork = 1.2e7;
+constexpr double kFewestTurns = 40;
+constexpr double kMostTurns = 1500;
+
+// D. P. Kingma, J. Ba, "Adam: a method for stochastic optimization", ICLR 2015; here the pace falls
+// from turn to turn, as subgradients do not become small.
+constexpr double kFirstMemory = 0.9, kSecondMemory = 0.98;
+constexpr double kFirstPace = 0.1, kLastPace = 0.001;
+
+// Polyak's: as far as would reach what is aimed at, were the function linear. After so many turns
+// without a better bound the next ones aim lower.
+constexpr int kPatience = 12;
+constexpr double kDeflection = 0.6;  // how much of the last direction is kept
+constexpr double kFirstAim = 0.5;    // beyond the best so far, as a share of the step
+constexpr double kLastAim = 1e-4;    // of the first one
+
+class Ascent {
+ public:
+  Ascent(PricedGaps& gaps, double unit, const Prices& start)
+      : gaps_(gaps),
+        count_(gaps.instants()),
+        unit_(unit),
+        now_(start),
+        best_prices_(start),
+        demand_(count_),
+        direction_(3 * count_),
+        gradient_(3 * count_),
+        square_(3 * count_) {}
+
+  /// A pace for every price.
+  PricedStep adapt(int turns) {
+    for (int turn = 0; turn < turns; ++turn) {
+      const double value = evaluate();
+      if (value > best_.extra_ns) keep(value);
+      adapted_move(kFirstPace * std::pow(kLastPace / kFirstPace, static_cast<double>(turn) / turns),
+                   turn + 1);
+    }
+    return best_;
+  }
+
+  /// One pace for all.
+  PricedStep aim(int turns, double period) {
+    double ahead = kFirstAim * period;
+    int idle = 0;
+    for (int turn = 0; turn < turns && ahead > kLastAim * kFirstAim * period; ++turn) {
+      const double value = evaluate();
+      if (value > best_.extra_ns * (1 + 1e-4) + 1) idle = -1;
+      if (value > best_.extra_ns) keep(value);
+      if (++idle > kPatience) {
+        ahead /= 2;
+        idle = 0;
+        now_ = best_prices_;
+        std::fill(direction_.begin(), direction_.end(), 0.0);
+      } else if (!aimed_move(best_.extra_ns + ahead - value)) {
+        break;
+      }
+    }
+    return best_;
+  }
+
+ private:
+  double evaluate() {
+    gaps_.demand(now_, demand_);
+    double value = demand_.paid;
+    for (std::size_t k = 0; k < count_; ++k) {
+      value += now_.room[k] * gaps_.excess(k) - (now_.in[k] + now_.out[k]) * gaps_.duration(k);
+      gradient_[k] = (gaps_.excess(k) - demand_.away[k]) * unit_;
+      const double replays = gaps_.may_wait(k) ? demand_.replay[k] : 0;
+      gradient_[count_ + k] = demand_.in[k] - gaps_.duration(k) - replays;
+      gradient_[2 * count_ + k] = demand_.out[k] - gaps_.duration(k) - replays;
+    }
+    return value;
+  }
+
+  void keep(double value) {
+    best_prices_ = now_;
+    best_ = {.extra_ns = value};
+    for (std::size_t k = 0; k < count_; ++k) {
+      best_.fetching_ns += now_.in[k] * demand_.in[k];
+      best_.evicting_ns += now_.out[k] * demand_.out[k];
+      best_.computing_ns += now_.replay[k] * demand_.replay[k];
+      if (now_.room[k] > now_.room[dearest_]) dearest_ = k;
+    }
+    best_.instant = gaps_.op(dearest_);
+  }
+
+  void adapted_move(double pace, int turn) {
+    const double first = 1 - std::pow(kFirstMemory, turn);
+    const double second = 1 - std::pow(kSecondMemory, turn);
+    std::vector<double>& step = gradient_;
+    for (std::size_t i = 0; i < gradient_.size(); ++i) {
+      const double g = price(i) <= 0 && gradient_[i] < 0 ? 0 : gradient_[i];
+      direction_[i] = kFirstMemory * direction_[i] + (1 - kFirstMemory) * g;
+      square_[i] = kSecondMemory * square_[i] + (1 - kSecondMemory) * g * g;
+      const double size = std::sqrt(square_[i] / second);
+      step[i] = size > 0 ? pace * direction_[i] / first / size : 0;
+    }
+    go(step, 1);
+  }
+
+  bool aimed_move(double ahead) {
+    double dot = 0;
+    for (std::size_t i = 0; i < gradient_.size(); ++i) {
+      const bool at_zero = price(i) <= 0;
+      const double g = at_zero ? std::max(gradient_[i], 0.0) : gradient_[i];
+      direction_[i] = g + kDeflection * direction_[i];
+      if (at_zero) direction_[i] = std::max(direction_[i], 0.0);
+      dot += direction_[i] * direction_[i];
+    }
+    if (dot <= 0) return false;
+    go(direction_, std::max(ahead, 0.0) / dot);
+    return true;
+  }
+
+  void go(const std::vector<double>& direction, double length) {
+    for (std::size_t k = 0; k < count_; ++k) {
+      now_.room[k] = std::max(0.0, now_.room[k] + length * direction[k] * unit_);
+      set_links(k, now_.in[k] + length * direction[count_ + k],
+                now_.out[k] + length * direction[2 * count_ + k]);
+    }
+  }
+
+  [[nodiscard]] double price(std::size_t i) const {
+    if (i < count_) return now_.room[i];
+    return i < 2 * count_ ? now_.in[i - count_] : now_.out[i - 2 * count_];
+  }
+
+  // The nearest prices that are allowed: none below zero, both together no more than waiting costs.
+  void set_links(std::size_t k, double in, double out) {
+    in = std::max(in, 0.0);
+    out = std::max(out, 0.0);
+    if (gaps_.may_wait(k) && in + out > 1) {
+      const double over = (in + out - 1) / 2;
+      in -= over;
+      out -= over;
+      if (in < 0) {
+        in = 0;
+        out = 1;
+      } else if (out < 0) {
+        out = 0;
+        in = 1;
+      }
+    }
+    now_.in[k] = in;
+    now_.out[k] = out;
+    now_.replay[k] = gaps_.may_wait(k) ? std::max(0.0, 1 - in - out) : 0;
+  }
+
+  PricedGaps& gaps_;
+  std::size_t count_;
+  double unit_;  // ns a byte: what a price of room is counted in
+  Prices now_, best_prices_;
+  Demand demand_;
+  std::vector<double> direction_, gradient_, square_;
+  PricedStep best_;
+  std::size_t dearest_ = 0;
+};
+
+}  // namespace
+
+PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
+                         const std::vector<BoundWindow>& windows) {
+  const double unit = view.model->copy_ns(boundary.in, std::uint64_t{1} << 40) / std::exp2(40);
+  const auto turns_of = [](const PricedGaps& gaps) {
+    const double turns = std::min(kMostTurns, kWork / (gaps.work() + 1));
+    return turns < kFewestTurns || gaps.gaps() == 0 ? 0 : static_cast<int>(turns);
+  };
+  PricedGaps many(view, boundary, windows, kManyInstants);
+  const PricedStep adapted = Ascent(many, unit, many.prices_of(windows)).adapt(turns_of(many));
+  PricedGaps few(view, boundary, {}, kFewInstants);
+  const PricedStep aimed = Ascent(few, unit, few.prices_of({})).aim(turns_of(few), view.period);
+  PricedStep best = adapted.extra_ns > aimed.extra_ns ? adapted : aimed;
+  best.fetching = boundary.fetching;
+  best.evicting = boundary.evicting;
+  return best;
+}
+
+}  // namespace spillway::planning::bound

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bound of all instants and both links at once: prices of room, of the links and of computing
+// again, raised and lowered until what every storage would choose at these prices fits.
+//
+//     instants   0        1        2        3        room has a price at each of them
+//     slots      |-- 0 ---|-- 1 ---|-- 2 ---|-- 3 -> each link has a price in each of them
+//
+// At any prices the sum of what the storages would pay at best, less what room and links yield, is
+// a lower bound (the Lagrangian dual of docs/planners/bound.md); so it holds however good or bad
+// the prices are. Found by subgradient steps; O(gaps x instants) each.
+//
+// Source: B. T. Polyak, "Minimization of unsmooth functionals", USSR Computational Mathematics and
+// Mathematical Physics 9(3), 1969.
+#pragma once
+
+#include "bound/window_scan.hpp"
+
+namespace spillway::planning::bound {
+
+struct PricedStep {
+  double extra_ns = 0;      ///< no step has less time in which no op runs for the first time
+  double fetching_ns = 0;   ///< of it: what copies in pay
+  double evicting_ns = 0;   ///< copies out
+  double computing_ns = 0;  ///< and what is computed again
+  Row instant = 0;          ///< where room is dearest
+  BoundCause fetching = BoundCause::kFetching;  ///< of the boundary
+  BoundCause evicting = BoundCause::kEvicting;
+};
+
+/// From the prices that stand for some disjoint windows. Takes no more than some hundredths of a
+/// second; nothing on traces too long for that.
+PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
+                         const std::vector<BoundWindow>& windows);
+
+}  // namespace spillway::planning::bound
