@@ -37,15 +37,24 @@ IMPORT_BOUND = 1.02
 class Effort:
     widths: tuple
     warm_up: int  # steps, enough for the hook to come to rest
-    pairs: int
+    # Where its memory came to lie stays with a process for life and makes some percent, so each
+    # round starts all processes anew.
+    rounds: int
+    pairs: int  # of a round
     steps: int  # of one turn
     imports: int
     control: bool = True  # also stock against stock
 
+    def method(self):
+        return (
+            f"{self.pairs} pairs of {self.steps} steps in each of {self.rounds} rounds, which "
+            "start all processes anew"
+        )
 
-FULL = Effort(widths=(64, 256, 512), warm_up=300, pairs=60, steps=100, imports=20)
-QUICK = Effort(widths=(64, 256, 512), warm_up=300, pairs=20, steps=50, imports=10)
-SMOKE = Effort(widths=(64,), warm_up=60, pairs=5, steps=20, imports=3, control=False)
+
+FULL = Effort(widths=(64, 256, 512), warm_up=300, rounds=8, pairs=60, steps=25, imports=20)
+QUICK = Effort(widths=(64, 256, 512), warm_up=300, rounds=4, pairs=30, steps=25, imports=10)
+SMOKE = Effort(widths=(64,), warm_up=60, rounds=1, pairs=5, steps=20, imports=3, control=False)
 
 
 def start(width, variables=None):
@@ -54,8 +63,18 @@ def start(width, variables=None):
     return Worker("small_network.py", "--width", width, environment={**base, **ONE_THREAD})
 
 
+def turns_when_it_fits(width, effort):
+    """Of each round: the turns against stock, and those of stock against itself."""
+    for _ in range(effort.rounds):
+        with start(width) as stock:
+            stock.run(effort.warm_up)
+            with start(width, {"SPILLWAY_BUDGET": "4GiB"}) as other:
+                managed(other.run(effort.warm_up)[1])
+                done = turns(stock, other, effort.pairs, effort.steps)
+            yield done, stock_again(stock, width, effort)
+
+
 def stock_again(stock, width, effort):
-    """Turns of stock against itself."""
     if not effort.control:
         return []
     with start(width) as other:
@@ -63,28 +82,26 @@ def stock_again(stock, width, effort):
         return turns(stock, other, effort.pairs, effort.steps)
 
 
+def ratios(rounds):
+    return Spread.of([turn.ratio for done in rounds for turn in done])
+
+
 def cost_when_it_fits(effort, report):
     head = ("network", "against stock", "hook at rest", "stock against stock", "bound", "")
     rows = [head]
     for width in effort.widths:
-        with start(width) as stock:
-            stock.run(effort.warm_up)
-            with start(width, {"SPILLWAY_BUDGET": "4GiB"}) as other:
-                managed(other.run(effort.warm_up)[1])
-                done = turns(stock, other, effort.pairs, effort.steps)
-            control = stock_again(stock, width, effort)
+        rounds, controls = zip(*turns_when_it_fits(width, effort))
         # The count of ops stands still exactly while the hook rests.
-        rest = "yes" if done[-1].after["ops"] == done[0].before["ops"] else "**no**"
-        ratio = Spread.of([turn.ratio for turn in done])
-        noise = Spread.of([turn.ratio for turn in control]).text(3) if control else "not run"
+        rest = all(done[-1].after["ops"] == done[0].before["ops"] for done in rounds)
+        ratio = ratios(rounds)
+        noise = ratios(controls).text(3) if effort.control else "not run"
         bound = FIT_BOUNDS[width]
-        name = f"4 x {width}"
-        result = verdict(ratio.median, bound)
-        rows.append((name, ratio.text(3), rest, noise, bound, result))
+        rows.append((f"4 x {width}", ratio.text(3), "yes" if rest else "**no**", noise, bound,
+                     verdict(ratio.median, bound)))  # fmt: skip
     text = (
         "Step time of a multi-layer perceptron, batch 64, SGD, one thread, under a budget of 4 GiB "
-        f"after {effort.warm_up} steps; {effort.pairs} pairs of {effort.steps} steps. `stock "
-        "against stock` is what the method cannot tell apart."
+        f"after {effort.warm_up} steps; {effort.method()}. `stock against stock` is what the "
+        "method cannot tell apart."
     )
     report.add(
         "overhead-fits", "What does a program pay that fits into its budget?",
@@ -97,7 +114,7 @@ def peak_of_the_network():
         return managed(worker.run(10)[1])["peak_device_bytes"]
 
 
-def turns_under(budget, effort):
+def round_under(budget, effort):
     """The turns and the events per step, or None if bytes had to move."""
     with start(HOOK_WIDTH) as stock, start(HOOK_WIDTH, {"SPILLWAY_BUDGET": str(budget)}) as other:
         stock.run(effort.warm_up)
@@ -107,6 +124,17 @@ def turns_under(budget, effort):
         done = turns(stock, other, effort.pairs, effort.steps)
         # Last, lest the profiler leave something behind.
         return done, stock.ask("events", 10)["events"]
+
+
+def rounds_under(budget, effort):
+    """The turns of each round and the events per step, or None if bytes had to move."""
+    rounds = []
+    for _ in range(effort.rounds):
+        measured = round_under(budget, effort)
+        if not measured:
+            return None
+        rounds.append(measured[0])
+    return rounds, measured[1]
 
 
 def moved(counters):
@@ -119,24 +147,25 @@ def cost_of_the_hook(effort, report):
     # From 125 % on the hook would rest.
     for percent in (1, 2, 5, 10, 15, 20):
         budget = peak * (100 + percent) // 100
-        if measured := turns_under(budget, effort):
-            done, events = measured
+        if measured := rounds_under(budget, effort):
+            rounds, events = measured
             break
     else:
         raise WorkerError(f"bytes move even under a budget of 120 % of the peak, {size(peak)}")
-    before, after = done[0].before, done[-1].after
-    ops = (after["ops"] - before["ops"]) / (len(done) * effort.steps)
+    done = [turn for turns_of in rounds for turn in turns_of]
+    ops = sum(each[-1].after["ops"] - each[0].before["ops"] for each in rounds)
+    ops /= len(done) * effort.steps
     if not ops:
         raise WorkerError("the hook rested: nothing was measured")
     extra = [(turn.second - turn.first) * 1e6 for turn in done]
     per_event = Spread.of([micros / events for micros in extra])
     per_op = Spread.of([micros / ops for micros in extra])
-    ratio = Spread.of([turn.ratio for turn in done])
-    still = size(moved(after) - moved(before))
+    ratio = ratios(rounds)
+    still = size(sum(moved(each[-1].after) - moved(each[0].before) for each in rounds))
     text = (
         f"The network of 4 x {HOOK_WIDTH} under {size(budget)}, {percent} % above its peak of "
         f"{size(peak)}, so that the hook never rests and nothing moves ({still} in these turns); "
-        f"{len(done)} pairs of {effort.steps} steps. An *event* is anything the profiler of "
+        f"{effort.method()}. An *event* is anything the profiler of "
         "PyTorch sees: an operator at any depth, an autograd node, a user scope. An *outermost op* "
         "is one of `spillway.stats().ops`."
     )

@@ -34,7 +34,7 @@ constexpr Bytes kMuch = kMiB;
 
 struct Open {
   Kind kind;
-  const OpFacts* facts = nullptr;  // of transparent ops
+  const OpFacts* facts = nullptr;  // of frames and transparent ops
   bool leaf = false;               // of the traced op
 };
 
@@ -169,7 +169,7 @@ void on_scope(const at::RecordFunction& function) {
 
 // For the tests that look for composites which may be transparent.
 void note_caller() {
-  if (t_hook.open.empty() || t_hook.open.back().facts == nullptr) return;
+  if (t_hook.open.empty() || t_hook.open.back().kind != Kind::kTransparent) return;
   t_hook.open.back().facts->called_others.store(true);
 }
 
@@ -217,21 +217,18 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
   }
   if (!engine.inputs_ready()) set_pending_failure(Engine::last_failure());
   ++t_hook.frames;
-  return {.kind = Kind::kFrame, .leaf = leaf};
+  return {.kind = Kind::kFrame, .facts = known, .leaf = leaf};
 }
 
-void close_frame(Engine& engine, const at::RecordFunction& function, bool leaf) {
+void close_frame(Engine& engine, const at::RecordFunction& function, const Open& opened) {
   const bool outermost = --t_hook.frames == 0;
-  if (leaf) t_hook.traced.leave(function);
-  const OpFacts* facts = facts_of(function);
-  if (facts != nullptr) {
-    Visit visit{engine, *facts};
-    visit.is_output = true;
-    for (const c10::IValue& output : function.outputs()) visit.value(output);
-  }
+  if (opened.leaf) t_hook.traced.leave(function);
+  Visit visit{engine, *opened.facts};
+  visit.is_output = true;
+  for (const c10::IValue& output : function.outputs()) visit.value(output);
   if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
   const Bytes allocated = engine.end_frame();
-  if (facts != nullptr && allocated >= kMuch) facts->needs_much.store(true);
+  if (allocated >= kMuch) opened.facts->needs_much.store(true);
   clear_pending_failure();
   Session::get().consider_rest();
 }
@@ -255,7 +252,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (opened.kind == Kind::kNode) OpOrigins::leave_node();
   if (opened.kind != Kind::kFrame) return;
   try {
-    close_frame(Session::get().engine(), function, opened.leaf);
+    close_frame(Session::get().engine(), function, opened);
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }
