@@ -18,7 +18,7 @@ IN_ENVIRONMENT = source build/environment.sh; \
 .PHONY: help
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
-	  while IFS='|' read -r name what; do printf '  %-12s %s\n' "$$name" "$$what"; done
+	  while IFS='|' read -r name what; do printf '  %-14s %s\n' "$$name" "$$what"; done
 
 .PHONY: build
 build: ## Set everything up, build, and install into the environment of this checkout
@@ -53,6 +53,13 @@ demo-text: ## Train a language model with 25 % of the memory, side by side likew
 .PHONY: opinfo
 opinfo: build ## Compare every operator PyTorch describes, managed and unmanaged, bit for bit
 	@$(IN_ENVIRONMENT) OPINFO=all exec python -m pytest -n $(JOBS) tests/oracle/test_opinfo.py
+
+.PHONY: oracle
+oracle: ## Compare every program of the oracle under every optimizer and budget, and all families
+	@scripts/setup.sh test families
+	@scripts/build.sh
+	@$(IN_ENVIRONMENT) ORACLE=full REQUIRE_FAMILIES=1 exec python -m pytest -n $(JOBS) \
+	  --ignore tests/oracle/test_opinfo.py tests/oracle
 
 .PHONY: soak
 soak: build ## Train for long and watch for growth

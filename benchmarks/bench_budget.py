@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much slower a program is with less memory than it wants: ratios to stock PyTorch.
 
-The programs of examples/, unchanged: under a budget, and, for comparison, swapped by the kernel in
-the same room.
+The programs of examples/, and the large ones of benchmarks/programs/, unchanged: under a budget,
+and, for comparison, swapped by the kernel in the same room.
 """
 
 import argparse
@@ -42,20 +42,34 @@ KERNEL_ALLOWANCE = 16 << 20
 @dataclass(frozen=True)
 class Program:
     title: str
-    script: str
+    script: str  # path below the root
     needs: tuple  # packages besides torch
-    size: int  # edge of a crop, bytes of context
     steps: int  # of one turn
     weight: int  # its share of the time
+    size: int | None = None  # edge of a crop, bytes of context; None: its own
+    out: bool = False  # it writes its results into a folder
+
+    def command(self):
+        return " ".join([self.script, *self.arguments()])
+
+    def arguments(self):
+        return ["--size", str(self.size)] if self.size else []
 
 
 PROGRAMS = {
     "brain": Program(
-        "the 3D U-Net, whose memory is activations", "brain_segmentation",
-        ("monai", "nilearn", "PIL"), 80, 1, 2,
+        "the 3D U-Net, whose memory is activations", "examples/brain_segmentation/train.py",
+        ("monai", "nilearn", "PIL"), 1, 2, 80, out=True,
     ),
     "text": Program(
-        "the GPT on bytes, whose memory is weights and optimizer state", "byte_gpt", (), 128, 3, 1,
+        "the GPT on bytes, whose memory is weights and optimizer state",
+        "examples/byte_gpt/train.py", (), 3, 1, 128, out=True,
+    ),
+    "unet3d": Program(
+        "a 3D U-Net of 96^3 at batch 2", "benchmarks/programs/unet3d.py", (), 1, 4
+    ),
+    "gpt2": Program(
+        "GPT-2 of 124 million parameters", "benchmarks/programs/gpt2.py", ("transformers",), 1, 6
     ),
 }  # fmt: skip
 
@@ -65,6 +79,8 @@ class Effort:
     programs: tuple
     shares: tuple
     warm_up: int  # steps, enough for the step to be recognised
+    # Of the kernel, which learns nothing and takes long: as many as push out what is not used.
+    kernel_warm_up: int
     pairs: int
     disk_bytes: int
     seconds: float  # for all programs together
@@ -72,9 +88,11 @@ class Effort:
     locked: bool = True  # also kernel swap that must leave the imports alone
 
 
-FULL = Effort(("brain", "text"), (0.5, 0.3), 4, 10, 1 << 30, 900)
-QUICK = Effort(("brain", "text"), (0.3,), 3, 4, 512 << 20, 270)
-SMOKE = Effort(("text",), (0.5,), 1, 1, 64 << 20, 40, patience=100, locked=False)
+FULL = Effort(
+    ("brain", "text", "unet3d", "gpt2"), (0.5, 0.3), 4, 2, 10, 1 << 30, 2700, patience=120
+)
+QUICK = Effort(("brain", "text", "unet3d", "gpt2"), (0.3,), 3, 2, 4, 512 << 20, 900, patience=120)
+SMOKE = Effort(("text",), (0.5,), 1, 1, 1, 64 << 20, 40, patience=100, locked=False)
 SMOKE_SIZE = 32
 
 
@@ -120,9 +138,8 @@ class Contest:
         self.method = "not measured"
 
     def worker(self, environment, in_child=None, lock=False):
-        script = ROOT / "examples" / self.program.script / "train.py"
-        arguments = [script, "--steps", 1_000_000, "--out", self.folder]
-        arguments += ["--size", self.program.size]
+        arguments = [ROOT / self.program.script, "--steps", 1_000_000, *self.program.arguments()]
+        arguments += ["--out", self.folder] * self.program.out
         if lock:
             # torch.optim imports the other one with the first optimizer.
             modules = ("torch", "torch._dynamo", *self.program.needs)
@@ -138,11 +155,12 @@ class Contest:
                 rest.append(resident - counters["device_bytes"])
         return Needs(counters["peak_device_bytes"], counters["floor_bytes"], min(rest))
 
-    def against(self, stock, name, environment, until, in_child=None, lock=False):
+    def against(self, stock, name, environment, until, **kernel):
         """The row, and the turns it was made from; a row without a ratio if it was too slow."""
         try:
-            with self.worker(environment, in_child, lock) as other:
-                other.run(self.effort.warm_up, left(until, max(self.effort.patience, 30)))
+            warm_up = self.effort.kernel_warm_up if kernel else self.effort.warm_up
+            with self.worker(environment, **kernel) as other:
+                other.run(warm_up, left(until, max(self.effort.patience, 30)))
                 done = turns(
                     stock, other, self.effort.pairs, self.program.steps,
                     centre=statistics.fmean, until=until,
@@ -192,7 +210,9 @@ class Contest:
         name = f"kernel swap, {size(limit)} in all" + ", imports locked" * lock
         try:
             with KernelSwap(self.directory, limit, needs.peak + (512 << 20)) as swap:
-                row, done = self.against(stock, name, stock_environment(), until, swap.enter, lock)
+                row, done = self.against(
+                    stock, name, stock_environment(), until, in_child=swap.enter, lock=lock
+                )
                 row.peak = swap.peak_bytes()
                 # That a program dies of it is an answer, too.
                 if row.failed and "SIGKILL" in row.remark:
@@ -231,10 +251,11 @@ def answer(name, program, contest, report):
     """Whether every row of Spillway's came about and kept its budget."""
     needs, rows = contest.rows()
     text = (
-        f"`examples/{program.script}/train.py --size {program.size}`: tensors peak at "
+        f"`{program.command()}`: tensors peak at "
         f"{size(needs.peak)}, the largest single op needs {size(needs.floor)}, the process holds "
         f"{size(needs.rest)} besides. Turns of {program.steps} step(s) after "
-        f"{contest.effort.warm_up} to warm up. `disk bound`: what moving these bytes takes, in "
+        f"{contest.effort.warm_up} to warm up, {contest.effort.kernel_warm_up} for kernel swap. "
+        "`disk bound`: what moving these bytes takes, in "
         f"stock steps, at the rates given in the row ({contest.method}; direct, 4 MiB, depth 8; in "
         "the same minute); without overlap the ratio cannot be below one more than that. Kernel "
         "swap may hold as much as the budget and what the process holds besides. What the imports "
