@@ -59,8 +59,7 @@ PROGRAMS = {
         "GPT-2 124M, batch 2, sequence 1024, AdamW", ("torch", "transformers"), BUDGETED
     ),
     "mlp": Program(
-        "MLP 4 x 256, batch 64, SGD", ("torch",), {FITS: 1.02}, steps=150, warm_up=400,
-        rounds=3, pairs=4,
+        "MLP 4 x 256, batch 64, SGD", ("torch",), {FITS: 1.02}, steps=150, warm_up=400, rounds=12,
     ),
 }  # fmt: skip
 SMOKE_PROGRAMS = {

@@ -17,7 +17,7 @@ find_python() {
       return
     fi
   done
-  reason="no Python of version 3.10 or newer was found"
+  reason="no Python of version 3.10 or newer was found${PYTHON:+: PYTHON=$PYTHON is none}"
   return 1
 }
 

@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <functional>
 #include <thread>
 #include <vector>
+
+#include "in_child.hpp"
 
 namespace spillway::runtime {
 namespace {
@@ -102,21 +103,12 @@ TEST(SharedBudgetTest, AForkedProcessClaimsWhatItHoldsUntilItIsGone) {
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-/// Runs `body` in a forked process, which ends without a word. Its exit status.
-int in_process(const std::function<int()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
-
 // A launcher that starts one process after the other, and takes no step itself.
 TEST(SharedBudgetTest, MembersComeAndGoWhileTheRootIdles) {
   SharedBudget root;
   root.lead(kTotal);
   for (std::size_t i = 0; i < SharedBudget::kMembers + 8; ++i) {
-    ASSERT_EQ(in_process([&] {
+    ASSERT_EQ(in_child([&] {
                 SharedBudget member;
                 if (!member.join(root.path())) return 1;
                 while (member.claim(kTotal)) {
@@ -163,7 +155,7 @@ TEST(SharedBudgetTest, ForkedProcessesAreNoPartsButWhatTheyHoldIsGone) {
 TEST(SharedBudgetTest, ThreadsOfAForkedProcessMakeOneClaim) {
   SharedBudget root;
   root.lead(kTotal);
-  ASSERT_EQ(in_process([&] {
+  ASSERT_EQ(in_child([&] {
               root.forked_begin();
               std::vector<std::jthread> threads;
               for (int t = 0; t < 4; ++t) {

@@ -9,27 +9,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "in_child.hpp"
+
 namespace spillway::runtime {
 namespace {
 
 static_assert(!std::is_copy_constructible_v<StatusMapping>);
 static_assert(!std::is_copy_assignable_v<StatusMapping>);
-
-/// Exit status of a forked child that runs `body`; 255 where it died otherwise.
-int in_child(const std::function<int()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
 
 std::size_t claimed_slots(const StatusPage& page) {
   return static_cast<std::size_t>(std::count_if(

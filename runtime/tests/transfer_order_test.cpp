@@ -5,7 +5,6 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -19,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "in_child.hpp"
 #include "spillway/base/error.hpp"
 #include "transfers_fixture.hpp"
 
@@ -208,15 +208,6 @@ bool forbid_io_uring() {
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
-template <typename Body>
-int in_child(Body body) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return status;
 }
 
 TEST(MakeTransfers, TakesThreadsWhereIoUringIsForbidden) {
