@@ -114,7 +114,7 @@ install_requirements() {
     if index_answers pytest && pip_install "$name" -r "$file"; then
       cp "$file" "$stamp"
     else
-      echo "setup: could not install $file (build/setup/), going on with what is there"
+      echo "setup: could not install $file (build/setup/pip-$name.log), going on with what is there"
     fi
   done
   if ! "$venv/bin/python" -c 'import pytest, numpy' 2>/dev/null; then
