@@ -62,8 +62,10 @@ oracle: ## Compare every program of the oracle under every optimizer and budget,
 	  --ignore tests/oracle/test_opinfo.py tests/oracle
 
 .PHONY: soak
-soak: build ## Train for long and watch for growth
-	@$(IN_ENVIRONMENT) SOAK=1 exec python -m pytest -m soak -o timeout=0 tests
+soak: build ## Train for long and watch for growth; a million random operations on the page pool
+	@$(IN_ENVIRONMENT) STRESS_OPERATIONS=1000000 \
+	  ctest --test-dir $$spillway_build --no-tests=error --output-on-failure -R '^page_pool$$'; \
+	  SOAK=1 exec python -m pytest -m soak -o timeout=0 tests
 
 .PHONY: bench
 bench: build ## Run the benchmarks
