@@ -114,27 +114,44 @@ def peak_of_the_network():
         return managed(worker.run(10)[1])["peak_device_bytes"]
 
 
+class Under:
+    """A worker while it is under a budget of this many bytes; 0: while the hook is off."""
+
+    SETTLE = 10  # steps until what a change of the budget set in motion has ended
+
+    def __init__(self, worker, budget):
+        self.worker, self.budget = worker, budget
+
+    def run(self, steps, timeout=120):
+        self.worker.ask("budget", self.budget)
+        self.worker.run(self.SETTLE, timeout)
+        return self.worker.run(steps, timeout)
+
+
+@dataclass(frozen=True)
+class HookRound:
+    alone: list  # turns of one process with the hook off, and on
+    whole: list  # turns of stock, and of the process with the hook on
+    events: float  # per step
+
+
 def round_under(budget, effort):
-    """The turns and the events per step, or None if bytes had to move."""
+    """None if bytes had to move."""
     with start(HOOK_WIDTH) as stock, start(HOOK_WIDTH, {"SPILLWAY_BUDGET": str(budget)}) as other:
         stock.run(effort.warm_up)
         warm = managed(other.run(effort.warm_up)[1])
         if moved(other.run(effort.steps)[1]) != moved(warm):
             return None
-        done = turns(stock, other, effort.pairs, effort.steps)
+        alone = turns(Under(other, 0), Under(other, budget), effort.pairs, effort.steps)
+        whole = turns(stock, other, effort.pairs, effort.steps)
         # Last, lest the profiler leave something behind.
-        return done, stock.ask("events", 10)["events"]
+        return HookRound(alone, whole, stock.ask("events", 10)["events"])
 
 
 def rounds_under(budget, effort):
-    """The turns of each round and the events per step, or None if bytes had to move."""
-    rounds = []
-    for _ in range(effort.rounds):
-        measured = round_under(budget, effort)
-        if not measured:
-            return None
-        rounds.append(measured[0])
-    return rounds, measured[1]
+    """None if bytes had to move."""
+    rounds = [round_under(budget, effort) for _ in range(effort.rounds)]
+    return rounds if all(rounds) else None
 
 
 def moved(counters):
@@ -142,32 +159,37 @@ def moved(counters):
     return sum(counters[name] for name in names)
 
 
+def grown(rounds, counter):
+    """By how much it grew within the turns of all rounds."""
+    return sum(counter(done[-1].after) - counter(done[0].before) for done in rounds)
+
+
 def cost_of_the_hook(effort, report):
     peak = peak_of_the_network()
     # From 125 % on the hook would rest.
     for percent in (1, 2, 5, 10, 15, 20):
         budget = peak * (100 + percent) // 100
-        if measured := rounds_under(budget, effort):
-            rounds, events = measured
+        if rounds := rounds_under(budget, effort):
             break
     else:
         raise WorkerError(f"bytes move even under a budget of 120 % of the peak, {size(peak)}")
-    done = [turn for turns_of in rounds for turn in turns_of]
-    ops = sum(each[-1].after["ops"] - each[0].before["ops"] for each in rounds)
-    ops /= len(done) * effort.steps
+    alone, whole = [each.alone for each in rounds], [each.whole for each in rounds]
+    steps = effort.rounds * effort.pairs * effort.steps
+    ops = grown(whole, lambda counters: counters["ops"]) / steps
     if not ops:
         raise WorkerError("the hook rested: nothing was measured")
-    extra = [(turn.second - turn.first) * 1e6 for turn in done]
+    events = rounds[0].events
+    extra = [(turn.second - turn.first) * 1e6 for done in alone for turn in done]
     per_event = Spread.of([micros / events for micros in extra])
     per_op = Spread.of([micros / ops for micros in extra])
-    ratio = ratios(rounds)
-    still = size(sum(moved(each[-1].after) - moved(each[0].before) for each in rounds))
     text = (
         f"The network of 4 x {HOOK_WIDTH} under {size(budget)}, {percent} % above its peak of "
-        f"{size(peak)}, so that the hook never rests and nothing moves ({still} in these turns); "
-        f"{effort.method()}. An *event* is anything the profiler of "
-        "PyTorch sees: an operator at any depth, an autograd node, a user scope. An *outermost op* "
-        "is one of `spillway.stats().ops`."
+        f"{size(peak)}, so that the hook never rests and nothing moves "
+        f"({size(grown(whole, moved))} in these turns), against the same process after "
+        "`spillway.disable()`, which leaves memory where it lies and takes the hook off; "
+        f"{effort.method()}. An *event* is anything the profiler of PyTorch sees: an operator at "
+        "any depth, an autograd node, a user scope. An *outermost op* is one of "
+        "`spillway.stats().ops`."
     )
     rows = table(
         ("what", "per step", "microseconds added to each", "bound", ""),
@@ -175,7 +197,10 @@ def cost_of_the_hook(effort, report):
          verdict(per_event.median, HOOK_BOUND_US)),
         ("outermost op", f"{ops:.0f}", per_op.text(), "", ""),
     )  # fmt: skip
-    last = f"The whole step against stock: {ratio.text(3)}."
+    last = (
+        f"The whole step against the hook off: {ratios(alone).text(3)}; against stock, in another "
+        f"process: {ratios(whole).text(3)}."
+    )
     report.add(
         "overhead-hook", "What does the hook cost while it watches?", [text, "", *rows, "", last]
     )

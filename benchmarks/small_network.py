@@ -46,6 +46,16 @@ class Training:
         return len(profiler.function_events) / count
 
 
+def set_budget(size):
+    """Of Spillway; 0 turns its hook off."""
+    import spillway  # here: a stock worker must not load it
+
+    if size:
+        spillway.enable(budget=size)
+    else:
+        spillway.disable()
+
+
 def main():
     arguments = parse_arguments()
     torch.set_num_threads(1)
@@ -56,6 +66,9 @@ def main():
         order, count = orders.next()
         if order == "events":
             orders.answer(events=training.events(int(count)))
+        elif order == "budget":
+            set_budget(int(count))
+            orders.answer()
         else:
             orders.answer(seconds=training.timed_steps(int(count)), counters=counters())
 
