@@ -89,7 +89,9 @@ def test_build_isolation_stops_with_a_sentence(torch_folder, tmp_path):
     python = folder / "bin" / "python"
     # A torch of its own, not one borrowed through a .pth, which build isolation would let pass.
     (site_packages(python) / "torch").symlink_to(torch_folder)
-    done = pip(python, "install", "--no-deps", f"-Cbuild-dir={tmp_path / 'build'}", ".")
+    done = pip(
+        python, "install", "--no-deps", "--config-settings", f"build-dir={tmp_path / 'build'}", "."
+    )
     assert done.returncode != 0, done.stdout
     if "scikit-build-core" in done.stdout and "No matching distribution" in done.stdout:
         skip_without_index(f"the build requirements cannot be had:\n{done.stdout[-1000:]}")
