@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
-#include <sstream>
 #include <string>
 
+#include "documented_example.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
 
@@ -83,17 +82,6 @@ TEST(MachineText, ReadsWhatItWrote) {
   host.device.capacity = {kGiB * 8, ""};
   host.device.memory_bytes_per_second = {40e9, ""};
   EXPECT_EQ(parse_machine(format_machine(host), "m"), host) << "no tier below, no link";
-}
-
-/// The text between the fences below a heading of the page on formats.
-std::string documented_example(const std::string& heading) {
-  std::ifstream file(SPILLWAY_FORMATS_PAGE);
-  std::ostringstream text;
-  text << file.rdbuf();
-  const std::string page = text.str();
-  constexpr std::string_view kFence = "```json\n";
-  const auto first = page.find(kFence, page.find(heading)) + kFence.size();
-  return page.substr(first, page.find("```\n", first) - first);
 }
 
 TEST(MachineText, TheDocumentedExampleIsWhatIsWritten) {

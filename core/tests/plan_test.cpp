@@ -6,11 +6,10 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 
+#include "documented_example.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
 
@@ -89,17 +88,6 @@ TEST(PlanText, HasAnActionPerLine) {
   EXPECT_THAT(text, HasSubstr("\n{\"at\":9,\"do\":\"replay\",\"op\":2},\n"));
   EXPECT_THAT(text, HasSubstr("\n{\"storage\":4,\"tiers\":[\"device\",\"disk\"]}\n"));
   EXPECT_THAT(text, HasSubstr("\"structure\":\"fedcba9876543210\""));
-}
-
-/// The text between the fences below a heading of the page on formats.
-std::string documented_example(const std::string& heading) {
-  std::ifstream file(SPILLWAY_FORMATS_PAGE);
-  std::ostringstream text;
-  text << file.rdbuf();
-  const std::string page = text.str();
-  constexpr std::string_view kFence = "```json\n";
-  const auto first = page.find(kFence, page.find(heading)) + kFence.size();
-  return page.substr(first, page.find("```\n", first) - first);
 }
 
 TEST(PlanText, TheDocumentedExampleIsWhatIsWritten) {

@@ -15,6 +15,7 @@
 #include <random>
 #include <sstream>
 
+#include "documented_example.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/trace/trace_io.hpp"
 
@@ -302,11 +303,7 @@ TEST(TraceText, RefusesWhatIsNoTrace) {
 }
 
 TEST_F(TraceFileTest, TheDocumentedExampleIsValid) {
-  const std::string page = contents(SPILLWAY_FORMATS_PAGE);
-  const auto first = page.find("```json\n");
-  const auto last = page.find("```\n", first + 1);
-  ASSERT_NE(last, std::string::npos) << SPILLWAY_FORMATS_PAGE;
-  const std::string example = page.substr(first + 8, last - first - 8);
+  const std::string example = documented_example("## Trace, version 2");
   const Trace trace = parse_trace(example, "docs/formats.md");
   EXPECT_EQ(format_trace(trace), example) << "the page shows what is written";
   EXPECT_EQ(peak_bytes(trace), Bytes{400 + 40 + 32 + 400 + 64});
