@@ -157,9 +157,13 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
 std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
                                                   const SweepSettings& base) {
   constexpr std::array<double, 6> kSpared{0, 1, 0.9, 0.75, 0.5, 0.25};
-  std::vector<SweepSettings> all{base};
-  all.push_back(base);
-  all.back().recompute = false;
+  std::vector<SweepSettings> all;
+  if (base.recompute) {
+    all.push_back(base);
+    all.back().spare_host = true;
+    all.push_back(base);
+    all.back().recompute = false;
+  }
   if (model.table.touches() > kMostSimulatedTouches) return all;
   std::uint64_t floor = 0;
   for (Row op = 0; op < model.ops(); ++op) {

@@ -211,13 +211,14 @@ Option SweepState::price(Row op, Row storage, std::uint64_t wanted) const {
     option.score = swap_cost(op, storage, *tier) / worth;
   }
   if (!may_replay(storage)) return option;
+  const bool copied = option.remedy != Remedy::kKeep && !settings_.spare_host;
   const double share = model_.replay_share_ns(storage) / worth;
-  if (option.remedy != Remedy::kKeep && share >= option.score) return option;
+  if (copied && share >= option.score) return option;
   double cost = 0;
   Closure closure = to_drop(storage, cost);
   if (!closure.possible) return option;
   const double score = cost / worth;
-  if (option.remedy != Remedy::kKeep && score >= option.score) return option;
+  if (copied && score >= option.score) return option;
   return {Remedy::kForget, score, std::move(closure)};
 }
 
