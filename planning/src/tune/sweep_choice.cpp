@@ -105,8 +105,8 @@ bool SweepState::make_room(Row op, std::uint64_t need, Row keep_until) {
 }
 
 template <typename Heap>
-void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wanted, Row& best,
-                         Option& best_option) {
+void SweepState::look_at(Heap& heap, bool sooner_follow, Row op, Row keep_until,
+                         std::uint64_t wanted, Row& best, Option& best_option) {
   std::vector<Entry> seen;
   // Furthest next use first, what cannot leave costs a look and few are tried; least recently used
   // first, the first that can leave does, however many before it cannot.
@@ -124,10 +124,7 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
     if (seen.size() > most_seen) break;
     if (item.pinned == op || item.free_from > op) continue;
     if (item.next <= keep_until) {
-      // In this order all others are needed sooner still.
-      if (std::is_same_v<Heap, std::priority_queue<Entry>> &&
-          settings_.order == LeaveOrder::kFurthest)
-        break;
+      if (sooner_follow) break;
       continue;
     }
     Option option = price(op, storage, wanted);
@@ -144,10 +141,11 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
 bool SweepState::evict_one(Row op, Row keep_until, std::uint64_t wanted) {
   Row best = kNoRow;
   Option option;
-  for (auto& of_size : by_next_) look_at(of_size, op, keep_until, wanted, best, option);
+  const bool furthest = settings_.order == LeaveOrder::kFurthest;
+  for (auto& of_size : by_next_) look_at(of_size, furthest, op, keep_until, wanted, best, option);
   // The least recently used one leaves whatever it costs.
-  if (settings_.recompute && settings_.order == LeaveOrder::kFurthest) {
-    look_at(by_replay_, op, keep_until, wanted, best, option);
+  if (settings_.recompute && furthest) {
+    look_at(by_replay_, false, op, keep_until, wanted, best, option);
   }
   if (best == kNoRow) return false;
   if (items_[best].unused) {
