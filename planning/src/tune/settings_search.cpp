@@ -113,7 +113,8 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
           ? 0
           : static_cast<std::uint64_t>(scaled(share, 0.003, 0.3) *
                                        static_cast<double>(model_.budget(Tier::kDevice)));
-  other.candidates = random_.share() < 0.5 ? settings.candidates : 1 + static_cast<int>(random_.share() * 24);
+  other.candidates =
+      random_.share() < 0.5 ? settings.candidates : 1 + static_cast<int>(random_.share() * 24);
   if (random_.share() < 0.3) other.fit = 0.5 * std::floor(random_.share() * 3);
   if (random_.share() < 0.1) other.recompute = false;
   if (random_.share() < 0.1) other.early_out = false;

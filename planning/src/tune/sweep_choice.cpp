@@ -235,6 +235,7 @@ std::vector<Row> SweepState::dropped_of(Row op, Row also_dropped) const {
 Closure SweepState::closure_of(const std::vector<Row>& roots, Row at, Row also_dropped) const {
   Closure closure;
   std::vector<Row> open;
+  open.reserve(roots.size());
   for (const Row root : roots) open.push_back(model_.replay_op[root]);
   while (!open.empty()) {
     const Row op = open.back();
