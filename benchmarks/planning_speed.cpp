@@ -5,7 +5,6 @@
 // Steps of the shape of training (testing/random_steps.hpp), from 1 000 ops up in factors of ten.
 // Times are of the processor, each the least of three; the exponent is that of the last factor.
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "spillway/base/processor_clock.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/sim/simulator.hpp"
@@ -32,10 +32,8 @@ constexpr std::array<const char*, 7> kQuestions{"read",  "simulate", "lru",     
                                                 "bound", "command",  "bytes/op"};
 
 double processor_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   constexpr double kNsPerSecond = 1e9;
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / kNsPerSecond;
+  return static_cast<double>(processor_time()) / kNsPerSecond;
 }
 
 double least_of_three(const std::function<void()>& work) {
@@ -69,7 +67,7 @@ std::array<double, kQuestions.size()> measure(std::size_t ops) {
     simulate = least_of_three([&] { (void)planning::simulate(problem, *plan); });
   }
   planning::PlanningContext context;
-  context.now = [] { return static_cast<TimeNs>(processor_seconds() * 1e9); };
+  context.now = processor_time;
   const planning::Planner& planner = planning::hybrid_planner();
   const auto plan_by_hybrid = [&](const planning::Problem& given) {
     return planner.plan(given, planning::Options(planner.options()), context);

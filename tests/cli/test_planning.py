@@ -3,6 +3,7 @@
 
 import json
 import re
+import signal
 import time
 
 import pytest
@@ -166,22 +167,33 @@ SEARCHES = (
 )  # fmt: skip
 
 
+def erased(one, first_row):
+    """Whether the command ended well and left its own output alone on the screen."""
+    assert one.finish() == 0
+    assert not any("planning" in row for row in one.screen.history())
+    assert one.screen.text()[0] == first_row
+
+
 def test_a_long_plan_says_on_a_terminal_how_far_it_is(terminal, dense_trace):
     one = terminal("plan", dense_trace, "--machine", "v100-pcie", "--budget", "40%", rows=30)
     one.until_text("planning: hybrid, ")
     assert re.search(r"planning: hybrid, [a-z ]+, \d+ %$", one.screen.text()[0])
-    assert one.finish() == 0
-    assert not any("planning" in row for row in one.screen.history())
-    assert one.screen.text()[0] == "planner       hybrid"
+    erased(one, "planner       hybrid")
 
 
 def test_a_comparison_says_which_plan_it_is_at(terminal, dense_trace):
     one = terminal("compare", dense_trace, *SEARCHES, rows=30, columns=60)
     one.until_text(" of 5: hybrid")
     assert re.match(r"planning [1-5] of 5: hybrid", one.screen.text()[0])
-    assert one.finish() == 0
+    erased(one, "machine       v100-pcie")
+
+
+def test_ctrl_c_erases_the_line_and_ends_the_command(terminal, dense_trace):
+    one = terminal("compare", dense_trace, *SEARCHES, rows=30, columns=60)
+    one.until_text(" of 5: hybrid")
+    one.type("\x03")
+    assert one.finish() == -signal.SIGINT
     assert not any("planning" in row for row in one.screen.history())
-    assert one.screen.text()[0] == "machine       v100-pcie"
 
 
 def test_the_line_is_cut_where_the_terminal_is_narrow(terminal, dense_trace):

@@ -2,12 +2,15 @@
 #include "progress_line.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "quantity_text.hpp"
 #include "terminal_row.hpp"
@@ -36,13 +39,36 @@ std::size_t columns() {
   return (known ? size.ws_col : kUsual) - 1;
 }
 
+constexpr std::string_view kErase = "\r\033[K";
+
+// Ctrl-C and its like end the command as ever, with the line erased first.
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+// Nothing but what POSIX allows in a handler. Its action is reset on entry, so raising ends.
+void erase_and_end(int number) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kErase.data(), kErase.size());
+  ::raise(number);
+}
+
+void change_action(sighandler_t from, sighandler_t to) {
+  for (const int number : kEnding) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler != from) continue;
+    action.sa_handler = to;
+    action.sa_flags = to == SIG_DFL ? 0 : static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 ProgressLine::ProgressLine(std::size_t runs)
     : runs_(runs), on_terminal_(may_draw()), next_(now() + kPatience) {}
 
 ProgressLine::~ProgressLine() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (!drawn_) return;
+  fmt::print(stderr, kErase);
+  change_action(erase_and_end, SIG_DFL);
 }
 
 void ProgressLine::begin(std::string_view planner) {
@@ -60,10 +86,10 @@ void ProgressLine::draw(const std::string& text) {
   const TimeNs time = now();
   if (time < next_ || !may_draw()) return;
   next_ = time + kInterval;
-  drawn_ = true;
+  if (!std::exchange(drawn_, true)) change_action(SIG_DFL, erase_and_end);
   const std::string count = runs_ > 1 ? fmt::format(" {} of {}", run_, runs_) : "";
   const std::string line = fmt::format("planning{}: {}{}", count, planner_, text);
-  fmt::print(stderr, "\r\033[K{}", line.substr(0, columns()));
+  fmt::print(stderr, "{}{}", kErase, line.substr(0, columns()));
 }
 
 }  // namespace spillway::tools

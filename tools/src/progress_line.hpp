@@ -4,7 +4,8 @@
 //     planning 3 of 8: hybrid, improving, 40 %
 //
 // Drawn only after half a second, ten times a second at most, where standard error is a terminal
-// that obeys sequences and the command is in its foreground. For one thread.
+// that obeys sequences and the command is in its foreground. A signal that ends the command, as
+// Ctrl-C does, erases it too. For one thread, and one line at a time.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bound/price_ascent.hpp"
+#include "bound/state_ascent.hpp"
 #include "bound/window_scan.hpp"
 
 namespace spillway::planning {
@@ -144,6 +145,8 @@ LowerBound lower_bound(const StepModel& model, BoundEffort effort) {
       }
       const bound::PricedStep found = bound::ascend_prices(view, boundary, disjoint);
       if (found.extra_ns > priced.extra_ns) priced = found;
+      const bound::PricedStep whole = bound::ascend_state_prices(view, boundary, found.links);
+      if (whole.extra_ns > priced.extra_ns) priced = whole;
     }
     windows.insert(windows.end(), own.begin(), own.end());
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 #include "bound/priced_gaps.hpp"
@@ -99,6 +100,7 @@ class Ascent {
       if (now_.room[k] > now_.room[dearest_]) dearest_ = k;
     }
     best_.instant = gaps_.op(dearest_);
+    best_.links = {now_.in, now_.out};
   }
 
   void adapted_move(double pace, int turn) {
@@ -142,25 +144,9 @@ class Ascent {
     return i < 2 * count_ ? now_.in[i - count_] : now_.out[i - 2 * count_];
   }
 
-  // The nearest prices that are allowed: none below zero, both together no more than waiting costs.
   void set_links(std::size_t k, double in, double out) {
-    in = std::max(in, 0.0);
-    out = std::max(out, 0.0);
-    if (gaps_.may_wait(k) && in + out > 1) {
-      const double over = (in + out - 1) / 2;
-      in -= over;
-      out -= over;
-      if (in < 0) {
-        in = 0;
-        out = 1;
-      } else if (out < 0) {
-        out = 0;
-        in = 1;
-      }
-    }
-    now_.in[k] = in;
-    now_.out[k] = out;
-    now_.replay[k] = gaps_.may_wait(k) ? std::max(0.0, 1 - in - out) : 0;
+    std::tie(now_.in[k], now_.out[k]) = nearest_allowed(in, out, gaps_.may_wait(k));
+    now_.replay[k] = gaps_.may_wait(k) ? std::max(0.0, 1 - now_.in[k] - now_.out[k]) : 0;
   }
 
   PricedGaps& gaps_;
@@ -175,6 +161,16 @@ class Ascent {
 
 }  // namespace
 
+std::pair<double, double> nearest_allowed(double in, double out, bool waits) {
+  in = std::max(in, 0.0);
+  out = std::max(out, 0.0);
+  if (!waits || in + out <= 1) return {in, out};
+  const double over = (in + out - 1) / 2;
+  if (in < over) return {0, 1};
+  if (out < over) return {1, 0};
+  return {in - over, out - over};
+}
+
 PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
                          const std::vector<BoundWindow>& windows) {
   const double unit = view.model->copy_ns(boundary.in, std::uint64_t{1} << 40) / std::exp2(40);
@@ -187,6 +183,9 @@ PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
   PricedGaps few(view, boundary, {}, kFewInstants);
   const PricedStep aimed = Ascent(few, unit, few.prices_of({})).aim(turns_of(few), view.period);
   PricedStep best = adapted.extra_ns > aimed.extra_ns ? adapted : aimed;
+  const auto all = static_cast<std::size_t>(2 * view.ops);
+  if (best.links.in.size() != all) best.links = adapted.links;
+  if (best.links.in.size() != all) best.links = {};
   best.fetching = boundary.fetching;
   best.evicting = boundary.evicting;
   return best;

@@ -13,9 +13,17 @@
 // Mathematical Physics 9(3), 1969.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "bound/window_scan.hpp"
 
 namespace spillway::planning::bound {
+
+/// By slot: ns a ns of a link.
+struct LinkPrices {
+  std::vector<double> in, out;
+};
 
 struct PricedStep {
   double extra_ns = 0;      ///< no step has less time in which no op runs for the first time
@@ -25,7 +33,12 @@ struct PricedStep {
   Row instant = 0;          ///< where room is dearest
   BoundCause fetching = BoundCause::kFetching;  ///< of the boundary
   BoundCause evicting = BoundCause::kEvicting;
+  LinkPrices links{};  ///< in the slots between the beginnings and ends of all ops, or empty
 };
+
+/// The nearest prices that are allowed: none below zero, and both together no more than waiting
+/// costs where the slot `waits`.
+std::pair<double, double> nearest_allowed(double in, double out, bool waits);
 
 /// From the prices that stand for some disjoint windows. Takes no more than some hundredths of a
 /// second; nothing on traces too long for that.

@@ -92,7 +92,7 @@ bool forbidden(const Plan& plan, const StepModel& model, const Options& options)
 }
 
 // The other planners' plans, as far as there is time; where no plan was `found` it takes as long as
-// it takes.
+// it takes, on a long trace until one of them has one.
 std::vector<Plan> plans_of_others(const Problem& problem, const StepModel& model,
                                   const Options& options, const SettingsSearch& clock, bool found) {
   std::vector<Plan> plans;
@@ -100,7 +100,7 @@ std::vector<Plan> plans_of_others(const Problem& problem, const StepModel& model
   brief.explain = false;
   for (const Planner* other : planners()) {
     if (other->name() == "hybrid") continue;
-    if (found && clock.time_is_up()) break;
+    if (found ? clock.time_is_up() : clock.estimates() && !plans.empty()) break;
     PlanOutcome outcome = other->plan(problem, Options(other->options()), brief);
     auto* plan = std::get_if<Plan>(&outcome);
     if (plan != nullptr && !forbidden(*plan, model, options)) plans.push_back(std::move(*plan));
@@ -127,10 +127,28 @@ std::vector<Plan> plans_with_less(const Problem& problem, const StepModel& model
 
 // Whether some pass finds a plan.
 bool some_pass_fits(const StepModel& model, const SweepSettings& base) {
+  if (sweep(model, base).feasible) return true;
   for (const SweepSettings& settings : settings_for_less_room(model, base)) {
     if (sweep(model, settings).feasible) return true;
   }
   return false;
+}
+
+// Whether more bytes have to be somewhere than there are.
+bool counting_rules_out(const StepModel& model) {
+  return floor_of(model).bytes > model.budget(Tier::kDevice) || short_on_all_tiers(model) > 0;
+}
+
+Infeasible explained(const Problem& problem, const StepModel& model, const SweepSettings& base,
+                     const PlanningContext& context) {
+  if (!context.explain) return {};
+  const auto fits = [&](Bytes budget) {
+    Budgets larger = problem.budgets;
+    larger[Tier::kDevice] = budget;
+    return some_pass_fits(StepModel(problem.with(larger)), base);
+  };
+  const auto tries = std::clamp(4'000'000 / (model.table.touches() + 1), 3U, 24U);
+  return explain_shortage(problem, model, fits, static_cast<int>(tries));
 }
 
 class HybridPlanner final : public Planner {
@@ -148,12 +166,13 @@ class HybridPlanner final : public Planner {
     Problem allowed = problem;
     if (!options.get<bool>("disk")) allowed.budgets[Tier::kDisk] = Bytes{0};
     const StepModel model(allowed);
+    const SweepSettings base = settings_from(options, model);
+    if (counting_rules_out(model)) return explained(allowed, model, base, context);
     Simulator simulator(allowed);
     const std::string changes = options.changes();
     const std::string label =
         changes.empty() ? std::string(name()) : fmt::format("{} {}", name(), changes);
     SettingsSearch search(allowed, model, simulator, context, label);
-    const SweepSettings base = settings_from(options, model);
     const bool borrow = options.get<bool>("borrow");
     std::vector<Plan> others;
     if (borrow && !search.estimates()) {
@@ -171,7 +190,7 @@ class HybridPlanner final : public Planner {
     }
     if (!best && borrow) others = plans_of_others(allowed, model, options, search, false);
     for (const Plan& plan : others) take_if_shorter(plan, label, search, best);
-    if (!best && borrow) {
+    if (!best && borrow && !search.estimates()) {
       for (const Plan& plan : plans_with_less(allowed, model, options, search)) {
         take_if_shorter(plan, label, search, best);
       }
@@ -180,14 +199,7 @@ class HybridPlanner final : public Planner {
       best->plan.budgets = problem.budgets;
       return std::move(best->plan);
     }
-    return explain_shortage(
-        allowed, model,
-        [&](Bytes budget) {
-          Budgets larger = allowed.budgets;
-          larger[Tier::kDevice] = budget;
-          return some_pass_fits(StepModel(allowed.with(larger)), base);
-        },
-        static_cast<int>(std::clamp(4'000'000 / (model.table.touches() + 1), 3U, 24U)));
+    return explained(allowed, model, base, context);
   }
 };
 

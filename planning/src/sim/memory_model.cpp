@@ -8,7 +8,6 @@
 
 namespace spillway::planning::sim {
 
-using residency::ActionKind;
 using residency::EventKind;
 using residency::ResidencyState;
 

@@ -33,13 +33,6 @@ Refiner::Refiner(const Problem& problem, const StepModel& model, Simulator& simu
   }
 }
 
-std::uint64_t Refiner::random(std::uint64_t below) {
-  random_ ^= random_ << 13;
-  random_ ^= random_ >> 7;
-  random_ ^= random_ << 17;
-  return (random_ >> 11) % below;
-}
-
 void Refiner::refine(Candidate& candidate, int turns) {
   if (gaps_.empty()) return;
   for (int turn = 0; turn < turns && !clock_.time_is_up(); ++turn) {
@@ -48,7 +41,7 @@ void Refiner::refine(Candidate& candidate, int turns) {
     Draft draft = candidate.draft;
     bool changed = change(draft);
     // Some improvements need two changes at once: room made here for a copy kept there.
-    while (random(3) == 0) changed = change(draft) || changed;
+    while (random_.below(3) == 0) changed = change(draft) || changed;
     if (!changed) continue;
     Plan plan = write_plan(problem_, model_, draft, candidate.plan.planner);
     if (validate(plan, problem_.trace, problem_.budgets)) continue;
@@ -61,7 +54,7 @@ void Refiner::refine(Candidate& candidate, int turns) {
   }
 }
 
-bool Refiner::change(Draft& draft) { return change_gap(draft, gaps_[random(gaps_.size())]); }
+bool Refiner::change(Draft& draft) { return change_gap(draft, gaps_[random_.below(gaps_.size())]); }
 
 bool Refiner::change_gap(Draft& draft, Row touch) {
   const AccessTable& table = model_.table;
@@ -78,10 +71,10 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
       model_.has_host() && model_.budget(Tier::kHost) > 0 ? Tier::kHost : Tier::kDisk;
   const Remedy copied = slower == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
   const auto copy = [&] {
-    const Row in = prefetch_ ? from + 1 + static_cast<Row>(random(use - from)) : use;
+    const Row in = prefetch_ ? from + 1 + static_cast<Row>(random_.below(use - from)) : use;
     choice = {.remedy = copied, .out_at = from, .in_at = in};
   };
-  const std::uint64_t kind = random(4);
+  const std::uint64_t kind = random_.below(4);
   if (replayed) {
     draft.replays.erase(replay);
     choice = {};
@@ -89,7 +82,7 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
     return true;
   }
   if (choice.remedy == Remedy::kKeep || kind == 0) {
-    const bool may = recompute_ && !end.wraps && again != kNoRow && random(2) == 0;
+    const bool may = recompute_ && !end.wraps && again != kNoRow && random_.below(2) == 0;
     if (may) {
       choice = {.remedy = Remedy::kForget, .out_at = from};
       if (replay == draft.replays.end()) draft.replays.push_back({use, again});
@@ -104,11 +97,11 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
   const Row in = std::min(choice.in_at, use);
   if (kind == 1 && in > from + 1) {
     if (!early_out_) return false;
-    choice.out_at = from + static_cast<Row>(random(std::min<Row>(in - from, 8)));
+    choice.out_at = from + static_cast<Row>(random_.below(std::min<Row>(in - from, 8)));
     return true;
   }
   if (!prefetch_) return false;
-  choice.in_at = choice.out_at + 1 + static_cast<Row>(random(use - choice.out_at));
+  choice.in_at = choice.out_at + 1 + static_cast<Row>(random_.below(use - choice.out_at));
   return true;
 }
 

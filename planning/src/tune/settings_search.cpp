@@ -97,17 +97,10 @@ std::optional<double> SettingsSearch::measure(const Plan& plan) {
   return static_cast<double>(report->step_ns);
 }
 
-double SettingsSearch::random() {
-  random_ ^= random_ << 13;
-  random_ ^= random_ >> 7;
-  random_ ^= random_ << 17;
-  return static_cast<double>(random_ >> 11) * 0x1p-53;
-}
-
 SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
   SweepSettings other = settings;
   const auto scaled = [&](double value, double least, double most) {
-    return std::clamp((value + least) * std::exp(size * (2 * random() - 1)), 0.0, most);
+    return std::clamp((value + least) * std::exp(size * (2 * random_.share() - 1)), 0.0, most);
   };
   other.link_price = scaled(settings.link_price, 0.005, 20);
   other.reach = scaled(settings.reach, 0.05, 4);
@@ -116,15 +109,16 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
       static_cast<double>(settings.reserve) /
       static_cast<double>(std::max<std::uint64_t>(model_.budget(Tier::kDevice), 1));
   other.reserve =
-      random() < 0.5
+      random_.share() < 0.5
           ? 0
           : static_cast<std::uint64_t>(scaled(share, 0.003, 0.3) *
                                        static_cast<double>(model_.budget(Tier::kDevice)));
-  other.candidates = random() < 0.5 ? settings.candidates : 1 + static_cast<int>(random() * 24);
-  if (random() < 0.3) other.fit = 0.5 * std::floor(random() * 3);
-  if (random() < 0.1) other.recompute = false;
-  if (random() < 0.1) other.early_out = false;
-  if (random() < 0.1) other.by_size = !other.by_size;
+  other.candidates =
+      random_.share() < 0.5 ? settings.candidates : 1 + static_cast<int>(random_.share() * 24);
+  if (random_.share() < 0.3) other.fit = 0.5 * std::floor(random_.share() * 3);
+  if (random_.share() < 0.1) other.recompute = false;
+  if (random_.share() < 0.1) other.early_out = false;
+  if (random_.share() < 0.1) other.by_size = !other.by_size;
   return other;
 }
 
@@ -157,9 +151,13 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
 std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
                                                   const SweepSettings& base) {
   constexpr std::array<double, 6> kSpared{0, 1, 0.9, 0.75, 0.5, 0.25};
-  std::vector<SweepSettings> all{base};
-  all.push_back(base);
-  all.back().recompute = false;
+  std::vector<SweepSettings> all;
+  if (base.recompute) {
+    all.push_back(base);
+    all.back().spare_host = true;
+    all.push_back(base);
+    all.back().recompute = false;
+  }
   if (model.table.touches() > kMostSimulatedTouches) return all;
   std::uint64_t floor = 0;
   for (Row op = 0; op < model.ops(); ++op) {
@@ -208,7 +206,7 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
       if (best) break;
     }
   }
-  if (best && best->plan.structure == 0) {
+  if (best && !simulate_) {  // only of the best one
     best->plan = write_plan(problem_, model_, best->draft, planner_);
   }
   return best;

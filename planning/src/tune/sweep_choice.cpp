@@ -105,8 +105,8 @@ bool SweepState::make_room(Row op, std::uint64_t need, Row keep_until) {
 }
 
 template <typename Heap>
-void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wanted, Row& best,
-                         Option& best_option) {
+void SweepState::look_at(Heap& heap, bool sooner_follow, Row op, Row keep_until,
+                         std::uint64_t wanted, Row& best, Option& best_option) {
   std::vector<Entry> seen;
   // Furthest next use first, what cannot leave costs a look and few are tried; least recently used
   // first, the first that can leave does, however many before it cannot.
@@ -124,10 +124,7 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
     if (seen.size() > most_seen) break;
     if (item.pinned == op || item.free_from > op) continue;
     if (item.next <= keep_until) {
-      // In this order all others are needed sooner still.
-      if (std::is_same_v<Heap, std::priority_queue<Entry>> &&
-          settings_.order == LeaveOrder::kFurthest)
-        break;
+      if (sooner_follow) break;
       continue;
     }
     Option option = price(op, storage, wanted);
@@ -144,10 +141,11 @@ void SweepState::look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wante
 bool SweepState::evict_one(Row op, Row keep_until, std::uint64_t wanted) {
   Row best = kNoRow;
   Option option;
-  for (auto& of_size : by_next_) look_at(of_size, op, keep_until, wanted, best, option);
+  const bool furthest = settings_.order == LeaveOrder::kFurthest;
+  for (auto& of_size : by_next_) look_at(of_size, furthest, op, keep_until, wanted, best, option);
   // The least recently used one leaves whatever it costs.
-  if (settings_.recompute && settings_.order == LeaveOrder::kFurthest) {
-    look_at(by_replay_, op, keep_until, wanted, best, option);
+  if (settings_.recompute && furthest) {
+    look_at(by_replay_, false, op, keep_until, wanted, best, option);
   }
   if (best == kNoRow) return false;
   if (items_[best].unused) {
@@ -211,13 +209,14 @@ Option SweepState::price(Row op, Row storage, std::uint64_t wanted) const {
     option.score = swap_cost(op, storage, *tier) / worth;
   }
   if (!may_replay(storage)) return option;
+  const bool copied = option.remedy != Remedy::kKeep && !settings_.spare_host;
   const double share = model_.replay_share_ns(storage) / worth;
-  if (option.remedy != Remedy::kKeep && share >= option.score) return option;
+  if (copied && share >= option.score) return option;
   double cost = 0;
   Closure closure = to_drop(storage, cost);
   if (!closure.possible) return option;
   const double score = cost / worth;
-  if (option.remedy != Remedy::kKeep && score >= option.score) return option;
+  if (copied && score >= option.score) return option;
   return {Remedy::kForget, score, std::move(closure)};
 }
 
@@ -236,6 +235,7 @@ std::vector<Row> SweepState::dropped_of(Row op, Row also_dropped) const {
 Closure SweepState::closure_of(const std::vector<Row>& roots, Row at, Row also_dropped) const {
   Closure closure;
   std::vector<Row> open;
+  open.reserve(roots.size());
   for (const Row root : roots) open.push_back(model_.replay_op[root]);
   while (!open.empty()) {
     const Row op = open.back();

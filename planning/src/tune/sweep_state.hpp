@@ -103,9 +103,10 @@ class SweepState {
   bool make_room(Row op, std::uint64_t need, Row keep_until);
   bool evict_one(Row op, Row keep_until, std::uint64_t wanted);
   [[nodiscard]] std::size_t size_class(Row storage) const;
+  /// `sooner_follow`: each entry of the heap is needed sooner than those before it.
   template <typename Heap>
-  void look_at(Heap& heap, Row op, Row keep_until, std::uint64_t wanted, Row& best,
-               Option& best_option);
+  void look_at(Heap& heap, bool sooner_follow, Row op, Row keep_until, std::uint64_t wanted,
+               Row& best, Option& best_option);
   /// What it costs per byte and time that `storage` leaves, where `wanted` bytes are short.
   [[nodiscard]] Option price(Row op, Row storage, std::uint64_t wanted) const;
   [[nodiscard]] double swap_cost(Row op, Row storage, Tier tier) const;

@@ -2,11 +2,11 @@
 #include "corpus.hpp"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "spillway/base/processor_clock.hpp"
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
 #include "spillway/planning/cost/roofline.hpp"
@@ -21,13 +21,6 @@
 
 namespace spillway::planning {
 namespace {
-
-TimeNs processor_ns() {
-  constexpr TimeNs kNsPerSecond = 1'000'000'000;
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return time.tv_sec * kNsPerSecond + time.tv_nsec;
-}
 
 // Machines of three generations: the faster the arithmetic beside the link, the dearer a copy.
 constexpr std::array kMachines{"titan-x-maxwell", "v100-pcie", "a100", "h200", "gh200"};
@@ -149,15 +142,15 @@ CorpusCase run_case(const Problem& problem, TimeNs limit_ns, std::vector<std::st
   const auto run = [&](const Planner& planner, std::span<const Plan> from, bool borrow = true) {
     CorpusResult reached{.planner = std::string(planner.name()), .step_ns = {}};
     PlanningContext context;
-    context.now = processor_ns;
+    context.now = processor_time;
     context.time_limit_ns = limit_ns;
     context.seeds = from;
-    const TimeNs begin = processor_ns();
+    const TimeNs begin = processor_time();
     Options options(planner.options());
     if (!borrow) options.set("borrow", OptionValue(false));
     const PlanOutcome outcome = planner.plan(problem, options, context);
     constexpr double kNsPerSecond = 1e9;
-    reached.processor_seconds = static_cast<double>(processor_ns() - begin) / kNsPerSecond;
+    reached.processor_seconds = static_cast<double>(processor_time() - begin) / kNsPerSecond;
     const auto* plan = std::get_if<Plan>(&outcome);
     if (plan == nullptr) return reached;
     std::string flaw;

@@ -20,6 +20,12 @@ struct Floor {
 };
 Floor floor_of(const StepModel& model);
 
+/// Bytes that no plan does without on all tiers together: what an op touches, with its smallest
+/// scratch memory, and all else that is used again and that nothing could make again after it.
+Floor floor_of_all_tiers(const StepModel& model);
+/// By how much that is more than all budgets together: above 0 there is no plan.
+std::uint64_t short_on_all_tiers(const StepModel& model);
+
 /// Whether a planner has a plan within a device budget.
 using FitsBudget = std::function<bool(Bytes)>;
 

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "spillway/planning/tune/random_numbers.hpp"
 #include "spillway/planning/tune/settings_search.hpp"
 
 namespace spillway::planning {
@@ -32,7 +33,6 @@ class Refiner {
  private:
   bool change(Draft& draft);
   bool change_gap(Draft& draft, Row touch);
-  std::uint64_t random(std::uint64_t below);
 
   const Problem& problem_;
   const StepModel& model_;
@@ -40,7 +40,7 @@ class Refiner {
   SettingsSearch& clock_;
   bool recompute_, prefetch_, early_out_;
   std::vector<Row> gaps_;
-  std::uint64_t random_ = 0x2545f4914f6cdd1d;
+  RandomNumbers random_;
 };
 
 }  // namespace spillway::planning

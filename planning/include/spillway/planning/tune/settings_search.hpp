@@ -18,6 +18,7 @@
 
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
+#include "spillway/planning/tune/random_numbers.hpp"
 #include "spillway/planning/tune/sweep.hpp"
 
 namespace spillway::planning {
@@ -33,7 +34,7 @@ struct Candidate {
 };
 
 /// What is tried where no setting fits: a pass decides greedily, so it may fit into less room and
-/// not into more. The settings themselves first.
+/// not into more, or fill the host with what could be made again.
 std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
                                                   const SweepSettings& base);
 
@@ -60,7 +61,6 @@ class SettingsSearch {
  private:
   bool consider(const SweepSettings& settings, std::optional<Candidate>& best);
   SweepSettings vary(const SweepSettings& settings, double size);
-  double random();
 
   const Problem& problem_;
   const StepModel& model_;
@@ -73,7 +73,7 @@ class SettingsSearch {
   int simulations_left_;
   bool simulate_;
   double goal_ns_ = 0;
-  std::uint64_t random_ = 0x9e3779b97f4a7c15;
+  RandomNumbers random_;
   SweepResult last_failure_;
 };
 

@@ -56,6 +56,7 @@ struct SweepSettings {
   bool transients = true;   ///< what a replay reads may be made again though it is dead
   bool early_out = true;    ///< copies out begin as early as the link was idle
   bool prefetch = true;     ///< copies in are queued before they are needed
+  bool spare_host = false;  ///< what can be made again is not copied, however cheap that is
   double link_price = 0.2;  ///< ns charged per ns of copying, though nobody waits for it
   double lead = 0.05;       ///< copies in begin earlier by this share of the time they take
   double reach = 1.0;       ///< exponent of the time away in the price: more favours Belady

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where memory is short on all tiers together: what no plan does without, and plans that get by
+// with little more.
+#include "spillway/planning/planner/shortage.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "plan_fixture.hpp"
+#include "spillway/planning/planner/planners.hpp"
+#include "spillway/testing/random_steps.hpp"
+#include "spillway/testing/small_steps.hpp"
+#include "training_steps.hpp"
+
+namespace spillway::planning {
+namespace {
+
+using testing::plain_machine;
+using testing::StepBuilder;
+
+constexpr std::uint64_t kAmple = std::uint64_t{1} << 50;
+
+class ShortageTest : public PlanFixture {
+ protected:
+  /// Half of the peak on the device, and a share of it on the host.
+  static Budgets half_and(const Trace& trace, double host) {
+    const auto peak = static_cast<double>(peak_bytes(trace).count);
+    Budgets budgets;
+    budgets[Tier::kDevice] = Bytes{static_cast<std::uint64_t>(peak / 2)};
+    budgets[Tier::kHost] = Bytes{static_cast<std::uint64_t>(peak * host)};
+    return budgets;
+  }
+
+  /// Hybrid's own passes alone.
+  static Options one_pass() {
+    Options options(hybrid_planner().options());
+    for (const std::string_view off : {"search", "refine", "borrow"}) {
+      options.set(off, OptionValue(false));
+    }
+    return options;
+  }
+};
+
+// Of such a step's peak 59 % can only be held; half of the activations could be made again. A pass
+// that fills the host with whatever is cheap to copy finds it full when the others have to leave.
+TEST_F(ShortageTest, the_host_is_left_to_what_cannot_be_made_again) {
+  const Machine machine = machine_with_links(55e9, 10'000);
+  constexpr std::size_t kShort = 100;
+  constexpr std::size_t kTooLongToSearch = 2'400;
+  for (const std::size_t layers : {kShort, kTooLongToSearch}) {
+    const Trace trace = testing::layered_step(layers);
+    const Problem problem{trace, machine, half_and(trace, 0.12)};
+    const auto plan = make(hybrid_planner(), problem, one_pass());
+    ASSERT_TRUE(plan) << layers << " layers";
+    EXPECT_GT(plan->report.replays, 0U);
+    EXPECT_GT(plan->report.peak[index_of(Tier::kHost)].bytes.count, 0U);
+  }
+}
+
+//   op      0     1     2     3     4
+//   a 100   c                 r           can be made again
+//   b 100         c           r           cannot
+//   x 60    .     .     .     r     .     lives on
+//   d 10                c f
+// Beside op 2 x and b are somewhere; a need not be.
+TEST_F(ShortageTest, what_no_plan_does_without_is_what_nothing_makes_again) {
+  StepBuilder step;
+  const StorageId x = step.persistent(60, "x");
+  const StorageId a = step.temporary(100, "a");
+  const StorageId b = step.temporary(100, "b");
+  const StorageId d = step.temporary(10, "d");
+  step.op(10, {.creates = {a}, .replayable = true});
+  step.op(10, {.creates = {b}});
+  step.op(10, {.creates = {d}, .frees = {d}});
+  step.op(10, {.reads = {x, a}, .frees = {a}});
+  step.op(10, {.reads = {b}, .frees = {b}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  Problem problem{trace, machine, {}};
+  problem.budgets[Tier::kDevice] = Bytes{160};
+  problem.budgets[Tier::kHost] = Bytes{99};
+  const Floor floor = floor_of_all_tiers(StepModel(problem));
+  EXPECT_EQ(floor.op, 3U);
+  EXPECT_EQ(floor.bytes, 260U);
+  EXPECT_FALSE(make(hybrid_planner(), problem));
+  problem.budgets[Tier::kHost] = Bytes{100};
+  EXPECT_TRUE(make(hybrid_planner(), problem));
+}
+
+TEST_F(ShortageTest, every_plan_holds_what_none_does_without) {
+  int tight = 0;
+  const Machine machine = machine_with_links(4e9);
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Trace trace = TrainingStep({.seed = seed, .layers = 8}).build();
+    for (const double share : {0.05, 0.1, 0.2, 0.3, 0.5}) {
+      const Problem problem{trace, machine, half_and(trace, share)};
+      const std::uint64_t floor = floor_of_all_tiers(StepModel(problem)).bytes;
+      const std::uint64_t there =
+          problem.budgets[Tier::kDevice].count + problem.budgets[Tier::kHost].count;
+      if (make(hybrid_planner(), problem)) {
+        EXPECT_LE(floor, there) << "seed " << seed << " host " << share;
+      } else {
+        ++tight;
+      }
+    }
+  }
+  EXPECT_GT(tight, 0);
+}
+
+// Budgets that cannot do are not tried.
+TEST_F(ShortageTest, a_smallest_budget_is_looked_for_above_what_all_tiers_lack) {
+  const Trace trace = testing::layered_step(20);
+  const Machine machine = machine_with_links(12e9, 10'000);
+  const Problem problem{trace, machine, half_and(trace, 0)};
+  const StepModel model(problem);
+  const std::uint64_t floor = floor_of_all_tiers(model).bytes;
+  ASSERT_GT(floor, problem.budgets[Tier::kDevice].count);
+  std::vector<std::uint64_t> asked;
+  const Infeasible answer = explain_shortage(
+      problem, model,
+      [&](Bytes budget) {
+        asked.push_back(budget.count);
+        return true;
+      },
+      24);
+  ASSERT_TRUE(answer.smallest_budget);
+  EXPECT_EQ(answer.smallest_budget->count, floor);
+  EXPECT_EQ(asked, std::vector<std::uint64_t>{floor});
+}
+
+// No pass is made, and no other planner asked, where counting says that there is no plan.
+TEST_F(ShortageTest, what_counting_rules_out_takes_no_pass) {
+  const Trace trace = testing::layered_step(20);
+  const Machine machine = machine_with_links(12e9, 10'000);
+  const Problem problem{trace, machine, half_and(trace, 0)};
+  PlanningContext context;
+  int told = 0;
+  context.progress = [&](double, std::string_view) { ++told; };
+  context.explain = false;
+  EXPECT_FALSE(make(hybrid_planner(), problem, Options(hybrid_planner().options()), context));
+  EXPECT_EQ(told, 0);
+}
+
+}  // namespace
+}  // namespace spillway::planning
