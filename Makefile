@@ -41,13 +41,13 @@ test-core: ## Build and run the C++ tests alone; needs no Python package
 .PHONY: demo
 demo: ## Segment a brain with 30 % of the memory, side by side with the unmanaged run
 	@scripts/setup.sh test demo
-	@scripts/build.sh
+	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) exec python scripts/demo.py brain
 
 .PHONY: demo-text
 demo-text: ## Train a language model with 25 % of the memory, side by side likewise
 	@scripts/setup.sh test demo
-	@scripts/build.sh
+	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) exec python scripts/demo.py text
 
 .PHONY: opinfo
