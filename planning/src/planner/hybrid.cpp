@@ -84,7 +84,9 @@ bool forbidden(const Plan& plan, const StepModel& model, const Options& options)
       return of_a_storage && model.table.successor(storage) == storage;
     });
   };
-  return (!options.get<bool>("persistent") && (!plan.places.empty() || moves_what_lives_on())) ||
+  const bool begins_away = std::any_of(plan.places.begin(), plan.places.end(),
+                                       [](const PlanPlace& place) { return place.tiers != 0; });
+  return (!options.get<bool>("persistent") && (begins_away || moves_what_lives_on())) ||
          (!options.get<bool>("recompute") && has(PlanActionKind::kReplay)) ||
          (!options.get<bool>("workspace") && has(PlanActionKind::kChoose)) ||
          (!options.get<bool>("prefetch") && has(PlanActionKind::kFetch)) ||
