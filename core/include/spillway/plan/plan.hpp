@@ -40,8 +40,8 @@
 //
 // A step repeats, so a plan must leave every storage that lives on where `places` says it begins.
 // A storage not named there begins on the device, without other copies; one that the step frees
-// before anything touches it may begin nowhere, dropped in the step before. See trace.hpp for storages
-// that continue as others in the next step; what begins a step anew begins on the device.
+// before anything touches it may begin nowhere, dropped in the step before. See trace.hpp for
+// storages that continue as others in the next step; what begins a step anew begins on the device.
 //
 // A plain value of ids and op indices, without pointers: it can be saved, compared and checked, by
 // validator.hpp without reference to how it was made. Actions of the kinds drop, replay follow
