@@ -105,7 +105,7 @@ class Explainer {
                     to_string(trace_.storages.role[row]));
     lines += printable(origin(decision.storage), kColumns - std::min(kColumns, lines.size()));
     lines += '\n';
-    if (decision.place) lines += "  begins on " + tiers_text(*decision.place) + "\n";
+    if (decision.place) lines += "  begins " + place_text(*decision.place) + "\n";
     for (const PlanAction& action : decision.actions) lines += action_line(action);
     return lines + why_line(decision) + otherwise_line(decision);
   }
@@ -179,12 +179,13 @@ class Explainer {
     return is_storage(trace_, to_value(storage), name);
   }
 
-  static std::string tiers_text(const PlanPlace& place) {
+  static std::string place_text(const PlanPlace& place) {
+    if (place.tiers == 0) return "nowhere: it is freed unused";
     std::vector<std::string_view> names;
     for (const Tier tier : kTiers) {
       if (place.on(tier)) names.push_back(to_string(tier));
     }
-    return fmt::format("{}", fmt::join(names, " and "));
+    return fmt::format("on {}", fmt::join(names, " and "));
   }
 
   [[nodiscard]] std::string op_text(OpIndex op) const {

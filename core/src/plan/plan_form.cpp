@@ -82,6 +82,15 @@ Problem check_actions(const Plan& plan, const Trace& trace) {
   return std::nullopt;
 }
 
+// What the step frees before any op touches it may lie nowhere from the step before on.
+bool is_only_freed(StorageId storage, const Trace& trace) {
+  const auto among = [&](const StorageLists& lists) {
+    return std::find(lists.items.begin(), lists.items.end(), storage) != lists.items.end();
+  };
+  const TraceOps& ops = trace.ops;
+  return among(ops.frees) && !among(ops.creates) && !among(ops.reads) && !among(ops.writes);
+}
+
 Problem check_places(const Plan& plan, const Trace& trace) {
   constexpr OpIndex kBeginning{0};
   for (std::size_t i = 0; i < plan.places.size(); ++i) {
@@ -91,7 +100,7 @@ Problem check_places(const Plan& plan, const Trace& trace) {
     if (i > 0 && place.storage <= plan.places[i - 1].storage) {
       return flawed(PlanFlaw::kPlaceOutOfOrder, kBeginning, who + " stands behind a later one");
     }
-    if (std::none_of(kTiers.begin(), kTiers.end(), [&](Tier tier) { return place.on(tier); })) {
+    if (place.tiers == 0 && !is_only_freed(place.storage, trace)) {
       return flawed(PlanFlaw::kPlacedNowhere, kBeginning, who + " is on no tier");
     }
   }

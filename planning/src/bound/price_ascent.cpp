@@ -173,6 +173,9 @@ std::pair<double, double> nearest_allowed(double in, double out, bool waits) {
 
 PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
                          const std::vector<BoundWindow>& windows) {
+  // Too long for the fewest turns; to find out by collecting the gaps takes as long as the windows.
+  constexpr Row kMostTouches = 200'000;
+  if (view.model->table.touches() > kMostTouches) return {};
   const double unit = view.model->copy_ns(boundary.in, std::uint64_t{1} << 40) / std::exp2(40);
   const auto turns_of = [](const PricedGaps& gaps) {
     const double turns = std::min(kMostTurns, kWork / (gaps.work() + 1));

@@ -84,12 +84,18 @@ bool forbidden(const Plan& plan, const StepModel& model, const Options& options)
       return of_a_storage && model.table.successor(storage) == storage;
     });
   };
-  return (!options.get<bool>("persistent") && (!plan.places.empty() || moves_what_lives_on())) ||
+  const bool begins_away = std::any_of(plan.places.begin(), plan.places.end(),
+                                       [](const PlanPlace& place) { return place.tiers != 0; });
+  return (!options.get<bool>("persistent") && (begins_away || moves_what_lives_on())) ||
          (!options.get<bool>("recompute") && has(PlanActionKind::kReplay)) ||
          (!options.get<bool>("workspace") && has(PlanActionKind::kChoose)) ||
          (!options.get<bool>("prefetch") && has(PlanActionKind::kFetch)) ||
          (!options.get<bool>("early-eviction") && has(PlanActionKind::kEvict));
 }
+
+// On a trace of this many touches the slowest of the other planners takes some tenths of a second:
+// beyond it one alone might take more than the time limit.
+constexpr Row kMostBorrowingTouches = 30'000;
 
 // The other planners' plans, as far as there is time; where no plan was `found` it takes as long as
 // it takes, on a long trace until one of them has one.
@@ -147,7 +153,8 @@ Infeasible explained(const Problem& problem, const StepModel& model, const Sweep
     larger[Tier::kDevice] = budget;
     return some_pass_fits(StepModel(problem.with(larger)), base);
   };
-  const auto tries = std::clamp(4'000'000 / (model.table.touches() + 1), 3U, 24U);
+  constexpr Row kWork = 1'500'000;  // touches, over all tries
+  const auto tries = std::clamp(kWork / (model.table.touches() + 1), 3U, 24U);
   return explain_shortage(problem, model, fits, static_cast<int>(tries));
 }
 
@@ -175,7 +182,7 @@ class HybridPlanner final : public Planner {
     SettingsSearch search(allowed, model, simulator, context, label);
     const bool borrow = options.get<bool>("borrow");
     std::vector<Plan> others;
-    if (borrow && !search.estimates()) {
+    if (borrow && model.table.touches() <= kMostBorrowingTouches) {
       others = plans_of_others(allowed, model, options, search, true);
     }
     std::optional<Candidate> best = search.run(base, options.get<bool>("search"));

@@ -39,6 +39,7 @@ void MemoryModel::place(ItemIndex item, const PlanPlace& place) {
   const bool host = place.on(Tier::kHost);
   const bool disk = place.on(Tier::kDisk);
   const auto copied = [&] { send(item, EventKind::kCopyCompleted); };
+  if (!device && !host && !disk) send(item, EventKind::kDrop);
   if (!host && !disk) return;
   send(item, EventKind::kEvict, host ? Tier::kHost : Tier::kDisk);
   copied();

@@ -74,13 +74,13 @@ class Simulator::Run {
   }
 
   bool begin_first_step() {
-    std::vector<PlanPlace> place_of(trace_.storages.size());
-    for (const PlanPlace& place : plan_.places) place_of[to_value(place.storage)] = place;
+    std::vector<const PlanPlace*> place_of(trace_.storages.size());
+    for (const PlanPlace& place : plan_.places) place_of[to_value(place.storage)] = &place;
     for (const auto& beginning : layout_.beginnings()) {
       const StorageId storage = beginning.storage;
       item_of(storage) = memory_.create(storage, bytes_of(storage));
-      if (place_of[to_value(storage)].tiers == 0) continue;
-      memory_.place(item_of(storage), place_of[to_value(storage)]);
+      const PlanPlace* place = place_of[to_value(storage)];
+      if (place != nullptr) memory_.place(item_of(storage), *place);
     }
     const auto levels = memory_.levels();
     for (const Tier tier : kTiers) {

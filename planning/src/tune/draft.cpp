@@ -123,9 +123,8 @@ class Writer {
     bool operator==(const Whereabouts&) const = default;
   };
 
-  // What lies nowhere cannot begin a step, so it is dropped in the step in which it is freed.
   [[nodiscard]] bool forgotten_in_next_step(const GapChoice& choice, Row storage) const {
-    return choice.remedy == Remedy::kForget && choice.out_at >= table_.ops() &&
+    return choice.remedy == Remedy::kForget && choice.out_at > table_.ops() &&
            table_.successor(storage) != kNoRow;
   }
 
@@ -184,7 +183,8 @@ class Writer {
       Whereabouts start = walk(older, begin);
       begin = walk(older, start);
     }
-    if (begin == Whereabouts{} || begin == Whereabouts{false, false, false}) return;
+    if (begin == Whereabouts{}) return;
+    if (begin == Whereabouts{false, false, false} && !only_freed(table_, storage)) return;
     PlanPlace place{.storage = StorageId{storage}};
     if (begin.device) place.add(Tier::kDevice);
     if (begin.host) place.add(Tier::kHost);

@@ -69,6 +69,10 @@ BeginState first_guess(const StepModel& model) {
       if (table.creator(s) == kNoRow) there += table.bytes(s);
       continue;
     }
+    if (only_freed(table, s)) {
+      begin.away[s] = kBeginsNowhere;
+      continue;
+    }
     const Row first = table.first_touch(s);
     order.emplace_back(first == kNoRow ? kNoRow : table.op_of(first), s);
   }

@@ -195,9 +195,7 @@ Option SweepState::price(Row op, Row storage, std::uint64_t wanted) const {
   const Item& item = items_[storage];
   Option option;
   if (rule_of(storage) == StorageRule::kKeep) return option;
-  if (item.next == kNoRow && table_.freed_by(storage) != kNoRow) {
-    return {Remedy::kForget, -1, {}};  // nothing reads it again
-  }
+  if (item.next == kNoRow && may_be_nowhere(storage)) return {Remedy::kForget, -1, {}};
   const Row until = item.next == kNoRow ? 2 * table_.ops() : item.next;
   const double away = std::max(1.0, deadlines_[until] - deadlines_[op]);
   const auto bytes = static_cast<double>(std::max<std::uint64_t>(table_.bytes(storage), 1));
@@ -218,6 +216,13 @@ Option SweepState::price(Row op, Row storage, std::uint64_t wanted) const {
   const double score = cost / worth;
   if (copied && score >= option.score) return option;
   return {Remedy::kForget, score, std::move(closure)};
+}
+
+// Whether what nothing reads again need not be kept: it dies with the step at the latest, or unused
+// in the next one.
+bool SweepState::may_be_nowhere(Row storage) const {
+  const Row heir = table_.successor(storage);
+  return table_.freed_by(storage) != kNoRow || heir == kNoRow || only_freed(table_, heir);
 }
 
 // What an op touches and is dropped.

@@ -2,6 +2,7 @@
 #include "tune/sweep_state.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace spillway::planning::tune {
 namespace {
@@ -57,6 +58,10 @@ void SweepState::begin_storage(Row storage, std::uint8_t away) {
     used_ += bytes;
     if (table_.predecessor(storage) == kNoRow) inputs_ += bytes;
     offer(storage);
+    return;
+  }
+  if (away == kBeginsNowhere) {
+    item.where = Where::kDropped;
     return;
   }
   item.where = away == 1 ? Where::kHost : Where::kDisk;
@@ -393,7 +398,10 @@ bool SweepState::finish(SweepResult& result) {
       continue;
     }
     const Where where = items_[older].where;
-    result.end.away[storage] = where == Where::kHost ? 1 : where == Where::kDisk ? 2 : 0;
+    result.end.away[storage] = where == Where::kHost         ? 1
+                               : where == Where::kDisk       ? 2
+                               : only_freed(table_, storage) ? kBeginsNowhere
+                                                             : std::uint8_t{0};
     close_wrapping_gap(older, storage);
   }
   result.draft = std::move(draft_);
@@ -418,7 +426,8 @@ void SweepState::close_wrapping_gap(Row older, Row storage) {
   if (left) {
     end->in_at = away || begin.remedy != Remedy::kKeep ? in_next_step(begin.in_at) : ops;
   } else if (away) {
-    end->remedy = began_away_[storage] == 1 ? Remedy::kHost : Remedy::kDisk;
+    constexpr std::array kRemedies{Remedy::kKeep, Remedy::kHost, Remedy::kDisk, Remedy::kForget};
+    end->remedy = kRemedies[began_away_[storage]];
     end->out_at = std::min(items_[older].free_from, ops);
     end->in_at = in_next_step(begin.in_at);
   } else if (begin.remedy != Remedy::kKeep) {

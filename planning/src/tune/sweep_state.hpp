@@ -111,6 +111,7 @@ class SweepState {
   [[nodiscard]] Option price(Row op, Row storage, std::uint64_t wanted) const;
   [[nodiscard]] double swap_cost(Row op, Row storage, Tier tier) const;
   [[nodiscard]] std::optional<Tier> tier_for(Row storage) const;
+  [[nodiscard]] bool may_be_nowhere(Row storage) const;
   [[nodiscard]] std::vector<Row> dropped_of(Row op, Row also_dropped) const;
   [[nodiscard]] Closure closure_of(const std::vector<Row>& roots, Row at, Row also_dropped) const;
   [[nodiscard]] BatchBytes bytes_of(const Closure& closure, Row also_dropped) const;

@@ -297,17 +297,21 @@ TEST_F(PlannersTest, hybrid_keeps_what_outlives_the_step_when_told_to) {
   EXPECT_FALSE(make(hybrid_planner(), problem, options));
 }
 
-// What goes on as something that the next step frees untouched is forgotten there, not before: no
-// step can begin with what lies nowhere.
-TEST_F(PlannersTest, what_the_next_step_frees_is_forgotten_in_it) {
+// A gradient goes on into the next step, which frees it untouched: after its last use it is given
+// up, and the step begins with it nowhere.
+//   op        0     1     2     3
+//   old  60   f                         what gradient is in the next step
+//   gradient        c     r
+//   a 60                        c f
+TEST_F(PlannersTest, what_the_next_step_frees_unused_is_given_up_in_this_one) {
   StepBuilder step;
   const StorageId old = step.temporary(60, "old gradient");
   const StorageId fresh = step.temporary(60, "gradient");
-  const StorageId a = step.temporary(50, "a");
-  step.op(100, {.creates = {a}, .frees = {a}});
+  const StorageId a = step.temporary(60, "a");
   step.op(100, {.frees = {old}});
   step.op(100, {.creates = {fresh}});
   step.op(100, {.reads = {fresh}});
+  step.op(100, {.creates = {a}, .frees = {a}});
   step.trace().storages.continues[to_value(fresh)] = old;
   const Trace trace = step.build();
   const Machine machine = plain_machine();
@@ -317,7 +321,17 @@ TEST_F(PlannersTest, what_the_next_step_frees_is_forgotten_in_it) {
   const auto plan = make(hybrid_planner(), problem, options);
   ASSERT_TRUE(plan);
   EXPECT_EQ(count(plan->plan, PlanActionKind::kDrop), 1U);
+  EXPECT_EQ(plan->plan.places, (std::vector{PlanPlace{.storage = old}}));
   EXPECT_EQ(plan->report.step_ns, plan->report.compute_ns);
+
+  step.trace().ops.reads.items.push_back(old);  // by the last op
+  step.trace().ops.reads.offsets.back() += 1;
+  step.trace().ops.frees = {};
+  Plan used = plan->plan;
+  used.structure = structure_hash(step.trace());
+  const auto flaw = validate(used, step.trace(), problem.budgets);
+  ASSERT_TRUE(flaw);
+  EXPECT_EQ(flaw->flaw, PlanFlaw::kPlacedNowhere);
 }
 
 // w is read, is pushed out after the turn of the step, and has a clean copy from then on: the plan

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "plan_fixture.hpp"
@@ -106,6 +107,28 @@ TEST_F(ShortageTest, every_plan_holds_what_none_does_without) {
     }
   }
   EXPECT_GT(tight, 0);
+}
+
+// A gradient that no op frees ends with the step: after its last use it is given up, not copied.
+//   op      0     1     2
+//   g 60    c     r
+//   a 60                c f
+TEST_F(ShortageTest, what_ends_with_the_step_is_not_copied_after_its_last_use) {
+  StepBuilder step;
+  const StorageId g = step.temporary(60, "g");
+  const StorageId a = step.temporary(60, "a");
+  step.op(10, {.creates = {g}});
+  step.op(10, {.reads = {g}});
+  step.op(10, {.creates = {a}, .frees = {a}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{100}, Bytes{0}}}};
+  const auto plan = make(hybrid_planner(), problem, one_pass());
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->report.step_ns, plan->report.compute_ns);
+  EXPECT_TRUE(
+      std::none_of(plan->plan.actions.begin(), plan->plan.actions.end(),
+                   [](const PlanAction& action) { return action.kind == PlanActionKind::kEvict; }));
 }
 
 // Budgets that cannot do are not tried.

@@ -49,7 +49,7 @@ class Decision:
     storage: str
     role: str
     bytes: int
-    decision: str  #: "keep", "host", "disk", "recompute" or several of them
+    decision: str  #: "keep", "host", "disk", "recompute", "given up" or several of them
     leaves: str  #: after which op
     returns: str  #: before which op
     moved_bytes: int  #: in a step, both ways

@@ -19,7 +19,7 @@ def decisions(
     places = {place["storage"]: place.get("tiers", []) for place in plan.get("places", ())}
     order = sorted(range(len(trace.storages)), key=lambda s: -trace.storages[s]["bytes"])
     rows = [
-        _decision(trace, storage, actions.get(storage, []), places.get(storage, []), starts)
+        _decision(trace, storage, actions.get(storage, []), places.get(storage), starts)
         for storage in order[:most]
     ]
     return rows, max(0, len(trace.storages) - len(rows))
@@ -30,7 +30,7 @@ def _decision(trace, storage, actions, tiers, starts) -> Decision:
     kinds: list[str] = []
     moved = 0
     leaves = returns = None
-    away = "disk" if "disk" in tiers and "host" not in tiers else "host"
+    away = "disk" if tiers and "disk" in tiers and "host" not in tiers else "host"
     for action in actions:
         kind, at = action["do"], action["at"]
         if kind == "evict":
@@ -48,8 +48,8 @@ def _decision(trace, storage, actions, tiers, starts) -> Decision:
         elif kind == "drop":
             kinds.append("recompute")
             leaves = at if leaves is None else leaves
-    if not kinds and tiers and "device" not in tiers:
-        kinds.append(tiers[0])
+    if not kinds and tiers is not None and "device" not in tiers:
+        kinds.append(tiers[0] if tiers else "given up")
     words = list(dict.fromkeys(kinds)) or ["keep"]
     return Decision(
         storage=trace.storage_name(storage),
@@ -71,6 +71,8 @@ def _reason(words: list[str], leaves: int | None, returns: int | None, starts: l
         if idle > 0:
             return f"not needed for {duration(idle)} in between"
         return f"not needed for {duration(starts[-1] + idle)}, over the end of the step"
+    if words == ["given up"]:
+        return "freed unused"
     if "recompute" in words:
         return "made again when it is needed"
     return "begins the step there"

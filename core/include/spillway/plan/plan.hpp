@@ -39,8 +39,9 @@
 // room for what it creates and for its scratch memory. To free a storage it need not be there.
 //
 // A step repeats, so a plan must leave every storage that lives on where `places` says it begins.
-// A storage not named there begins on the device, without other copies. See trace.hpp for storages
-// that continue as others in the next step; what begins a step anew begins on the device.
+// A storage not named there begins on the device, without other copies; one that the step frees
+// before anything touches it may begin nowhere, dropped in the step before. See trace.hpp for
+// storages that continue as others in the next step; what begins a step anew begins on the device.
 //
 // A plain value of ids and op indices, without pointers: it can be saved, compared and checked, by
 // validator.hpp without reference to how it was made. Actions of the kinds drop, replay follow
@@ -101,7 +102,7 @@ struct PlanAction {
 };
 
 /// Where a storage's bytes lie when the step begins: on the device, the host or the disk, and
-/// perhaps current copies on slower tiers. At least one.
+/// perhaps current copies on slower tiers. On none only where the step frees it unused.
 struct PlanPlace {
   StorageId storage{};
   std::uint8_t tiers = 0;  ///< bit index_of(tier) for each tier that has the bytes

@@ -30,7 +30,7 @@ enum class PlanFlaw : std::uint8_t {
   kPlaceOutOfOrder,     ///< stands behind one of a later storage, or twice
   kUnknownOp,           ///< an op that the trace does not have
   kUnknownStorage,      ///< likewise
-  kPlacedNowhere,       ///< begins on no tier
+  kPlacedNowhere,       ///< begins on no tier, though the step uses it
   kPlacedUnborn,        ///< a place for what is not there when the step begins, or begins anew
   kNotAlive,            ///< an action on a storage before its creation or after its death
   kNoSuchTier,          ///< evicted to the device, or to a tier without budget

@@ -40,6 +40,11 @@ struct Touch {
   bool creates : 1 = false;
 };
 
+class AccessTable;
+/// Whether a storage is left over from the step before and freed by this one before any op touches
+/// it: its bytes are of no use any more.
+[[nodiscard]] bool only_freed(const AccessTable& table, Row storage);
+
 class AccessTable {
  public:
   explicit AccessTable(const Trace& trace);

@@ -69,9 +69,12 @@ struct SweepSettings {
   std::uint64_t reserve = 0;  ///< bytes of the device left unused, for copies to overlap
 };
 
+/// Of a storage that the step only frees.
+inline constexpr std::uint8_t kBeginsNowhere = 3;
+
 /// Where storages that live on are when the step begins; by storage.
 struct BeginState {
-  std::vector<std::uint8_t> away;  ///< 0: on the device, 1: on the host, 2: on the disk
+  std::vector<std::uint8_t> away;  ///< 0: on the device, 1: host, 2: disk, or kBeginsNowhere
 };
 
 struct SweepResult {
