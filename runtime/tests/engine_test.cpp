@@ -411,6 +411,44 @@ TEST_F(EngineTest, FramesThatWaitForEachOtherFailAndDoNotHang) {
   EXPECT_GE(failed.load(), 1);
 }
 
+TEST_F(EngineTest, TheFloorCountsWhatCannotLeave) {
+  Settings wanted = settings(kGiB);
+  wanted.mode = Mode::kRecord;
+  wanted.min_size = kMiB;
+  engine_.start(wanted);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) make(kMiB.count / 2, seed);
+  FakeStorage* const kept = make(kBytes, 5);
+  make(8 * kBytes, 6);  // may leave
+  FakeStorage* const used = make(kBytes, 7);
+  ASSERT_TRUE(engine_.keep(*kept->record));
+  engine_.reset_peak();
+  {
+    FakeOp op(engine_);
+    ASSERT_TRUE(op.read(*used));
+    ASSERT_TRUE(op.read(*kept)) << "counts once";
+    ASSERT_TRUE(engine_.inputs_ready());
+    engine_.free(engine_.allocate(3 * kBytes));
+  }
+  EXPECT_EQ(engine_.statistics().floor, Bytes{4 * kMiB.count / 2 + 5 * kBytes});
+}
+
+TEST_F(EngineTest, TheErrorTellsOfStoragesTooSmallToMove) {
+  Settings wanted = settings(kMiB * 4);
+  wanted.min_size = kMiB;
+  engine_.start(wanted);
+  for (std::uint64_t seed = 0; seed < 7; ++seed) make(kMiB.count / 2, seed);
+  try {
+    const FakeOp op(engine_);
+    engine_.allocate(kMiB.count);
+    FAIL() << "3.5 of 4 MiB are held";
+  } catch (const OutOfBudget& error) {
+    EXPECT_EQ(error.facts().small, Bytes{7 * kMiB.count / 2});
+    const std::string text = error.what();
+    EXPECT_NE(text.find("smaller than what is moved"), std::string::npos) << text;
+    EXPECT_NE(text.find("too small to move hold 3.5 MiB together"), std::string::npos) << text;
+  }
+}
+
 TEST_F(EngineTest, RecordModeMeasuresTheFloorAndTheStep) {
   Settings wanted = settings(kMiB * 64);
   wanted.mode = Mode::kRecord;

@@ -171,7 +171,8 @@ std::byte* Engine::allocate(std::size_t bytes) {
       if (result.block != nullptr) {
         StorageRecord& record = mover_.create(*result.block, {bytes});
         record.made_by.store(this_thread_frames().op, std::memory_order_relaxed);
-        record.last_use.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+        record.born = clock_.load(std::memory_order_relaxed);
+        record.last_use.store(record.born, std::memory_order_relaxed);
         if (recorder_ != nullptr) recorder_->allocated(record.id, record.bytes);
       }
       const Bytes live = memory_.live();
@@ -240,12 +241,13 @@ bool Engine::begin_frame(const Op& op) {
   if (in_child_) return true;  // no step is looked for where nothing is managed
   frames.op = op.name;
   frames.needs.begin(op.key);
-  frames.inputs = {};
+  frames.inputs = frames.stays = {};
   ThreadFrames::unpin_all(frames.outputs);
   ThreadFrames::unpin_all(frames.touched);
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
   frames.recogniser.note_demand(std::exchange(frames.peak_demand, {}).count);
   frames.recogniser.begin_op(op.signature, op.boundary);
+  frames.began = clock;
   note_boundary(frames, op.boundary);
   if (mode() == Mode::kRecord) {
     {
@@ -335,7 +337,11 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
 bool Engine::inputs_ready() {
   const Mode mode = this->mode();
   ThreadFrames& frames = this_thread_frames();
-  if (mode == Mode::kRecord || in_child_ || frames.depth != 1) return true;
+  if (in_child_ || frames.depth != 1) return true;
+  if (mode == Mode::kRecord) {
+    frames.stays = stays_beside(frames);
+    return true;
+  }
   if (mode != Mode::kFuzz) {
     if (!will_fit(frames)) return false;
     if (mode != Mode::kOff) look_ahead(frames);
@@ -365,16 +371,9 @@ Bytes Engine::end_frame() {
   if (mode() == Mode::kRecord) {
     const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
     if (recorder_ != nullptr) recorder_->end_op(now_ns(), grown);
-    // Working set: distinct inputs, plus the most that was allocated inside.
+    // Working set: distinct inputs and the most that was allocated inside, beside what stays.
     const Lock lock(*this);
-    std::ranges::sort(frames.pinned);
-    Bytes inputs{};
-    const StorageRecord* last = nullptr;
-    for (const StorageRecord* record : frames.pinned) {
-      if (record != last && record->block != nullptr) inputs += record->bytes;
-      last = record;
-    }
-    floor_ = std::max(floor_, inputs + grown);
+    floor_ = std::max(floor_, frames.stays + held_by(frames) + grown);
   }
   frames.needs.end();
   ThreadFrames::unpin_all(frames.pinned);

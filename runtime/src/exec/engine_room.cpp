@@ -25,11 +25,28 @@ constexpr Bytes kPagesOfAnOp = kKiB * 256;
 // tried several times (see TransferPool).
 constexpr std::uint64_t kMostFailures = 8;
 
-const char* why_it_stays(const StorageRecord& record) {
+// Whatever runs.
+bool never_leaves(const StorageRecord& record, Bytes min_size) {
+  return record.bytes < min_size || record.kept != 0 ||
+         record.state.load() == ResidencyState::kExempt;
+}
+
+// Of what is live, all but the storages that may go: those that stay, and memory that is no
+// storage's.
+template <typename Stays>
+Bytes bytes_that_stay(Bytes live, const std::vector<StorageRecord*>& records, const Stays& stays) {
+  for (const StorageRecord* record : records) {
+    if (!record->block->idle() && !stays(*record)) live -= Bytes{record->block->resident};
+  }
+  return live;
+}
+
+const char* why_it_stays(const StorageRecord& record, Bytes min_size) {
   if (record.owner.load() == nullptr) return "scratch of a running op";
   if (record.kept != 0) return "kept";
   if (record.state.load() == ResidencyState::kExempt) return "exempt";
   if (record.pins.load() != 0) return "used by a running op or an export";
+  if (record.bytes < min_size) return "smaller than what is moved";
   return "could not be written out";
 }
 
@@ -128,21 +145,19 @@ void Engine::evict_everything(Lock& lock) {
   while (mover_.in_flight() != 0) settled_.wait(lock.native());
 }
 
-// What stays whatever other threads do: this op's inputs, what the user keeps, and all memory that
-// is no storage's.
+// What stays whatever other threads do: this op's inputs, and what never leaves.
 bool Engine::will_fit(ThreadFrames& frames) {
   const Bytes need = frames.needs.known();
   if (need.count == 0 || frames.inputs + need <= Bytes{budget().count / 2}) return true;
   if (blind() || may_overbook()) return true;
   const Lock lock(*this);
   drain_freed();
-  Bytes stays = memory_.live();
   std::ranges::sort(frames.pinned);
-  for (const StorageRecord* record : mover_.live()) {
-    const bool held = record->kept != 0 || record->state.load() == ResidencyState::kExempt ||
-                      std::ranges::binary_search(frames.pinned, record);
-    if (!held && !record->block->idle()) stays -= Bytes{record->block->resident};
-  }
+  const Bytes stays =
+      bytes_that_stay(memory_.live(), mover_.live(), [&](const StorageRecord& record) {
+        return never_leaves(record, min_size_) ||
+               std::ranges::binary_search(frames.pinned, &record);
+      });
   do {
     if (stays + need <= budget()) return true;
   } while (claim_room(stays + need - budget()) || take_back());
@@ -155,6 +170,32 @@ bool Engine::will_fit(ThreadFrames& frames) {
   return false;
 }
 
+// In record mode: what would stay beside the open op's own storages if it had to. What other ops
+// and exports hold now counts, since in a step under a budget they hold it too.
+Bytes Engine::stays_beside(ThreadFrames& frames) {
+  const Lock lock(*this);
+  drain_freed();
+  std::ranges::sort(frames.pinned);
+  return bytes_that_stay(memory_.live(), mover_.live(), [&](const StorageRecord& record) {
+    if (never_leaves(record, min_size_)) return true;
+    if (std::ranges::binary_search(frames.pinned, &record)) return false;
+    return record.pins.load() != 0 || record.owner.load() == nullptr;
+  });
+}
+
+// What leaves when the op does not use it, less what it made itself.
+Bytes Engine::held_by(ThreadFrames& frames) const {
+  std::ranges::sort(frames.pinned);
+  Bytes held{};
+  const StorageRecord* last = nullptr;
+  for (const StorageRecord* record : frames.pinned) {
+    const bool counts = record != last && record->block != nullptr && record->born < frames.began;
+    if (counts && !never_leaves(*record, min_size_)) held += record->bytes;
+    last = record;
+  }
+  return held;
+}
+
 OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   const char* op = this_thread_frames().op;
   OutOfBudget::Facts facts{.op = op == nullptr ? "" : op,
@@ -163,11 +204,16 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
                            .budget = budget(),
                            .smallest_budget = memory_.budget().limit() + short_by,
                            .why = mover_.failure(),
+                           .small = {},
                            .pinned = {}};
   std::vector<const StorageRecord*> resident;
   for (const StorageRecord* record : mover_.live()) {
     if (record->block->resident != 0 && !record->block->idle()) resident.push_back(record);
   }
+  facts.small =
+      bytes_that_stay(memory_.live(), mover_.live(), [this](const StorageRecord& record) {
+        return record.bytes < min_size_;
+      });
   const std::size_t count = std::min(kNamedInErrors, resident.size());
   std::ranges::partial_sort(resident, resident.begin() + static_cast<std::ptrdiff_t>(count),
                             std::ranges::greater{}, &StorageRecord::bytes);
@@ -175,7 +221,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
     const StorageRecord& record = *resident[i];
     const char* made_by = record.made_by.load();
     facts.pinned.push_back(fmt::format("{:>10}  {}, made by {}", to_string(record.bytes),
-                                       why_it_stays(record),
+                                       why_it_stays(record, min_size_),
                                        made_by == nullptr ? "unknown" : made_by));
   }
   return facts;
@@ -195,6 +241,11 @@ OutOfBudget::OutOfBudget(Facts facts)
         }
         if (!facts.pinned.empty()) text += " Largest storages that could not leave:";
         for (const std::string& line : facts.pinned) text += "\n  " + line;
+        if (facts.small >= saturating_sub(facts.need, facts.have)) {
+          text += fmt::format(
+              "\nTensors too small to move hold {} together: a lower SPILLWAY_MIN_SIZE lets them.",
+              to_string(facts.small));
+        }
         text += "\nRaise SPILLWAY_BUDGET, or set SPILLWAY_OVER=allow to let single ops exceed it.";
         return text;
       }()),

@@ -179,6 +179,8 @@ class Engine {
   bool claim_room(Bytes needed);
   bool take_back();
   void note_boundary(ThreadFrames& frames, bool optimizer_step);
+  Bytes stays_beside(ThreadFrames& frames);
+  [[nodiscard]] Bytes held_by(ThreadFrames& frames) const;
   void publish();
   bool will_fit(ThreadFrames& frames);
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;

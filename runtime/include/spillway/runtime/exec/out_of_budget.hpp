@@ -19,6 +19,7 @@ class OutOfBudget : public std::runtime_error {
     Bytes budget;
     Bytes smallest_budget;  ///< least that would have let this request pass
     std::string why;  ///< what kept eviction from making room (disk full, I/O error); may be empty
+    Bytes small;      ///< what storages too small to move hold together
     std::vector<std::string> pinned;  ///< largest storages that cannot leave, up to five
   };
   explicit OutOfBudget(Facts facts);

@@ -19,7 +19,7 @@ struct Statistics {
   Bytes device{};       ///< resident pool pages now, free and rounding included
   Bytes peak_device{};  ///< high-water mark of the above
   Bytes peak_live{};    ///< high-water mark without cached free blocks
-  Bytes floor{};        ///< largest working set of one outermost frame seen
+  Bytes floor{};        ///< largest working set of one outermost frame, with what could not leave
   Bytes host{};
   Bytes disk{};
   std::string pages;  ///< where pages of tensors come from: `page pool`, or why not

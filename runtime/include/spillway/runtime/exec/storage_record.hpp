@@ -34,6 +34,7 @@ struct StorageRecord {
 
   // Guarded by the engine's lock.
   StorageId id{};
+  std::uint64_t born = 0;  ///< engine's op clock
   Block* block = nullptr;
   Bytes bytes{};
   Extent disk{};
