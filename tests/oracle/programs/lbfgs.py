@@ -8,7 +8,7 @@ from tests.oracle.training import outcome, pick
 
 
 def run(optimizer, size):
-    rows, width, depth = pick(size, tiny=(16, 8, 1), full=(8192, 128, 5))
+    rows, width, depth = pick(size, tiny=(16, 8, 1), full=(8192, 128, 12))
     layers = []
     for _ in range(depth):
         layers += [nn.Linear(width, width), nn.Tanh()]

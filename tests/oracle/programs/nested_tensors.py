@@ -9,7 +9,7 @@ from tests.oracle.training import optimizer_for, outcome, pick
 
 
 def run(optimizer, size):
-    batch, longest, width, depth = pick(size, tiny=(3, 6, 8, 1), full=(32, 192, 96, 5))
+    batch, longest, width, depth = pick(size, tiny=(3, 6, 8, 1), full=(96, 192, 96, 5))
     layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
     head = nn.Linear(width, 4)
     steps = optimizer_for(optimizer, [*layers.parameters(), *head.parameters()])

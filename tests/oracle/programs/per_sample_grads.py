@@ -10,8 +10,11 @@ from tests.oracle.training import outcome, pick
 
 
 def run(optimizer, size):
-    batch, width = pick(size, tiny=(4, 8), full=(192, 160))
-    model = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 4))
+    batch, width, depth = pick(size, tiny=(4, 8, 1), full=(192, 160, 4))
+    layers = []
+    for _ in range(depth):
+        layers += [nn.Linear(width, width), nn.Tanh()]
+    model = nn.Sequential(*layers, nn.Linear(width, 4))
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     def loss_of(parameters, x, label):

@@ -12,7 +12,7 @@ from tests.oracle.training import optimizer_for, outcome, pick
 
 
 def run(optimizer, size):
-    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(2560, 512, 6))
+    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(6144, 256, 6))
     layers = []
     for _ in range(depth):
         layers += [nn.Linear(width, width), nn.Sigmoid()]

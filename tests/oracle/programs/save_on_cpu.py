@@ -24,7 +24,7 @@ def _unpack(packed):
 
 
 def run(optimizer, size):
-    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(8192, 128, 4))
+    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(8192, 128, 6))
     layers = []
     for _ in range(depth):
         layers += [nn.Linear(width, width), nn.GELU()]

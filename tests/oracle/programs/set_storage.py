@@ -21,7 +21,7 @@ def _flatten(model):
 
 
 def run(optimizer, size):
-    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(6000, 192, 6))
+    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(6000, 192, 8))
     layers = []
     for _ in range(depth):
         layers += [nn.Linear(width, width), nn.Tanh()]

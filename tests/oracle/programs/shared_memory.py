@@ -16,7 +16,7 @@ def _nudge(model, done):
 
 
 def run(optimizer, size):
-    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(8192, 128, 8))
+    rows, width, depth = pick(size, tiny=(8, 8, 2), full=(8192, 128, 10))
     layers = []
     for _ in range(depth):
         layers += [nn.Linear(width, width), nn.Tanh()]
