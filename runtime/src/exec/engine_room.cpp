@@ -210,10 +210,9 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   for (const StorageRecord* record : mover_.live()) {
     if (record->block->resident != 0 && !record->block->idle()) resident.push_back(record);
   }
-  facts.small =
-      bytes_that_stay(memory_.live(), mover_.live(), [this](const StorageRecord& record) {
-        return record.bytes < min_size_;
-      });
+  facts.small = bytes_that_stay(memory_.live(), mover_.live(), [this](const StorageRecord& record) {
+    return record.bytes < min_size_;
+  });
   const std::size_t count = std::min(kNamedInErrors, resident.size());
   std::ranges::partial_sort(resident, resident.begin() + static_cast<std::ptrdiff_t>(count),
                             std::ranges::greater{}, &StorageRecord::bytes);
