@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from paired_runs import (
@@ -20,6 +21,7 @@ from paired_runs import (
     WorkerError,
     environment,
     exit_on_signals,
+    gained,
     managed,
     stock_environment,
     turns,
@@ -159,11 +161,6 @@ def moved(counters):
     return sum(counters[name] for name in names)
 
 
-def grown(rounds, counter):
-    """By how much it grew within the turns of all rounds."""
-    return sum(counter(done[-1].after) - counter(done[0].before) for done in rounds)
-
-
 def cost_of_the_hook(effort, report):
     peak = peak_of_the_network()
     # From 125 % on the hook would rest.
@@ -175,7 +172,7 @@ def cost_of_the_hook(effort, report):
         raise WorkerError(f"bytes move even under a budget of 120 % of the peak, {size(peak)}")
     alone, whole = [each.alone for each in rounds], [each.whole for each in rounds]
     steps = effort.rounds * effort.pairs * effort.steps
-    ops = grown(whole, lambda counters: counters["ops"]) / steps
+    ops = gained(whole, itemgetter("ops")) / steps
     if not ops:
         raise WorkerError("the hook rested: nothing was measured")
     events = rounds[0].events
@@ -185,7 +182,7 @@ def cost_of_the_hook(effort, report):
     text = (
         f"The network of 4 x {HOOK_WIDTH} under {size(budget)}, {percent} % above its peak of "
         f"{size(peak)}, so that the hook never rests and nothing moves "
-        f"({size(grown(whole, moved))} in these turns), against the same process after "
+        f"({size(gained(whole, moved))} in these turns), against the same process after "
         "`spillway.disable()`, which leaves memory where it lies and takes the hook off; "
         f"{effort.method()}. An *event* is anything the profiler of PyTorch sees: an operator at "
         "any depth, an autograd node, a user scope. An *outermost op* is one of "

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 
 import disk_rate
@@ -25,6 +26,7 @@ from paired_runs import (
     WorkerError,
     environment,
     exit_on_signals,
+    gained,
     managed,
     stock_environment,
     turns,
@@ -154,7 +156,7 @@ class Contestant:
 
     def gained(self, counter):
         """By how much the counter grew while turns were taken."""
-        return sum(done[-1].after[counter] - done[0].before[counter] for done in self.rounds)
+        return gained(self.rounds, itemgetter(counter))
 
 
 class Contest:

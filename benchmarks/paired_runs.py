@@ -200,6 +200,11 @@ def turns(first, second, pairs, steps, *, centre=statistics.median, until=None, 
     return done
 
 
+def gained(rounds, counter):
+    """By how much it grew within the turns of all rounds; `counter` finds it among the counters."""
+    return sum(counter(done[-1].after) - counter(done[0].before) for done in rounds)
+
+
 def left(until, least):
     """Seconds until then, at least `least`; ten minutes where there is no limit."""
     return 600 if until is None else max(until - time.monotonic(), least)

@@ -177,4 +177,5 @@ MEMORY_ROWS: tuple[MemoryRow, ...] = (
     _meng_memory("resnet", 32, 5815, 2660, depth=101),
     _meng_memory("resnet", 32, 10662, 3052, depth=200),
     _meng_memory("resnet_layers", 1001, None, 5979, batch=32),
+    _meng_memory("resnet_layers", 2000, None, 10650, batch=32),
 )

@@ -7,6 +7,7 @@
 #include <array>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -82,17 +83,22 @@ Problem check_actions(const Plan& plan, const Trace& trace) {
   return std::nullopt;
 }
 
-// What the step frees before any op touches it may lie nowhere from the step before on.
-bool is_only_freed(StorageId storage, const Trace& trace) {
-  const auto among = [&](const StorageLists& lists) {
-    return std::find(lists.items.begin(), lists.items.end(), storage) != lists.items.end();
-  };
+// By storage: whether the step frees it and no op touches it. What is freed before any op touches
+// it may lie nowhere from the step before on.
+std::vector<bool> only_freed(const Trace& trace) {
+  std::vector<bool> found(trace.storages.size());
   const TraceOps& ops = trace.ops;
-  return among(ops.frees) && !among(ops.creates) && !among(ops.reads) && !among(ops.writes);
+  const auto mark = [&found](const StorageLists& lists, bool as) {
+    for (const StorageId storage : lists.items) found[to_value(storage)] = as;
+  };
+  mark(ops.frees, true);
+  for (const StorageLists* touches : {&ops.creates, &ops.reads, &ops.writes}) mark(*touches, false);
+  return found;
 }
 
 Problem check_places(const Plan& plan, const Trace& trace) {
   constexpr OpIndex kBeginning{0};
+  std::vector<bool> may_be_nowhere;  // worked out for the first place that asks
   for (std::size_t i = 0; i < plan.places.size(); ++i) {
     const PlanPlace& place = plan.places[i];
     const std::string who = fmt::format("place {}", i);
@@ -100,7 +106,9 @@ Problem check_places(const Plan& plan, const Trace& trace) {
     if (i > 0 && place.storage <= plan.places[i - 1].storage) {
       return flawed(PlanFlaw::kPlaceOutOfOrder, kBeginning, who + " stands behind a later one");
     }
-    if (place.tiers == 0 && !is_only_freed(place.storage, trace)) {
+    if (place.tiers != 0) continue;
+    if (may_be_nowhere.empty()) may_be_nowhere = only_freed(trace);
+    if (!may_be_nowhere[to_value(place.storage)]) {
       return flawed(PlanFlaw::kPlacedNowhere, kBeginning, who + " is on no tier");
     }
   }

@@ -103,9 +103,4 @@ void AccessTable::measure() {
   }
 }
 
-bool only_freed(const AccessTable& table, Row storage) {
-  return table.predecessor(storage) != kNoRow && table.first_touch(storage) == kNoRow &&
-         table.freed_by(storage) != kNoRow;
-}
-
 }  // namespace spillway::planning

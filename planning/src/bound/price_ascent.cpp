@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bound/aimed_ascent.hpp"
 #include "bound/priced_gaps.hpp"
 
 namespace spillway::planning::bound {
@@ -25,12 +26,8 @@ constexpr double kMostTurns = 1500;
 constexpr double kFirstMemory = 0.9, kSecondMemory = 0.98;
 constexpr double kFirstPace = 0.1, kLastPace = 0.001;
 
-// Polyak's: as far as would reach what is aimed at, were the function linear. After so many turns
-// without a better bound the next ones aim lower.
 constexpr int kPatience = 12;
-constexpr double kDeflection = 0.6;  // how much of the last direction is kept
-constexpr double kFirstAim = 0.5;    // beyond the best so far, as a share of the step
-constexpr double kLastAim = 1e-4;    // of the first one
+constexpr double kFirstAim = 0.5;  // as a share of the step
 
 class Ascent {
  public:
@@ -58,25 +55,10 @@ class Ascent {
 
   /// One pace for all.
   PricedStep aim(int turns, double period) {
-    double ahead = kFirstAim * period;
-    int idle = 0;
-    for (int turn = 0; turn < turns && ahead > kLastAim * kFirstAim * period; ++turn) {
-      const double value = evaluate();
-      if (value > best_.extra_ns * (1 + 1e-4) + 1) idle = -1;
-      if (value > best_.extra_ns) keep(value);
-      if (++idle > kPatience) {
-        ahead /= 2;
-        idle = 0;
-        now_ = best_prices_;
-        std::fill(direction_.begin(), direction_.end(), 0.0);
-      } else if (!aimed_move(best_.extra_ns + ahead - value)) {
-        break;
-      }
-    }
+    ascend_aiming(*this, turns, {.patience = kPatience, .first = kFirstAim * period});
     return best_;
   }
 
- private:
   double evaluate() {
     gaps_.demand(now_, demand_);
     double value = demand_.paid;
@@ -89,6 +71,8 @@ class Ascent {
     }
     return value;
   }
+
+  [[nodiscard]] double best() const { return best_.extra_ns; }
 
   void keep(double value) {
     best_prices_ = now_;
@@ -103,6 +87,20 @@ class Ascent {
     best_.links = {now_.in, now_.out};
   }
 
+  void start_over() {
+    now_ = best_prices_;
+    std::fill(direction_.begin(), direction_.end(), 0.0);
+  }
+
+  bool move(double missing) {
+    const double squared =
+        deflect(direction_, gradient_, [this](std::size_t i) { return price(i); });
+    if (squared <= 0) return false;
+    go(direction_, std::max(missing, 0.0) / squared);
+    return true;
+  }
+
+ private:
   void adapted_move(double pace, int turn) {
     const double first = 1 - std::pow(kFirstMemory, turn);
     const double second = 1 - std::pow(kSecondMemory, turn);
@@ -115,20 +113,6 @@ class Ascent {
       step[i] = size > 0 ? pace * direction_[i] / first / size : 0;
     }
     go(step, 1);
-  }
-
-  bool aimed_move(double ahead) {
-    double dot = 0;
-    for (std::size_t i = 0; i < gradient_.size(); ++i) {
-      const bool at_zero = price(i) <= 0;
-      const double g = at_zero ? std::max(gradient_[i], 0.0) : gradient_[i];
-      direction_[i] = g + kDeflection * direction_[i];
-      if (at_zero) direction_[i] = std::max(direction_[i], 0.0);
-      dot += direction_[i] * direction_[i];
-    }
-    if (dot <= 0) return false;
-    go(direction_, std::max(ahead, 0.0) / dot);
-    return true;
   }
 
   void go(const std::vector<double>& direction, double length) {

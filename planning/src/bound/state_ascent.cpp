@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "bound/aimed_ascent.hpp"
 #include "bound/state_graph.hpp"
 
 namespace spillway::planning::bound {
@@ -18,12 +19,8 @@ constexpr std::size_t kMostTransitions = 30'000;
 constexpr double kWork = 1e7;  // transitions looked at, over all turns
 constexpr double kMostTurns = 400;
 
-// As in price_ascent.cpp: what is aimed at beyond the best so far, halved after so many turns
-// without a better bound.
 constexpr int kPatience = 8;
-constexpr double kFirstAim = 0.25;
-constexpr double kLastAim = 1e-4;
-constexpr double kDeflection = 0.6;
+constexpr double kFirstAim = 0.25;  // as a share of the step
 
 class StateAscent {
  public:
@@ -37,23 +34,69 @@ class StateAscent {
         direction_(2 * slots_) {}
 
   PricedStep ascend(int turns) {
-    double ahead = kFirstAim * view_.period;
-    int idle = 0;
-    for (int turn = 0; turn < turns && ahead > kLastAim * kFirstAim * view_.period; ++turn) {
-      const double value = evaluate();
-      if (value == kNever) break;  // no way through: what fits is not ours to say
-      if (value > best_.extra_ns * (1 + 1e-4) + 1) idle = -1;
-      if (value > best_.extra_ns) keep(value);
-      if (++idle > kPatience) {
-        ahead /= 2;
-        idle = 0;
-        now_ = best_prices_;
-        std::fill(direction_.begin(), direction_.end(), 0.0);
-      } else if (!move(best_.extra_ns + ahead - value)) {
-        break;
+    ascend_aiming(*this, turns, {.patience = kPatience, .first = kFirstAim * view_.period});
+    return best_;
+  }
+
+  double evaluate() {
+    steps_.resize(slots_);
+    steps_[0].assign(graph_.states(0), {.cost = 0});
+    for (std::size_t slot = 0; slot + 1 < slots_; ++slot) {
+      cheapest_.assign(2 * graph_.tracked(), kUnknown);
+      steps_[slot + 1].assign(graph_.states(slot + 1), {});
+      for (const StateGraph::Transition& way : graph_.transitions(slot)) {
+        double cost = steps_[slot][way.from].cost + now_.in[slot] * way.in +
+                      now_.out[slot] * way.out + left(slot) * way.waits;
+        for (const StateGraph::Copy& copy : graph_.copies(way)) {
+          const std::size_t at = looked_up(copy, slot);
+          cost += graph_.copy_ns(copy) * (copy.out ? now_.out[at] : now_.in[at]);
+        }
+        Step& step = steps_[slot + 1][way.to];
+        if (cost < step.cost) step = {cost, &way};
       }
     }
-    return best_;
+    std::size_t end = 0;
+    const auto& last = steps_[slots_ - 1];
+    for (std::size_t i = 1; i < last.size(); ++i) {
+      if (last[i].cost < last[end].cost) end = i;
+    }
+    if (last.empty() || last[end].cost == kNever) return kNever;
+    double value = last[end].cost;
+    for (std::size_t slot = 0; slot < slots_; ++slot) {
+      value -= (now_.in[slot] + now_.out[slot]) * duration(slot);
+      gradient_[slot] = gradient_[slots_ + slot] = -duration(slot);
+    }
+    follow(end);
+    return value;
+  }
+
+  [[nodiscard]] double best() const { return best_.extra_ns; }
+
+  void keep(double value) {
+    best_prices_ = now_;
+    best_.extra_ns = value;
+    best_.fetching_ns = fetching_;
+    best_.evicting_ns = evicting_;
+    best_.computing_ns = waiting_;
+  }
+
+  void start_over() {
+    now_ = best_prices_;
+    std::fill(direction_.begin(), direction_.end(), 0.0);
+  }
+
+  bool move(double missing) {
+    const double squared = deflect(direction_, gradient_, [this](std::size_t i) {
+      return i < slots_ ? now_.in[i] : now_.out[i - slots_];
+    });
+    if (squared <= 0) return false;
+    const double length = std::max(missing, 0.0) / squared;
+    for (std::size_t slot = 0; slot < slots_; ++slot) {
+      std::tie(now_.in[slot], now_.out[slot]) =
+          nearest_allowed(now_.in[slot] + length * direction_[slot],
+                          now_.out[slot] + length * direction_[slots_ + slot], slot % 2 == 1);
+    }
+    return true;
   }
 
  private:
@@ -93,38 +136,6 @@ class StateAscent {
     return entry;
   }
 
-  double evaluate() {
-    steps_.resize(slots_);
-    steps_[0].assign(graph_.states(0), {.cost = 0});
-    for (std::size_t slot = 0; slot + 1 < slots_; ++slot) {
-      cheapest_.assign(2 * graph_.tracked(), kUnknown);
-      steps_[slot + 1].assign(graph_.states(slot + 1), {});
-      for (const StateGraph::Transition& way : graph_.transitions(slot)) {
-        double cost = steps_[slot][way.from].cost + now_.in[slot] * way.in +
-                      now_.out[slot] * way.out + left(slot) * way.waits;
-        for (const StateGraph::Copy& copy : graph_.copies(way)) {
-          const std::size_t at = looked_up(copy, slot);
-          cost += graph_.copy_ns(copy) * (copy.out ? now_.out[at] : now_.in[at]);
-        }
-        Step& step = steps_[slot + 1][way.to];
-        if (cost < step.cost) step = {cost, &way};
-      }
-    }
-    std::size_t end = 0;
-    const auto& last = steps_[slots_ - 1];
-    for (std::size_t i = 1; i < last.size(); ++i) {
-      if (last[i].cost < last[end].cost) end = i;
-    }
-    if (last.empty() || last[end].cost == kNever) return kNever;
-    double value = last[end].cost;
-    for (std::size_t slot = 0; slot < slots_; ++slot) {
-      value -= (now_.in[slot] + now_.out[slot]) * duration(slot);
-      gradient_[slot] = gradient_[slots_ + slot] = -duration(slot);
-    }
-    follow(end);
-    return value;
-  }
-
   // The cheapest way back from its end: what it takes of the links.
   void follow(std::size_t state) {
     fetching_ = evicting_ = waiting_ = 0;
@@ -145,33 +156,6 @@ class StateAscent {
   void take(bool out, std::size_t slot, double ns) {
     gradient_[(out ? slots_ : 0) + slot] += ns;
     (out ? evicting_ : fetching_) += ns * (out ? now_.out[slot] : now_.in[slot]);
-  }
-
-  void keep(double value) {
-    best_prices_ = now_;
-    best_.extra_ns = value;
-    best_.fetching_ns = fetching_;
-    best_.evicting_ns = evicting_;
-    best_.computing_ns = waiting_;
-  }
-
-  bool move(double ahead) {
-    double dot = 0;
-    for (std::size_t i = 0; i < gradient_.size(); ++i) {
-      const double price = i < slots_ ? now_.in[i] : now_.out[i - slots_];
-      const double g = price <= 0 ? std::max(gradient_[i], 0.0) : gradient_[i];
-      direction_[i] = g + kDeflection * direction_[i];
-      if (price <= 0) direction_[i] = std::max(direction_[i], 0.0);
-      dot += direction_[i] * direction_[i];
-    }
-    if (dot <= 0) return false;
-    const double length = std::max(ahead, 0.0) / dot;
-    for (std::size_t slot = 0; slot < slots_; ++slot) {
-      std::tie(now_.in[slot], now_.out[slot]) =
-          nearest_allowed(now_.in[slot] + length * direction_[slot],
-                          now_.out[slot] + length * direction_[slots_ + slot], slot % 2 == 1);
-    }
-    return true;
   }
 
   static constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();

@@ -184,7 +184,7 @@ class Writer {
       begin = walk(older, start);
     }
     if (begin == Whereabouts{}) return;
-    if (begin == Whereabouts{false, false, false} && !only_freed(table_, storage)) return;
+    if (begin == Whereabouts{false, false, false} && !table_.only_freed(storage)) return;
     PlanPlace place{.storage = StorageId{storage}};
     if (begin.device) place.add(Tier::kDevice);
     if (begin.host) place.add(Tier::kHost);

@@ -69,7 +69,7 @@ BeginState first_guess(const StepModel& model) {
       if (table.creator(s) == kNoRow) there += table.bytes(s);
       continue;
     }
-    if (only_freed(table, s)) {
+    if (table.only_freed(s)) {
       begin.away[s] = kBeginsNowhere;
       continue;
     }

@@ -222,7 +222,7 @@ Option SweepState::price(Row op, Row storage, std::uint64_t wanted) const {
 // in the next one.
 bool SweepState::may_be_nowhere(Row storage) const {
   const Row heir = table_.successor(storage);
-  return table_.freed_by(storage) != kNoRow || heir == kNoRow || only_freed(table_, heir);
+  return table_.freed_by(storage) != kNoRow || heir == kNoRow || table_.only_freed(heir);
 }
 
 // What an op touches and is dropped.

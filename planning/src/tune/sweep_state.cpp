@@ -398,10 +398,10 @@ bool SweepState::finish(SweepResult& result) {
       continue;
     }
     const Where where = items_[older].where;
-    result.end.away[storage] = where == Where::kHost         ? 1
-                               : where == Where::kDisk       ? 2
-                               : only_freed(table_, storage) ? kBeginsNowhere
-                                                             : std::uint8_t{0};
+    result.end.away[storage] = where == Where::kHost        ? 1
+                               : where == Where::kDisk      ? 2
+                               : table_.only_freed(storage) ? kBeginsNowhere
+                                                            : std::uint8_t{0};
     close_wrapping_gap(older, storage);
   }
   result.draft = std::move(draft_);

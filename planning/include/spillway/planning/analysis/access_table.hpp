@@ -40,11 +40,6 @@ struct Touch {
   bool creates : 1 = false;
 };
 
-class AccessTable;
-/// Whether a storage is left over from the step before and freed by this one before any op touches
-/// it: its bytes are of no use any more.
-[[nodiscard]] bool only_freed(const AccessTable& table, Row storage);
-
 class AccessTable {
  public:
   explicit AccessTable(const Trace& trace);
@@ -80,6 +75,12 @@ class AccessTable {
   /// kNoRow where it does not live on.
   [[nodiscard]] Row successor(Row storage) const { return successor_[storage]; }
   [[nodiscard]] Row predecessor(Row storage) const { return predecessor_[storage]; }
+  /// Whether it is left over from the step before and freed by this one before any op touches it:
+  /// its bytes are of no use any more.
+  [[nodiscard]] bool only_freed(Row storage) const {
+    return predecessor(storage) != kNoRow && first_touch(storage) == kNoRow &&
+           freed_by(storage) != kNoRow;
+  }
 
   /// Bytes of all storages alive while an op runs, its scratch memory included.
   [[nodiscard]] std::uint64_t alive(Row op) const { return alive_[op]; }
