@@ -62,8 +62,8 @@ def install() -> None:
     for name, writes in _TENSOR_METHODS.items():
         if hasattr(torch.Tensor, name):
             _wrap_tensor_method(name, writes)
-    _wrap_export("numpy")
-    _wrap_export("__dlpack__")
+    _wrap_numpy()
+    _wrap_dlpack()
     _wrap_file_writer()
     _wrap_generator_state()
     _wrap_distributed()
@@ -112,24 +112,70 @@ def _wrap_tensor_method(name: str, writes: bool) -> None:
     setattr(torch.Tensor, name, wrapper)
 
 
-def _wrap_export(name: str) -> None:
-    original = getattr(torch.Tensor, name)
+def _exported(tensor: torch.Tensor) -> torch.Tensor:
+    """A plain tensor over the same memory, which stays until the last holder lets go of it."""
+    if _native.loaded() is None or tensor.device.type != "cpu" or storage_of(tensor) is None:
+        return tensor
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        return torch.ops.spillway.export_alias(tensor)
+
+
+def _wrap_numpy() -> None:
+    original = torch.Tensor.numpy
 
     @functools.wraps(original)
-    def wrapper(self, *arguments, **keywords):
-        library = _native.loaded()
+    def numpy(self, *arguments, **keywords):
         storage = storage_of(self)
-        plain = type(self) in (torch.Tensor, torch.nn.Parameter) and self.device.type == "cpu"
-        if library is None or storage is None or not plain or self.requires_grad:
-            if storage is not None:
-                touch(storage, True)
+        if _native.loaded() is None or storage is None or self.device.type != "cpu":
             return original(self, *arguments, **keywords)
-        # What is exported is an alias whose memory ends the pin when the last holder lets go.
-        with torch.no_grad():
-            alias = torch.ops.spillway.export_alias(self)
-        return original(alias, *arguments, **keywords)
+        if type(self) in (torch.Tensor, torch.nn.Parameter) and not self.requires_grad:
+            return original(_exported(self), *arguments, **keywords)
+        # Subclasses answer in their own way, and what requires a gradient says so.
+        touch(storage, True)
+        return _held_array(original(self, *arguments, **keywords), storage, original)
 
-    setattr(torch.Tensor, name, wrapper)
+    torch.Tensor.numpy = numpy
+
+
+def _held_array(array, storage: torch.UntypedStorage, to_numpy):
+    """The array, over an export of the storage where it lies in the storage's memory."""
+    import numpy
+
+    if type(array) is not numpy.ndarray:
+        return array
+    offset = array.__array_interface__["data"][0] - storage.data_ptr()
+    if not 0 <= offset < storage.nbytes():
+        return array  # a copy
+    with torch.no_grad():
+        whole = _exported(torch.empty(0, dtype=torch.uint8).set_(storage))
+    held = numpy.ndarray(array.shape, array.dtype, to_numpy(whole), offset, array.strides)
+    held.flags.writeable = array.flags.writeable
+    return held
+
+
+def _wrap_dlpack() -> None:
+    """Both ways to a capsule, `Tensor.__dlpack__` among their callers."""
+    for name in ("_to_dlpack", "_to_dlpack_versioned"):
+        original = getattr(torch._C, name, None)
+        if original is not None:
+            wrapper = _wrapped_dlpack(original)
+            setattr(torch._C, name, wrapper)
+            for module in (torch, torch.utils.dlpack):
+                if getattr(module, "to_dlpack", None) is original:
+                    module.to_dlpack = wrapper
+    # Through this table consumers take the memory past every method; without it they call
+    # `__dlpack__`.
+    for owner in (torch.Tensor, getattr(torch.utils.dlpack, "ReadOnlyTensorWrapper", None)):
+        if owner is not None and "__dlpack_c_exchange_api__" in vars(owner):
+            del owner.__dlpack_c_exchange_api__
+
+
+def _wrapped_dlpack(original):
+    @functools.wraps(original)
+    def to_dlpack(tensor, *arguments, **keywords):
+        return original(_exported(tensor), *arguments, **keywords)
+
+    return to_dlpack
 
 
 def _wrap_file_writer() -> None:

@@ -2,6 +2,7 @@
 """Raw pointers that nobody declared: told where they hit, found where they write."""
 
 import ctypes
+import gc
 import signal
 
 import pytest
@@ -110,3 +111,29 @@ def test_a_write_through_data_ptr_counts_as_declared():
     push_out()
     assert float(tensor[77]) == 9.0
     assert spillway.stats().undeclared_writes == 0
+
+
+@pytest.mark.parametrize(
+    "export",
+    ["of_a_subclass", "of_what_requires_a_gradient", "of_a_view", "of_a_capsule", "of_the_protocol"],
+)
+@in_child
+def test_an_array_holds_its_tensor_however_it_was_made(export):
+    from tests.faults import exports
+    from tests.faults.pressure import address_of, filled, is_in_memory, push_out
+
+    activate(BUDGET="12MiB", MODE="verify")
+    tensor = filled(1)
+    array = getattr(exports, export)(tensor)
+    address = address_of(tensor)
+    push_out()
+    assert is_in_memory(address), "it left under the array"
+    if array.flags.writeable:
+        array[-1] = 9.0
+    push_out()
+    assert float(array[-1]) == float(tensor.detach()[-1])
+    assert float(array[0]) == 1.0
+    del array
+    gc.collect()
+    push_out()
+    assert not is_in_memory(address), "it stays although nobody holds an array"
