@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import threading
 
 from tests.faults.in_child import in_child
 from tests.faults.starter import activate
@@ -209,3 +210,41 @@ def test_a_relative_spool_directory_stays_where_it_was():
     os.chdir("work")
     assert train(2) == expected
     require_budget_held()
+
+@in_child
+def test_threads_may_come_to_older_tensors_at_once():
+    """Each is taken in once; what one thread has begun to read is not freed by the other."""
+    import spillway
+    from tests.faults.pressure import filled, is_intact
+
+    held = [filled(value) for value in range(200)]
+    spillway.enable("64MiB")
+    together, wrong = threading.Barrier(4), []
+
+    def read():
+        together.wait()
+        wrong.extend(value for value, tensor in enumerate(held) if not is_intact(tensor, value))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert spillway.stats().storages >= 200
+
+
+@in_child
+def test_disabled_no_op_is_watched_any_more():
+    import spillway
+    from tests.faults.pressure import filled, is_intact, is_watched
+
+    assert not is_watched()
+    spillway.enable("64MiB")
+    tensor = filled(1)
+    assert is_watched()
+    spillway.disable()
+    assert not is_watched(), "the hook's price is paid for nothing"
+    spillway.enable("64MiB")
+    assert is_watched()
+    assert is_intact(tensor, 1)

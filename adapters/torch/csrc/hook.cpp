@@ -11,12 +11,14 @@
 //    refused, and the kernel raises our text when it reads.
 #include <cstring>
 #include <exception>
+#include <mutex>
 
 #include "access_flag.hpp"
 #include "op_facts.hpp"
 #include "op_key.hpp"
 #include "session.hpp"
 #include "traced_op.hpp"
+#include "unseen_ops.hpp"
 
 namespace spillway::torch {
 
@@ -43,6 +45,7 @@ struct ThreadHook {
   bool boundary = false;   // an optimizer step began since the last op
   std::size_t frames = 0;  // of them, entries that are frames
   TracedOp traced;
+  WatchedThread shown;
 };
 thread_local ThreadHook t_hook;
 
@@ -56,8 +59,12 @@ void bind(Engine& engine, StorageRecord& record, c10::StorageImpl& storage) {
 }
 
 // Storages older than the allocator (enable() in a notebook) move into it; whoever held a raw
-// pointer into the old memory loses it, so only storages of torch's own allocator do.
+// pointer into the old memory loses it, so only storages of torch's own allocator do. Threads may
+// come to a shared one at once; none is inside a kernel with it then, unless it was before
+// enable().
 void adopt(c10::StorageImpl& storage) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   static const c10::DeleterFnPtr stock = c10::GetDefaultCPUAllocator()->raw_deleter();
   Session& session = Session::get();
   c10::DataPtr& old = storage._mutable_data_ptr_no_checks();
@@ -139,12 +146,6 @@ struct Visit {
   }
 };
 
-// The op began at the top of a thread's own code, not inside an op that the hook did not see: ops
-// that call others do so below autograd, with autograd's keys excluded.
-bool began_at_top() {
-  return !c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::AutogradCPU);
-}
-
 // Autograd nodes and user scopes: no dispatcher op, no frame.
 void on_scope(const at::RecordFunction& function) {
   const char* name = function.name();
@@ -209,19 +210,23 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
        .signature = shapes,
        .boundary = std::exchange(t_hook.boundary, false),
        .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0});
-  if (engine.blind() && began_at_top()) Session::get().trust_again();
+  if (engine.blind() && t_hook.frames == 0 && began_at_top() &&
+      !others_may_be_inside_unseen_ops(t_hook.shown)) {
+    Session::get().trust_again();
+  }
   Visit visit{engine, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
     visit.value(inputs[i]);
   }
   if (!engine.inputs_ready()) set_pending_failure(Engine::last_failure());
-  ++t_hook.frames;
+  if (t_hook.frames++ == 0) t_hook.shown.set_inside_seen_op(true);
   return {.kind = Kind::kFrame, .facts = known, .leaf = leaf};
 }
 
 void close_frame(Engine& engine, const at::RecordFunction& function, const Open& opened) {
   const bool outermost = --t_hook.frames == 0;
+  if (outermost) t_hook.shown.set_inside_seen_op(false);
   if (opened.leaf) t_hook.traced.leave(function);
   Visit visit{engine, *opened.facts};
   visit.is_output = true;

@@ -75,6 +75,7 @@ void Session::install() {
   install_stale_pointer_message();
   install_out_of_memory_errors();
   hook_ = at::addGlobalCallback(hook_callback());
+  hook_on_.store(true);
   ::pthread_atfork([] { get().engine_.before_fork(); },
                    [] { get().engine_.after_fork_in_parent(); },
                    [] { get().engine_.after_fork_in_child(); });
@@ -91,13 +92,27 @@ void Session::start(const runtime::Settings& settings) {
   steps_at_start_ = engine_.steps();
   steps_looked_at_ = steps_at_start_;
   recent_peak_ = {};
-  if (resting_.exchange(false)) at::reenableCallback(*hook_);
+  resting_.store(false);
+  // Another thread may be in the midst of an op that nobody saw begin.
+  if (!hook_on_.load() && runtime::framed_threads() > 1) engine_.set_blind(true);
+  switch_hook(true);
 }
 
 void Session::stop() {
   const std::lock_guard lock(mutex_);
   if (!hook_) return;
   engine_.stop();
+  resting_.store(false);
+  switch_hook(false);
+}
+
+void Session::switch_hook(bool on) {
+  if (hook_on_.exchange(on) == on) return;
+  if (on) {
+    at::reenableCallback(*hook_);
+  } else {
+    at::disableCallback(*hook_);
+  }
 }
 
 void Session::consider_rest() {
@@ -118,7 +133,7 @@ void Session::consider_rest() {
     return;
   }
   resting_.store(true);
-  at::disableCallback(*hook_);
+  switch_hook(false);
 }
 
 void Session::consider_waking() {
@@ -131,7 +146,7 @@ void Session::consider_waking() {
   steps_at_start_ = engine_.steps();
   recent_peak_ = engine_.live_now();
   engine_.forgive_this_step();
-  at::reenableCallback(*hook_);
+  switch_hook(true);
 }
 
 void Session::trust_again() {

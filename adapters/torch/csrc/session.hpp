@@ -20,7 +20,8 @@ class Session {
 
   /// Installs allocator and hook (once) and applies `settings`. Throws UserError.
   void start(const runtime::Settings& settings);
-  /// Everything comes back, nothing moves any more. Storages keep their memory.
+  /// Everything comes back, nothing moves any more, ops are not watched. Storages keep their
+  /// memory.
   void stop();
 
   [[nodiscard]] runtime::Engine& engine() { return engine_; }
@@ -43,12 +44,14 @@ class Session {
  private:
   Session();
   void install();
+  void switch_hook(bool on);
 
   TorchFramework framework_;
   runtime::Engine engine_;
   runtime::Settings settings_;
   std::mutex mutex_;  // start and stop
   std::optional<at::CallbackHandle> hook_;
+  std::atomic<bool> hook_on_{false};
   std::atomic<bool> resting_{false};
   std::uint64_t steps_at_start_ = 0;
   std::uint64_t steps_looked_at_ = 0;

@@ -17,6 +17,7 @@ ThreadFrames::~ThreadFrames() {
   unpin_all(pinned);
   unpin_all(outputs);
   unpin_all(touched);
+  g_framed_threads.fetch_sub(1);
 }
 
 namespace {

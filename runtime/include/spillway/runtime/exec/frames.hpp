@@ -74,7 +74,7 @@ ThreadFrames& this_thread_frames();
 /// The same, or null if the thread has run no op.
 ThreadFrames* this_thread_frames_if_any();
 
-/// Threads that have run an op.
+/// Threads that live and have run an op.
 std::uint32_t framed_threads();
 
 }  // namespace spillway::runtime
