@@ -9,7 +9,8 @@ from tests.faults.starter import activate
 MESSAGE = re.compile(
     r"out of memory under the budget in (?P<op>aten::\w+)[\w.]*: need (?P<need>[\d.]+ \w+), "
     r"have (?P<have>[\d.]+ \w+), short (?P<short>[\d.]+ \w+) \(budget (?P<budget>[\d.]+ \w+)\)\. "
-    r"The smallest budget that would have let this pass is (?P<smallest>[\d.]+ \w+)\.",
+    r"The smallest budget that would have let this pass is (?:at least )?"
+    r"(?P<smallest>[\d.]+ \w+)\.",
 )
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -56,6 +57,7 @@ def test_the_error_says_what_is_missing():
     pinned = re.findall(r"^ +4 MiB  used by a running op.*, made by aten::ones", text, re.MULTILINE)
     assert len(pinned) == 2, text
     assert "SPILLWAY_BUDGET" in text and "SPILLWAY_OVER=allow" in text, text
+    assert "at least" in text and "The op was running" in text, text
     assert spillway.stats().overshoot_bytes == 0
 
 

@@ -166,6 +166,7 @@ bool Engine::will_fit(ThreadFrames& frames) {
   const Bytes smallest = stays + need + kPagesOfAnOp;
   OutOfBudget::Facts facts = shortage(need, smallest - budget());
   facts.smallest_budget = smallest;
+  facts.is_all = true;
   set_last_failure(OutOfBudget(std::move(facts)).what());
   return false;
 }
@@ -198,14 +199,13 @@ Bytes Engine::held_by(ThreadFrames& frames) const {
 
 OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   const char* op = this_thread_frames().op;
-  OutOfBudget::Facts facts{.op = op == nullptr ? "" : op,
-                           .need = need,
-                           .have = saturating_sub(need, short_by),
-                           .budget = budget(),
-                           .smallest_budget = memory_.budget().limit() + short_by,
-                           .why = mover_.failure(),
-                           .small = {},
-                           .pinned = {}};
+  OutOfBudget::Facts facts;
+  facts.op = op == nullptr ? "" : op;
+  facts.need = need;
+  facts.have = saturating_sub(need, short_by);
+  facts.budget = budget();
+  facts.smallest_budget = memory_.budget().limit() + short_by;
+  facts.why = mover_.failure();
   std::vector<const StorageRecord*> resident;
   for (const StorageRecord* record : mover_.live()) {
     if (record->block->resident != 0 && !record->block->idle()) resident.push_back(record);
@@ -226,14 +226,23 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   return facts;
 }
 
+// Running statistics and the random state may already be written.
+OutOfBudget::Facts Engine::shortage_in_op(Bytes need, Bytes short_by) const {
+  OutOfBudget::Facts facts = shortage(need, short_by);
+  facts.begun = !facts.op.empty();
+  return facts;
+}
+
 OutOfBudget::OutOfBudget(Facts facts)
     : std::runtime_error([&] {
         std::string text = fmt::format(
             "Spillway: out of memory under the budget{}: need {}, have {}, short {} (budget {}). "
-            "The smallest budget that would have let this pass is {}.",
+            "The smallest budget that would have let this pass is {}{}.{}",
             facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need), to_string(facts.have),
             to_string(saturating_sub(facts.need, facts.have)), to_string(facts.budget),
-            to_string(facts.smallest_budget));
+            facts.is_all ? "" : "at least ", to_string(facts.smallest_budget),
+            facts.begun ? " The op was running: the step cannot be taken up where it stopped."
+                        : "");
         if (!facts.why.empty()) {
           text += " Eviction was held up: " + facts.why;
           if (!text.ends_with('.')) text += '.';

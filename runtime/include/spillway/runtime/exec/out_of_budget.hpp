@@ -20,6 +20,8 @@ class OutOfBudget : public std::runtime_error {
     Bytes smallest_budget;  ///< least that would have let this request pass
     std::string why;  ///< what kept eviction from making room (disk full, I/O error); may be empty
     Bytes small;      ///< what storages too small to move hold together
+    bool is_all = false;  ///< the op is known and was refused before it began: it needs no more
+    bool begun = false;   ///< the op was running
     std::vector<std::string> pinned;  ///< largest storages that cannot leave, up to five
   };
   explicit OutOfBudget(Facts facts);
