@@ -25,6 +25,7 @@ class Statistics:
     peak_device_bytes: int  #: most they ever were
     peak_live_bytes: int  #: the same without cached free blocks
     floor_bytes: int  #: largest working set of one op (mode record; else 0)
+    unmanaged_bytes: int  #: resident besides device_bytes: interpreter, libraries, arrays
     host_bytes: int
     disk_bytes: int  #: spool file in use now
     evicted_bytes: int  #: left the device tier, a copy was made

@@ -15,6 +15,7 @@
 #include <limits>
 #include <mutex>
 #include <set>
+#include <sstream>
 
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
@@ -23,16 +24,59 @@ namespace spillway::runtime {
 
 namespace {
 
-// A file with one number, or no limit: "max", absent, or the huge default of cgroup v1.
-std::uint64_t limit_in(const std::string& path) {
+// cgroup v1 says so many for none: what a signed number holds, in whole pages.
+constexpr std::uint64_t kNoCgroupLimit = std::uint64_t{1} << 62;
+
+// The number that a file begins with; 0 where there is none.
+std::uint64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
-  return file >> value && value != 0 ? value : std::numeric_limits<std::uint64_t>::max();
+  file >> value;
+  return value;
 }
 
-// The limit of this process's cgroup and of all its ancestors.
-std::uint64_t cgroup_limit() {
+// A file with one number, or no limit: "max", absent, or the huge default of cgroup v1.
+std::uint64_t limit_in(const std::string& path) {
+  const std::uint64_t value = number_in(path);
+  return value != 0 ? value : std::numeric_limits<std::uint64_t>::max();
+}
+
+// Of a file of lines "name value ..."; 0 where there is none.
+std::uint64_t entry_in(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string first;
+    std::uint64_t value = 0;
+    if (words >> first >> value && first == name) return value;
+  }
+  return 0;
+}
+
+struct Room {
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
+
+  void narrow(std::uint64_t other_limit, std::uint64_t taken) {
+    limit = std::min(limit, other_limit);
+    available = std::min(available, other_limit - std::min(other_limit, taken));
+  }
+};
+
+// The page cache is given up before anyone is refused.
+std::uint64_t taken_in(const std::string& group, bool unified) {
+  const std::uint64_t usage =
+      number_in(group + (unified ? "/memory.current" : "/memory.usage_in_bytes"));
+  const std::string statistics = group + "/memory.stat";
+  const std::string total = unified ? "" : "total_";
+  const std::uint64_t cache =
+      entry_in(statistics, total + "inactive_file") + entry_in(statistics, total + "active_file");
+  return usage - std::min(usage, cache);
+}
+
+// What this process's cgroup and all its ancestors leave.
+Room cgroup_room() {
+  Room room;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':');
@@ -45,13 +89,14 @@ std::uint64_t cgroup_limit() {
     const char* file = unified ? "/memory.max" : "/memory.limit_in_bytes";
     std::string group = line.substr(second + 1);
     for (;;) {
-      limit = std::min(limit, limit_in(root + group + file));
+      const std::uint64_t limit = limit_in(root + group + file);
+      if (limit < kNoCgroupLimit) room.narrow(limit, taken_in(root + group, unified));
       const auto slash = group.find_last_of('/');
       if (slash == std::string::npos || group.empty() || group == "/") break;
       group.resize(slash);
     }
   }
-  return limit;
+  return room;
 }
 
 }  // namespace
@@ -64,12 +109,16 @@ Bytes resident_bytes() {
   return {resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))};
 }
 
-MachineMemory measure_memory(std::uint32_t local_processes) {
+MachineMemory measure_memory(std::uint32_t local_processes, Bytes ours) {
   struct sysinfo info {};
   ::sysinfo(&info);
   const std::uint64_t ram = info.totalram * info.mem_unit;
-  return {.total = {std::min(ram, cgroup_limit())},
-          .unmanaged = resident_bytes(),
+  const std::uint64_t available = entry_in("/proc/meminfo", "MemAvailable:") * 1024;
+  Room room = cgroup_room();
+  room.narrow(ram, ram - std::min(ram, available));
+  return {.total = {room.limit},
+          .available = {room.available},
+          .ours = ours,
           .local_processes = local_processes};
 }
 
@@ -88,9 +137,8 @@ MachineMemory measure_disk(const std::string& directory, std::uint32_t local_pro
         "directory on a real disk that you can write to",
         where, std::strerror(errno)));
   }
-  return {.total = {static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize},
-          .unmanaged = {},
-          .local_processes = local_processes};
+  const Bytes free{static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize};
+  return {.total = free, .available = free, .ours = {}, .local_processes = local_processes};
 }
 
 void warn_once(const std::string& text) {

@@ -278,7 +278,7 @@ Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::s
     budget = {static_cast<std::uint64_t>(share) / processes};
   } else if (spec.kind == BudgetSpec::Kind::kAuto) {
     const Bytes reserve = std::max(kLeastReserve, Bytes{memory.total.count / kReserveShare});
-    budget = {saturating_sub(memory.total, memory.unmanaged + reserve).count / processes};
+    budget = memory.ours + Bytes{saturating_sub(memory.available, reserve).count / processes};
   }
   if (budget > memory.total) {
     throw UserError(fmt::format("{}: need {}, have {}, short {}. Give at most {}, or auto.", what,
@@ -287,10 +287,10 @@ Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::s
   }
   if (budget < kLeastBudget) {
     throw UserError(fmt::format(
-        "{}: {} is too little: need {}, have {}, short {} ({} in all, {} in use by others, divided "
-        "by {} processes). Give more, run fewer processes, or free memory.",
+        "{}: {} is too little: need {}, have {}, short {} ({} in all, {} of them available, "
+        "divided by {} processes). Give more, run fewer processes, or free memory.",
         what, to_string(spec), to_string(kLeastBudget), to_string(budget),
-        to_string(kLeastBudget - budget), to_string(memory.total), to_string(memory.unmanaged),
+        to_string(kLeastBudget - budget), to_string(memory.total), to_string(memory.available),
         processes));
   }
   return budget;

@@ -79,8 +79,10 @@ Bytes resolved(std::string_view text, const MachineMemory& memory) {
 }
 
 TEST(ResolveBudget, SharesAreDividedByTheProcesses) {
-  const MachineMemory alone{.total = kGiB * 64, .unmanaged = kGiB * 2, .local_processes = 1};
-  const MachineMemory four{.total = kGiB * 64, .unmanaged = kGiB * 2, .local_processes = 4};
+  const MachineMemory alone{
+      .total = kGiB * 64, .available = kGiB * 62, .ours = {}, .local_processes = 1};
+  const MachineMemory four{
+      .total = kGiB * 64, .available = kGiB * 62, .ours = {}, .local_processes = 4};
   EXPECT_EQ(resolved("50%", alone), kGiB * 32);
   EXPECT_EQ(resolved("50%", four), kGiB * 8);
   EXPECT_EQ(resolved("100%", alone), kGiB * 64);
@@ -91,25 +93,38 @@ TEST(ResolveBudget, AutoLeavesWhatIsNotOursAndAReserve) {
   // 5 % of 64 GiB is 3.2 GiB.
   const std::uint64_t reserve = (kGiB * 64).count / 20;
   const Bytes rest{(kGiB * 62).count - reserve};
-  EXPECT_EQ(resolved("auto", {.total = kGiB * 64, .unmanaged = kGiB * 2, .local_processes = 1}),
-            rest);
-  EXPECT_EQ(resolved("auto", {.total = kGiB * 64, .unmanaged = kGiB * 2, .local_processes = 3}),
-            Bytes{rest.count / 3});
+  EXPECT_EQ(
+      resolved("auto",
+               {.total = kGiB * 64, .available = kGiB * 62, .ours = {}, .local_processes = 1}),
+      rest);
+  EXPECT_EQ(
+      resolved("auto",
+               {.total = kGiB * 64, .available = kGiB * 62, .ours = {}, .local_processes = 3}),
+      Bytes{rest.count / 3});
   // 5 % of 4 GiB is less than 512 MiB.
-  EXPECT_EQ(resolved("auto", {.total = kGiB * 4, .unmanaged = kMiB * 512, .local_processes = 1}),
-            kGiB * 3);
-  EXPECT_EQ(resolved("auto", {.total = kGiB * 4, .unmanaged = {}, .local_processes = 0}),
+  EXPECT_EQ(
+      resolved("auto",
+               {.total = kGiB * 4, .available = kMiB * 3584, .ours = {}, .local_processes = 1}),
+      kGiB * 3);
+  EXPECT_EQ(resolved("auto",
+                     {.total = kGiB * 4, .available = kGiB * 4, .ours = {}, .local_processes = 0}),
             kMiB * 3584)
       << "no process counts as one";
+  // What is ours stays ours; the others have their parts of what is left.
+  EXPECT_EQ(resolved("auto",
+                     {.total = kGiB * 64, .available = {}, .ours = kGiB * 5, .local_processes = 4}),
+            kGiB * 5);
 }
 
 TEST(ResolveBudget, SaysWhatIsShort) {
-  const MachineMemory memory{.total = kGiB * 16, .unmanaged = kGiB, .local_processes = 2};
+  const MachineMemory memory{
+      .total = kGiB * 16, .available = kGiB * 15, .ours = {}, .local_processes = 2};
   EXPECT_EQ(resolved("16GiB", memory), kGiB * 16);
   EXPECT_THAT(
       error_of([&] { (void)resolved("64GiB", memory); }),
       AllOf(HasSubstr("budget: need 64 GiB, have 16 GiB, short 48 GiB"), HasSubstr("auto")));
-  const MachineMemory full{.total = kGiB, .unmanaged = kMiB * 900, .local_processes = 1};
+  const MachineMemory full{
+      .total = kGiB, .available = kMiB * 124, .ours = {}, .local_processes = 1};
   EXPECT_THAT(error_of([&] { (void)resolved("auto", full); }),
               HasSubstr("need 1 MiB, have 0 B, short 1 MiB"));
   EXPECT_THAT(error_of([&] { (void)resolved("1023KiB", memory); }), HasSubstr("short 1 KiB"));

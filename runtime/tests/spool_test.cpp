@@ -44,7 +44,9 @@ class SpoolTest : public testing::Test {
   }
 
   [[nodiscard]] SpoolOptions options(Bytes budget = kGiB) {
-    return {directory_, budget, [this](std::string text) { warnings_.push_back(std::move(text)); }};
+    return {.directory = directory_, .budget = budget, .warn = [this](std::string text) {
+              warnings_.push_back(std::move(text));
+            }};
   }
   [[nodiscard]] bool directory_is_empty() const { return std::filesystem::is_empty(directory_); }
   void expect_private_and_nameless(const Spool& spool) {
@@ -186,6 +188,18 @@ TEST_F(SpoolTest, NeverGrowsPastTheBudget) {
   EXPECT_EQ(spool.allocate(kMiB * 6), a);
   EXPECT_FALSE(spool.allocate({~std::uint64_t{0}})) << "no overflow";
   EXPECT_LE(file_bytes(spool), spool.usage().budget.count);
+}
+
+TEST_F(SpoolTest, SharersDivideTheDefaultBudget) {
+  SpoolOptions shared = options(Bytes{0});
+  shared.sharers = 4;
+  Spool alone(options(Bytes{0}));
+  Spool one_of_four(shared);
+  alone.ensure_open();
+  one_of_four.ensure_open();
+  const auto whole = static_cast<double>(alone.usage().budget.count);
+  // Others write to the disk meanwhile.
+  EXPECT_NEAR(static_cast<double>(one_of_four.usage().budget.count), whole / 4, whole / 20);
 }
 
 TEST_F(SpoolTest, DefaultBudgetLeavesAReserve) {

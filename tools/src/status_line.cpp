@@ -26,6 +26,9 @@ std::vector<Part> parts_of(const StatusTotals& totals) {
   std::vector<Part> parts;
   parts.push_back({9, fmt::format("spillway{} {}", count, room), room});
   if (sum.host > Bytes{0}) parts.push_back({4, fmt::format("host {}", short_bytes(sum.host)), ""});
+  if (sum.unmanaged > Bytes{0}) {
+    parts.push_back({2, fmt::format("unmanaged {}", short_bytes(sum.unmanaged)), ""});
+  }
   parts.push_back({5, fmt::format("disk {}", short_bytes(sum.disk)), ""});
   if (sum.steps > 0) {
     parts.push_back({3, fmt::format("moved {}/step", short_bytes(sum.last_step_moved)), ""});

@@ -49,6 +49,7 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.budget = load_bytes(slot.budget_bytes);
   status.device = load_bytes(slot.device_bytes);
   status.host = load_bytes(slot.host_bytes);
+  status.unmanaged = load_bytes(slot.unmanaged_bytes);
   status.disk = load_bytes(slot.disk_bytes);
   status.peak_device = load_bytes(slot.peak_device_bytes);
   status.evicted = load_bytes(slot.evicted_bytes);
@@ -90,6 +91,7 @@ void add(ProcessStatus& sum, const ProcessStatus& status) {
   sum.budget += status.budget;
   sum.device += status.device;
   sum.host += status.host;
+  sum.unmanaged += status.unmanaged;
   sum.disk += status.disk;
   sum.peak_device += status.peak_device;
   sum.evicted += status.evicted;

@@ -31,6 +31,7 @@ struct ProcessStatus {
   Bytes budget{};
   Bytes device{};
   Bytes host{};
+  Bytes unmanaged{};  ///< resident besides tensors
   Bytes disk{};
   Bytes peak_device{};
   Bytes evicted{};        ///< with a copy made

@@ -25,6 +25,8 @@ namespace {
 constexpr Bytes kNoLimit{std::uint64_t{1} << 62};
 // The status page is refreshed this often at least (frames), and whenever something moved.
 constexpr std::uint64_t kPublishEvery = 512;
+// Reading what the machine has takes a tenth of a millisecond, which steps may be as short as.
+constexpr TimeNs kFollowEvery = 100'000'000;
 
 thread_local std::string t_last_failure;
 
@@ -64,14 +66,18 @@ std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) {
   // The program may change its directory before the file is opened.
   const std::string directory =
       settings.spool_dir.empty() ? "" : std::filesystem::absolute(settings.spool_dir).string();
-  return std::make_shared<Spool>(
-      SpoolOptions{.directory = directory, .budget = budget, .warn = warn_once});
+  return std::make_shared<Spool>(SpoolOptions{
+      .directory = directory, .budget = budget, .warn = warn_once, .sharers = local_world_size()});
 }
 
 void Engine::start(const Settings& stated) {
   const Settings settings = with_shared_budget(stated);
   const Mode mode = settings.effective_mode();
-  const MachineMemory machine = measure_memory(local_world_size());
+  const auto held = [this] {
+    const Lock lock(*this);
+    return memory_.budget().used();
+  };
+  const MachineMemory machine = measure_memory(local_world_size(), held());
   Bytes budget = kNoLimit;
   if (settings.emulate_device) {
     budget = *settings.emulate_device;
@@ -193,12 +199,12 @@ std::byte* Engine::allocate(std::size_t bytes) {
       if (take_back()) continue;
       if (!may_overbook()) {
         this_thread_frames().needs.fail();
-        throw OutOfBudget(shortage({bytes}, result.short_by));
+        throw OutOfBudget(shortage_in_op({bytes}, result.short_by));
       }
       overbooking = Overbooking::kAllow;
     }
   }
-  throw OutOfBudget(shortage({bytes}, {bytes}));
+  throw OutOfBudget(shortage_in_op({bytes}, {bytes}));
 }
 
 bool Engine::may_overbook() const {
@@ -440,8 +446,10 @@ void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
 // What other processes and this one's unmanaged memory take changes: `auto` follows at each step.
 void Engine::follow_machine() {
   if (!settings_.budget || settings_.budget->kind != BudgetSpec::Kind::kAuto) return;
-  MachineMemory machine = measure_memory(local_world_size());
-  machine.unmanaged = saturating_sub(machine.unmanaged, memory_.budget().used());
+  const TimeNs now = now_ns();
+  if (now < follow_again_) return;
+  follow_again_ = now + kFollowEvery;
+  const MachineMemory machine = measure_memory(local_world_size(), memory_.budget().used());
   try {
     granted_ = resolve_budget(*settings_.budget, machine, "budget");
     set_budget(granted_);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine_lock.hpp"
+#include "spillway/runtime/memory_probe.hpp"
 
 namespace spillway::runtime {
 
@@ -18,6 +19,7 @@ Statistics Engine::statistics() {
   result.budget = stated_budget();
   result.shared = shared_.claimed_by_others();
   result.device = memory_.budget().used();
+  result.unmanaged = saturating_sub(resident_bytes(), memory_.budget().used());
   result.peak_device = memory_.budget().peak();
   result.peak_live = memory_.peak_live();
   result.floor = floor_;
@@ -65,6 +67,8 @@ void Engine::publish() {
   const bool limited = settings_.budget.has_value() || settings_.emulate_device.has_value();
   slot.budget_bytes.store(limited ? stated_budget().count : 0, kRelaxed);
   slot.device_bytes.store(memory_.budget().used().count, kRelaxed);
+  slot.unmanaged_bytes.store(saturating_sub(resident_bytes(), memory_.budget().used()).count,
+                             kRelaxed);
   slot.peak_device_bytes.store(memory_.budget().peak().count, kRelaxed);
   slot.host_bytes.store(mover_.used(Tier::kHost).count, kRelaxed);
   slot.disk_bytes.store(mover_.spool() == nullptr ? 0 : mover_.spool()->used_bytes().count,
@@ -99,6 +103,7 @@ std::string to_json(const Statistics& s) {
       {"peak_device_bytes", s.peak_device.count},
       {"peak_live_bytes", s.peak_live.count},
       {"floor_bytes", s.floor.count},
+      {"unmanaged_bytes", s.unmanaged.count},
       {"host_bytes", s.host.count},
       {"disk_bytes", s.disk.count},
       {"evicted_bytes", s.moves.evicted.count},

@@ -283,7 +283,8 @@ void Spool::open_locked(Warnings& warnings) {
 
 void Spool::settle_budget_locked(Warnings& warnings) {
   if (options_.budget.count == 0) {
-    budget_ = {default_budget(descriptor_).count / kExtentGranule * kExtentGranule};
+    const std::uint64_t part = default_budget(descriptor_).count / std::max(options_.sharers, 1U);
+    budget_ = {part / kExtentGranule * kExtentGranule};
   }
   // Growing past the file size limit would end the process with SIGXFSZ.
   rlimit limit{};

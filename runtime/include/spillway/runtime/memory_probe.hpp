@@ -9,8 +9,9 @@
 
 namespace spillway::runtime {
 
-/// What this machine and its cgroup leave for tensors, read from /proc and the cgroup files.
-MachineMemory measure_memory(std::uint32_t local_processes);
+/// What this machine and its cgroups leave, read from /proc and the cgroup files; the page cache
+/// counts as available. `ours`: bytes that this process holds for tensors.
+MachineMemory measure_memory(std::uint32_t local_processes, Bytes ours);
 
 /// Free space of the file system of `directory` (empty: the default spool directory) as `total`.
 /// Throws UserError if the directory does not exist or cannot be written.

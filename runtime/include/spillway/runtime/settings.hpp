@@ -48,13 +48,15 @@ std::string to_string(const BudgetSpec& spec);
 
 /// What `%` and `auto` are shares of, measured by the caller.
 struct MachineMemory {
-  Bytes total{};      ///< RAM, or the cgroup limit where that is lower
-  Bytes unmanaged{};  ///< resident bytes that are not ours (interpreter, libraries, numpy, shm)
+  Bytes total{};                      ///< RAM, or the cgroup limit where that is lower
+  Bytes available{};                  ///< of it, what no process holds
+  Bytes ours{};                       ///< what this process holds for tensors
   std::uint32_t local_processes = 1;  ///< LOCAL_WORLD_SIZE: % and auto are divided by it
 };
 
-/// Bytes the spec means on this machine, for one process. `auto` is the total less the unmanaged
-/// less a reserve (5 % of the total, at least 512 MiB). Throws UserError if it exceeds
+/// Bytes the spec means on this machine, for one process. `auto` is what is ours and this process's
+/// part of what is available less a reserve (5 % of the total, at least 512 MiB): what other
+/// processes and this one's unmanaged memory hold is left to them. Throws UserError if it exceeds
 /// `memory.total` or leaves less than 1 MiB; the text says need / have / short.
 Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::string_view what);
 

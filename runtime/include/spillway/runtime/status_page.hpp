@@ -16,7 +16,7 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 2;
+inline constexpr std::uint32_t kStatusVersion = 3;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
@@ -34,9 +34,10 @@ struct StatusSlot {
   std::atomic<std::uint64_t> budget_bytes;  ///< device tier budget; 0: none
   std::atomic<std::uint64_t> host_budget_bytes;
   std::atomic<std::uint64_t> disk_budget_bytes;
-  std::atomic<std::uint64_t> device_bytes;  ///< resident pool bytes now
-  std::atomic<std::uint64_t> host_bytes;    ///< host tier bytes now
-  std::atomic<std::uint64_t> disk_bytes;    ///< spool bytes in use now
+  std::atomic<std::uint64_t> device_bytes;     ///< resident pool bytes now
+  std::atomic<std::uint64_t> host_bytes;       ///< host tier bytes now
+  std::atomic<std::uint64_t> disk_bytes;       ///< spool bytes in use now
+  std::atomic<std::uint64_t> unmanaged_bytes;  ///< resident besides device_bytes
   std::atomic<std::uint64_t> peak_device_bytes;
   std::atomic<std::uint64_t> evicted_bytes;  ///< left the device tier, copies made
   std::atomic<std::uint64_t>

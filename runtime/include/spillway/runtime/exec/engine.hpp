@@ -184,6 +184,7 @@ class Engine {
   void publish();
   bool will_fit(ThreadFrames& frames);
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
+  OutOfBudget::Facts shortage_in_op(Bytes need, Bytes short_by) const;
   [[nodiscard]] bool may_overbook() const;
   std::byte* allocate_in_child(std::size_t bytes);
   bool use_in_child(StorageRecord& record, Access access);
@@ -224,6 +225,7 @@ class Engine {
   std::int64_t stall_ns_ = 0;
   TimeNs started_ = 0;
   TimeNs step_started_ = 0;
+  TimeNs follow_again_ = 0;  ///< not before then is the machine's memory looked at
   std::int64_t last_step_ns_ = 0;
   Bytes moved_at_step_{};
   Bytes last_step_moved_{};

@@ -17,6 +17,7 @@ struct Statistics {
   Bytes budget{};
   Bytes shared{};       ///< of it, claimed by processes that this one started
   Bytes device{};       ///< resident pool pages now, free and rounding included
+  Bytes unmanaged{};    ///< resident in this process besides: interpreter, libraries, arrays
   Bytes peak_device{};  ///< high-water mark of the above
   Bytes peak_live{};    ///< high-water mark without cached free blocks
   Bytes floor{};        ///< largest working set of one outermost frame, with what could not leave

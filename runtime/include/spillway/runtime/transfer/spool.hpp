@@ -39,6 +39,7 @@ struct SpoolOptions {
   std::string directory;  ///< empty: default_spool_directory()
   Bytes budget{};         ///< most the file may take; 0: free space less max(1 GiB, 5 % of it)
   std::function<void(std::string)> warn;  ///< may be empty
+  std::uint32_t sharers = 1;  ///< processes on this machine that a budget of 0 is divided by
 };
 
 /// Consistent with each other at one moment.
