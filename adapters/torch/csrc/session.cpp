@@ -20,7 +20,7 @@ namespace {
 // Watching costs up to a quarter of the step of a tiny launch-bound network, so a program that fits
 // is not watched: after this many steps whose peak stayed below the first share of the budget the
 // hook is disabled, and it is enabled again when the allocator sees the second share in use.
-constexpr std::uint64_t kStepsBeforeRest = 3;
+constexpr std::uint32_t kStepsBeforeRest = 3;
 // A program without optimizers only shows repetitions, which may be those of a few ops while it
 // makes its model: it has to run this many ops first.
 constexpr std::uint64_t kOpsBeforeRest = 50'000;
@@ -89,9 +89,8 @@ void Session::start(const runtime::Settings& settings) {
   framework_.set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
   if (!hook_) install();
-  steps_at_start_ = engine_.steps();
-  steps_looked_at_ = steps_at_start_;
-  recent_peak_ = {};
+  steps_looked_at_ = engine_.steps();
+  fitting_steps_ = 0;
   resting_.store(false);
   // Another thread may be in the midst of an op that nobody saw begin.
   if (!hook_on_.load() && runtime::framed_threads() > 1) engine_.set_blind(true);
@@ -119,14 +118,13 @@ void Session::consider_rest() {
   const std::uint64_t steps = engine_.steps();
   if (steps == steps_looked_at_) return;
   steps_looked_at_ = steps;
-  recent_peak_ = std::max(recent_peak_, engine_.last_step_peak());
-  if (steps < steps_at_start_ + kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce)
-    return;
+  const bool fits = engine_.last_step_peak() < share_of(engine_.reach(), kRestBelow);
+  fitting_steps_ = fits ? fitting_steps_ + 1 : 0;
+  if (fitting_steps_ < kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return;
   if (!engine_.steps_are_marked() && engine_.ops() < kOpsBeforeRest) return;
   // A thread in the middle of an unseen op could lose an input when watching resumes: rest only
   // while a single thread runs ops.
-  if (runtime::framed_threads() != 1 || recent_peak_ >= share_of(engine_.reach(), kRestBelow))
-    return;
+  if (runtime::framed_threads() != 1) return;
   engine_.set_blind(true);
   if (!engine_.prepare_for_unseen_ops()) {
     engine_.set_blind(false);
@@ -143,8 +141,7 @@ void Session::consider_waking() {
     return;
   }
   if (!resting_.exchange(false)) return;
-  steps_at_start_ = engine_.steps();
-  recent_peak_ = engine_.live_now();
+  fitting_steps_ = 0;
   engine_.forgive_this_step();
   switch_hook(true);
 }

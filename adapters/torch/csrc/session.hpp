@@ -53,9 +53,8 @@ class Session {
   std::optional<at::CallbackHandle> hook_;
   std::atomic<bool> hook_on_{false};
   std::atomic<bool> resting_{false};
-  std::uint64_t steps_at_start_ = 0;
-  std::uint64_t steps_looked_at_ = 0;
-  Bytes recent_peak_{};
+  std::atomic<std::uint64_t> steps_looked_at_{0};
+  std::atomic<std::uint32_t> fitting_steps_{0};  // in a row, up to the last
 };
 
 /// The function that frees memory of our allocator; marks a DataPtr as ours.
