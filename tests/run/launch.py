@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the program of train.py, plainly or under the command, and reads what it reported."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.pseudo_terminal import clean_environment
+
+TRAIN = Path(__file__).parent / "train.py"
+PATIENCE = 300  # seconds
+
+
+@dataclass
+class Run:
+    """How a program ended, and what it reported if it got so far."""
+
+    status: int
+    stderr: str
+    report: dict
+
+    def require_success(self):
+        assert self.status == 0, self.stderr[-4000:]
+        return self
+
+    @property
+    def results(self):
+        """What must not depend on how the program was run."""
+        return self.report["losses"], self.report["weights"]
+
+    @property
+    def last_count(self):
+        return self.report["counts"][-1]
+
+
+def run(words, report, **variables):
+    """Runs a command line that makes `report`."""
+    done = subprocess.run(
+        words,
+        cwd=report.parent,
+        env=clean_environment(variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    written = json.loads(report.read_text()) if report.exists() else {}
+    return Run(done.returncode, done.stderr, written)
+
+
+def train(report, *before, **variables):
+    """Runs train.py with these words before it."""
+    return run([*before, sys.executable, str(TRAIN), str(report)], report, **variables)
