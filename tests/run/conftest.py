@@ -5,7 +5,7 @@ import importlib.metadata
 
 import pytest
 
-from tests.cli.conftest import find_command
+from tests.cli.conftest import find_command, terminal  # noqa: F401 - a fixture
 from tests.run.launch import train
 
 

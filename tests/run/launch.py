@@ -45,10 +45,23 @@ def run(words, report, **variables):
         text=True,
         timeout=PATIENCE,
     )
-    written = json.loads(report.read_text()) if report.exists() else {}
-    return Run(done.returncode, done.stderr, written)
+    return Run(done.returncode, done.stderr, read(report))
 
 
-def train(report, *before, **variables):
+def read(report):
+    """What the program wrote; nothing if it did not get so far."""
+    return json.loads(report.read_text()) if report.exists() else {}
+
+
+def train(report, *before, steps=3, **variables):
     """Runs train.py with these words before it."""
-    return run([*before, sys.executable, str(TRAIN), str(report)], report, **variables)
+    program = [sys.executable, str(TRAIN), str(report), "--steps", str(steps)]
+    return run([*before, *program], report, **variables)
+
+
+def require_managed(run, budget):
+    """The process that trained held the budget, and had to move something for that."""
+    last = run.last_count
+    assert last["mode"] == "enforce" and last["budget_bytes"] == budget, last
+    assert last["peak_device_bytes"] <= budget and last["overshoot_bytes"] == 0, last
+    assert last["evicted_bytes"] > 0 and last["fetched_bytes"] > 0, last

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of this folder train: some 300 MiB at its peak, most of it optimizer state.
 
-    python tests/run/train.py REPORT [--steps N]
+    python tests/run/train.py REPORT [--steps N] [--bar]
 
 writes the losses and a digest of all weights, equal only if every bit is, and after each step what
 Spillway counted, if the process is managed.
@@ -65,9 +65,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("report")
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--bar", action="store_true", help="show a progress bar")
     options = parser.parse_args()
     training = Training()
-    for _ in range(options.steps):
+    steps = range(options.steps)
+    if options.bar:
+        from tqdm import tqdm
+
+        steps = tqdm(steps, desc="training")
+    for _ in steps:
         training.step()
     training.report(options.report)
 
