@@ -53,9 +53,10 @@ def read(report):
     return json.loads(report.read_text()) if report.exists() else {}
 
 
-def train(report, *before, steps=3, **variables):
+def train(report, *before, steps=3, depth=16, **variables):
     """Runs train.py with these words before it."""
-    program = [sys.executable, str(TRAIN), str(report), "--steps", str(steps)]
+    options = ["--steps", str(steps), "--depth", str(depth)]
+    program = [sys.executable, str(TRAIN), str(report), *options]
     return run([*before, *program], report, **variables)
 
 

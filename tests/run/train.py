@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of this folder train: some 300 MiB at its peak, most of it optimizer state.
 
-    python tests/run/train.py REPORT [--steps N] [--bar]
+    python tests/run/train.py REPORT [--steps N] [--depth N] [--bar]
 
-writes the losses and a digest of all weights, equal only if every bit is, and after each step what
-Spillway counted, if the process is managed.
+writes the losses and a digest of all weights, equal only if every bit is, the most that was ever
+resident of the process, and after each step what Spillway counted, if it is managed.
 """
 
 import argparse
@@ -30,8 +30,15 @@ COUNTED = (
 )
 
 
+def resident_peak_bytes():
+    """What the kernel counted of this process, at most."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        (line,) = [line for line in status if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
 class Training:
-    def __init__(self, depth=DEPTH):
+    def __init__(self, depth):
         torch.set_num_threads(1)
         torch.manual_seed(0)
         layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(depth)]
@@ -56,7 +63,12 @@ class Training:
         digest = hashlib.sha256()
         for parameter in self.model.parameters():
             digest.update(parameter.detach().numpy())
-        report = {"losses": self.losses, "weights": digest.hexdigest(), "counts": self.counts}
+        report = {
+            "losses": self.losses,
+            "weights": digest.hexdigest(),
+            "resident_peak_bytes": resident_peak_bytes(),
+            "counts": self.counts,
+        }
         with open(path, "w", encoding="ascii") as file:
             json.dump(report, file)
 
@@ -65,9 +77,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("report")
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--depth", type=int, default=DEPTH, help="layers, 16 MiB each and more")
     parser.add_argument("--bar", action="store_true", help="show a progress bar")
     options = parser.parse_args()
-    training = Training()
+    training = Training(options.depth)
     steps = range(options.steps)
     if options.bar:
         from tqdm import tqdm
