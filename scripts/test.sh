@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every test, after setup.sh and build.sh: the quick checks of the sources, the C++ tests, the
-# Python tests. Where there is no PyTorch the tests that need it are counted in one NOT RUN line.
+# Python tests. Where there is no PyTorch the tests that need it are counted in one NOT RUN line, as
+# functions: how many cases each has, only pytest could tell.
 # The spillway_ names come from build/environment.sh.
 # shellcheck disable=SC2154
 set -euo pipefail
@@ -10,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source build/environment.sh
 
 # Folders of Python tests that need pytest but no PyTorch.
-framework_free=(tests/cli tests/docs)
+framework_free=(tests/cli tests/docs tests/scripts)
 
 python=${spillway_venv:+$spillway_venv/bin/}python3
 # A failure does not keep the rest from running: one run tells everything there is to mend.
@@ -37,11 +38,13 @@ if python3 -c 'import pytest' 2>/dev/null; then
 else
   echo "test: left out for want of pytest: ${framework_free[*]}"
 fi
-exclusions=()
-for folder in "${framework_free[@]}"; do
-  exclusions+=(-not -path "$folder/*")
-done
-count=$(find tests -name 'test_*.py' "${exclusions[@]}" | wc -l)
+count=0
+while IFS= read -r -d '' file; do
+  for folder in "${framework_free[@]}"; do
+    [[ $file != "$folder"/* ]] || continue 2
+  done
+  count=$((count + $(grep -cE '^ *(async )?def test_' "$file" || true)))
+done < <(find tests -name 'test_*.py' -print0)
 echo "NOT RUN: PyTorch tests ($count): $spillway_no_torch_reason"
 [[ ${REQUIRE_TORCH:-0} != 1 ]] || exit 1
 exit "$status"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the stand-in program and the command on a pseudo-terminal, and reads its screen."""
 
+import codecs
 import fcntl
 import os
 import pathlib
@@ -35,9 +36,12 @@ def program(*actions):
 class Terminal:
     """The command as leader of a session on a pseudo-terminal, and what the screen shows."""
 
+    patience = PATIENCE  # seconds for what a test waits for
+
     def __init__(self, words, rows, columns, environment, stderr):
         self.screen = Screen(rows, columns)
         self.raw = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a character may come in two reads
         self.master, slave = os.openpty()
         self._set_size(rows, columns)
 
@@ -72,13 +76,13 @@ class Terminal:
             data = os.read(self.master, 65536)
         except OSError:
             return False
-        text = data.decode()
+        text = self._decoder.decode(data)
         self.raw += text
         self.screen.feed(text)
         return bool(data)
 
     def until(self, condition, what):
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while not condition():
             alive = self.read(0.05)
             if condition():
@@ -95,7 +99,7 @@ class Terminal:
 
     def finish(self):
         """The exit status, negative for a signal, once all output is in."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while self.process.poll() is None or self.read(0):
             if self.process.poll() is not None and not select.select([self.master], [], [], 0)[0]:
                 break

@@ -96,19 +96,19 @@ def find(name):
     raise KeyError(f"no program named {name!r}; there are: {known}")
 
 
-def _family(name, *needs, optimizers=("sgd",), threads=1, quick=False):
-    return Program(name, optimizers, threads, quick, "tests.oracle.families", needs)
+def _family(name, *needs, optimizers=("sgd",), threads=1):
+    return Program(name, optimizers, threads, False, "tests.oracle.families", needs)
 
 
 FAMILIES = (
-    _family("torchvision_resnet18", "torchvision", quick=True),
+    _family("torchvision_resnet18", "torchvision"),
     _family("torchvision_fcn", "torchvision"),
     _family("torchvision_deeplabv3", "torchvision", optimizers=("adam_foreach",)),
     _family("torchvision_ssdlite", "torchvision"),
-    _family("transformers_gpt2", "transformers", optimizers=("adamw_fused",), quick=True),
+    _family("transformers_gpt2", "transformers", optimizers=("adamw_fused",)),
     _family("transformers_bert", "transformers", optimizers=("adam_foreach",)),
-    _family("transformers_t5", "transformers", optimizers=("adamw_fused",), quick=True),
+    _family("transformers_t5", "transformers", optimizers=("adamw_fused",)),
     _family("transformers_vit", "transformers", optimizers=("sgd",), threads=2),
-    _family("monai_unet", "monai", optimizers=("adam_foreach",), quick=True),
+    _family("monai_unet", "monai", optimizers=("adam_foreach",)),
     _family("monai_basic_unet", "monai", optimizers=("sgd",)),
 )

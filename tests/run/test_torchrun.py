@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks of DistributedDataParallel over gloo, started by torchrun under `spillway run`."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.cli.pseudo_terminal import clean_environment
-
-if importlib.util.find_spec("torch") is None:
-    pytest.skip("torchrun needs PyTorch, not installed here", allow_module_level=True)
 
 PROGRAM = """
 import hashlib, json, os, sys
