@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -177,6 +178,90 @@ TEST(Colours, LargeBlocksStartAtDifferentPages) {
   EXPECT_EQ(std::ranges::adjacent_find(colours), colours.end());
 }
 
+// ---- Mappings ----------------------------------------------------------------------------------
+
+/// Blocks of many sizes come, go, leave and come back.
+void churn(DeviceMemory& memory, int operations, const std::function<void()>& after_each) {
+  std::mt19937_64 random(5);
+  std::vector<Block*> blocks;
+  for (int i = 0; i < operations; ++i) {
+    if (blocks.size() < 20 && random() % 2 == 0) {
+      const Bytes bytes{40'000 + random() % (24 << 20)};
+      if (Block* block = memory.allocate(bytes, Overbooking::kRefuse).block) {
+        blocks.push_back(block);
+      }
+    } else if (!blocks.empty()) {
+      std::swap(blocks[random() % blocks.size()], blocks.back());
+      Block& block = *blocks.back();
+      if (!block.accessible) {
+        (void)memory.restore(block, Overbooking::kRefuse);
+      } else if (random() % 2 == 0) {
+        memory.evict(block);
+      } else {
+        memory.free_block(block);
+        blocks.pop_back();
+      }
+    }
+    after_each();
+  }
+  for (Block* block : blocks) memory.free_block(*block);
+}
+
+TEST(Mappings, StayBelowTheirBoundAndStitchingStopsAtHalfOfWhatIsAllowed) {
+  REQUIRE_PAGE_MOVES();
+  ArenaOptions options = kOptions;
+  options.mappings = 600;
+  DeviceMemory memory(kMiB * 160, options);
+  const Arena& arena = memory.arena();
+  const PageMap& map = arena.page_map();
+  int stops = 0;
+  int resumptions = 0;
+  bool stopped = false;
+  std::uint64_t most = 0;
+  int operations = 0;
+  churn(memory, 20'000, [&] {
+    const std::uint64_t bound = arena.mappings().bound();
+    ASSERT_LE(bound, options.mappings / 2 + arena.block_count());
+    if (arena.mappings().may_move() == stopped) {
+      stopped = !stopped;
+      ++(stopped ? stops : resumptions);
+    }
+    if (++operations % 16 == 0) {
+      const KernelMap seen = kernel_map(map.begin(), map.begin() + map.reserved().count);
+      most = std::max(most, seen.mappings);
+      ASSERT_LE(seen.mappings, bound);
+      ASSERT_EQ(seen.unmapped, 0U);
+      ASSERT_LE(seen.resident, memory.budget().used());
+    }
+  });
+  EXPECT_GE(stops, 1) << "the stop was not reached";
+  EXPECT_GE(resumptions, 1) << "blocks mapped anew make room again";
+  EXPECT_GT(arena.pool()->moved_chunks(), 1'000U);
+  EXPECT_LE(most, options.mappings / 2);
+  EXPECT_EQ(memory.live(), Bytes{0});
+}
+
+// Every other block evicted: two mappings for each pair, of as many as the kernel allows.
+TEST(Mappings, MoreEvictedNeighboursThanTheKernelAllowsMappingsAreServed) {
+  DeviceMemory memory(kGiB * 16, kOptions);
+  const std::uint64_t allowed = memory.arena().mappings().allowed();
+  if (allowed > 300'000) GTEST_SKIP() << allowed << " mappings are allowed: too many to reach";
+  std::vector<Block*> blocks;
+  for (std::uint64_t i = 0; i < allowed + 1'000; ++i) {
+    blocks.push_back(memory.allocate({40'000}, Overbooking::kRefuse).block);
+    ASSERT_NE(blocks.back(), nullptr) << i;
+    if (i % 2 == 0) memory.evict(*blocks.back());
+  }
+  const PageMap& map = memory.arena().page_map();
+  const std::uint64_t seen = kernel_map(map.begin(), map.begin() + map.reserved().count).mappings;
+  EXPECT_GT(seen, allowed / 2) << "as far as there is room they are inaccessible";
+  EXPECT_LE(seen, allowed / 4 * 3 + 2);
+  for (std::size_t i = 0; i < blocks.size(); i += 2) {
+    ASSERT_NE(memory.restore(*blocks[i], Overbooking::kRefuse).pointer, nullptr) << i;
+    blocks[i]->address[0] = std::byte{1};
+  }
+}
+
 // ---- Many threads -------------------------------------------------------------------------------
 
 constexpr int kThreads = 8;
@@ -310,10 +395,7 @@ class Storm {
     const KernelMap seen = kernel_map(map.begin(), map.begin() + map.reserved().count);
     if (seen.unmapped != 0 || seen.foreign != 0) wrong.fetch_add(1);
     if (seen.resident > memory_.budget().used()) wrong.fetch_add(1);
-    // A piece is a mapping, and so may be what it left behind and what follows it.
-    const std::uint64_t bound =
-        2 * memory_.arena().pool()->pieces() + 4 * memory_.arena().block_count() + 2;
-    if (seen.mappings > bound) wrong.fetch_add(1);
+    if (seen.mappings > memory_.arena().mappings().bound()) wrong.fetch_add(1);
     most_mappings.store(std::max(most_mappings.load(), seen.mappings));
   }
 

@@ -184,6 +184,7 @@ class Engine {
   void publish();
   bool will_fit(ThreadFrames& frames);
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
+  OutOfBudget::Facts refusal(Bytes need) const;
   [[nodiscard]] bool may_overbook() const;
   std::byte* allocate_in_child(std::size_t bytes);
   bool use_in_child(StorageRecord& record, Access access);

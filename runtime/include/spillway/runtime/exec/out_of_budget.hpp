@@ -9,7 +9,8 @@
 
 namespace spillway::runtime {
 
-/// An op needs more than the budget allows even with everything evicted that can be.
+/// An op needs more than the budget allows even with everything evicted that can be, or the kernel
+/// refuses what the budget would allow.
 class OutOfBudget : public std::runtime_error {
  public:
   struct Facts {
@@ -20,6 +21,7 @@ class OutOfBudget : public std::runtime_error {
     Bytes smallest_budget;  ///< least that would have let this request pass
     std::string why;  ///< what kept eviction from making room (disk full, I/O error); may be empty
     Bytes small;      ///< what storages too small to move hold together
+    std::string refused;  ///< by the kernel: what may be short there; empty: the budget is short
     std::vector<std::string> pinned;  ///< largest storages that cannot leave, up to five
   };
   explicit OutOfBudget(Facts facts);
