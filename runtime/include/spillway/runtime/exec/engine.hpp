@@ -164,8 +164,8 @@ class Engine {
   void keep_headroom();
   void look_ahead(ThreadFrames& frames);
   std::vector<AwayStorage> away_storages();
-  void write_behind(LookAhead& ahead);
-  void prefetch(LookAhead& ahead);
+  void write_behind(LookAhead& ahead, const ThreadFrames& frames);
+  void prefetch(LookAhead& ahead, const ThreadFrames& frames);
   bool wait_for_progress(Lock& lock);
   void evict_everything(Lock& lock);
   void drain_freed();
