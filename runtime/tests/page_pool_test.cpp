@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
@@ -278,11 +279,14 @@ class Storm {
   explicit Storm(DeviceMemory& memory) : memory_(memory) {}
 
   void run(std::uint64_t total) {
+    std::thread foreigner([this] { make_foreign_mappings(); });
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([this, i, total] { work(static_cast<std::uint64_t>(i), total); });
     }
     for (std::thread& thread : threads) thread.join();
+    over_.store(true);
+    foreigner.join();
   }
 
   std::atomic<std::uint64_t> done{0};
@@ -290,6 +294,8 @@ class Storm {
   std::atomic<std::uint64_t> forks{0};
   std::atomic<std::uint64_t> recalls{0};
   std::atomic<std::uint64_t> most_mappings{0};
+  std::atomic<std::uint64_t> looks{0};
+  std::atomic<std::uint64_t> foreign_mappings{0};
 
  private:
   struct Held {
@@ -318,7 +324,7 @@ class Storm {
     std::mt19937_64 random(number);
     std::vector<Held> mine;
     for (std::uint64_t at = done.fetch_add(1); at < total; at = done.fetch_add(1)) {
-      if (at % (total / 20) == total / 40) look_at_kernel();
+      if (at % (total / 400) == 0) look_at_kernel();
       if (at % (total / 40) == total / 50) fork_once(mine);
       one_turn(random, mine);
     }
@@ -389,8 +395,39 @@ class Storm {
     forks.fetch_add(1);
   }
 
+  // What the program itself and its libraries map settles wherever nothing is mapped. In a hole it
+  // would be destroyed when pages move there. One is asked for right inside the reservation, which
+  // the kernel grants in a hole alone; one may go anywhere and must keep its bytes. Without a lock:
+  // a hole that is open for a moment counts.
+  void make_foreign_mappings() {
+    constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+    std::mt19937_64 random(kThreads);
+    while (!over_.load()) {
+      const std::uint64_t carved = carved_.load();
+      if (carved < kChunk) continue;
+      auto* const inside =
+          reinterpret_cast<void*>(begin_.load() + random() % (carved / kChunk) * kChunk);
+      void* const settled = ::mmap(inside, 4096, PROT_NONE, kPrivate | MAP_FIXED_NOREPLACE, -1, 0);
+      if (settled != MAP_FAILED) {
+        wrong.fetch_add(1);
+        ::munmap(settled, 4096);
+      }
+      void* const anywhere = ::mmap(nullptr, kChunk, PROT_READ | PROT_WRITE, kPrivate, -1, 0);
+      if (anywhere == MAP_FAILED) continue;
+      const std::uint64_t word = random();
+      std::memcpy(anywhere, &word, sizeof word);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      if (std::memcmp(anywhere, &word, sizeof word) != 0) wrong.fetch_add(1);
+      ::munmap(anywhere, kChunk);
+      foreign_mappings.fetch_add(1);
+    }
+  }
+
   void look_at_kernel() {
     const std::lock_guard lock(mutex_);
+    looks.fetch_add(1);
+    begin_.store(memory_.arena().page_map().begin());
+    carved_.store(memory_.arena().page_map().carved().count);
     const PageMap& map = memory_.arena().page_map();
     const KernelMap seen = kernel_map(map.begin(), map.begin() + map.reserved().count);
     if (seen.unmapped != 0 || seen.foreign != 0) wrong.fetch_add(1);
@@ -401,6 +438,9 @@ class Storm {
 
   DeviceMemory& memory_;
   std::mutex mutex_;
+  std::atomic<bool> over_{false};
+  std::atomic<std::uintptr_t> begin_{0};  // of the reservation
+  std::atomic<std::uint64_t> carved_{0};
 };
 
 TEST(PagePoolStress, EightThreadsNeverSeeAWrongByteNorAHoleInTheReservation) {
@@ -411,13 +451,16 @@ TEST(PagePoolStress, EightThreadsNeverSeeAWrongByteNorAHoleInTheReservation) {
   storm.run(total);
   EXPECT_EQ(storm.wrong.load(), 0U);
   EXPECT_GE(storm.forks.load(), 20U);
+  EXPECT_GE(storm.looks.load(), 400U);
+  EXPECT_GE(storm.foreign_mappings.load(), 400U);
   EXPECT_GT(storm.recalls.load(), total / 1'000);
   EXPECT_GT(memory.arena().pool()->moved_chunks(), total / 100);
   EXPECT_EQ(memory.live(), Bytes{0});
   EXPECT_EQ(memory.budget().overshoot(), Bytes{0});
   std::cout << total << " operations, " << storm.forks << " forks, " << storm.recalls
             << " recalls, " << memory.arena().pool()->moved_chunks() << " chunks moved, at most "
-            << storm.most_mappings << " mappings\n";
+            << storm.most_mappings << " mappings, " << storm.foreign_mappings
+            << " foreign ones came and went, " << storm.looks << " looks at the kernel's map\n";
 }
 
 }  // namespace
