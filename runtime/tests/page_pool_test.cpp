@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,6 +148,19 @@ TEST_F(PagePoolTest, ARefusalOfTheKernelIsMetWithFreshPages) {
   std::memset(block->address, 1, kMiB.count * 40);
   EXPECT_EQ(memory_.arena().pool()->moved_chunks(), 0U);
   EXPECT_LE(map().resident, memory_.budget().used());
+}
+
+// The reason is found once per process: this one starts anew.
+TEST(PagePool, AProcessWithoutHugePagesHasThePlainArena) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+        const DeviceMemory memory(kMiB, kOptions);
+        std::cerr << PagePool::why_not();
+        std::exit(memory.arena().pool() == nullptr ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "PR_SET_THP_DISABLE|huge pages");
 }
 
 TEST_F(PagePoolTest, PagesThatAForkSharedAreNotHandedOn) {

@@ -2,6 +2,7 @@
 #include "spillway/runtime/memory/page_pool.hpp"
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -46,6 +47,10 @@ std::string find_reason() {
   if (!std::getline(file, line)) return "the kernel has no transparent huge pages";
   if (line.find("[never]") != std::string::npos) {
     return "transparent huge pages are off (/sys/kernel/mm/transparent_hugepage/enabled)";
+  }
+  // Inherited by children, of a container's first process too.
+  if (::prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1) {
+    return "transparent huge pages are off for this process (PR_SET_THP_DISABLE)";
   }
   if (!moving_works()) return "the kernel does not move pages (mremap with MREMAP_DONTUNMAP)";
   return "";
