@@ -62,9 +62,10 @@ oracle: ## Compare every program of the oracle under every optimizer and budget,
 	  --ignore tests/oracle/test_opinfo.py tests/oracle
 
 .PHONY: soak
-soak: build ## Train for long and watch for growth; a million random operations on the page pool
+soak: build ## Train for long and watch for growth; steps after forks; a million page pool operations
 	@$(IN_ENVIRONMENT) STRESS_OPERATIONS=1000000 \
 	  ctest --test-dir $$spillway_build --no-tests=error --output-on-failure -R '^page_pool$$'; \
+	  FORK_SPEED=1 python -m pytest -o timeout=0 tests/faults/test_fork_speed.py; \
 	  SOAK=1 exec python -m pytest -m soak -o timeout=0 tests
 
 .PHONY: bench

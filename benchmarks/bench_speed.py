@@ -206,7 +206,12 @@ class Contest:
             with self.worker(contestant.environment) as other:
                 other.run(self.program.warm_up, timeout=600)
                 # `second` of a pair is the contestant.
-                done = turns(reference, other, self.pairs, self.program.steps)
+                # The mean where something moves: the last step has the transfers of all.
+                done = turns(
+                    reference, other, self.pairs, self.program.steps,
+                    centre=statistics.fmean if contestant.budget else statistics.median,
+                    second_begins=len(contestant.rounds) % 2 == 1,
+                )  # fmt: skip
         except (TooSlowError, WorkerError) as error:
             contestant.error = str(error).replace("\n", "; ")
             return
@@ -299,7 +304,8 @@ def answer(name, program, contest, report):
         f"{size(needs.floor)} ({needs.floor / needs.peak:.0%}), the floor of any budget. Ratios "
         f"are medians of {contest.pairs} pair(s) of turns of {program.steps} step(s) with the "
         f"tuned program in each of {contest.rounds} rounds, which start all processes anew, after "
-        f"{program.warm_up} steps to warm up. `disk bound`: tuned plus "
+        f"{program.warm_up} steps to warm up; who goes first alternates, and a turn ends when its "
+        f"transfers have. `disk bound`: tuned plus "
         f"{DISK_FACTOR} times what the bytes moved take the disk alone, one after the other, at "
         f"the rates given in the row ({contest.method}; direct, 4 MiB, depth 8; in the same "
         f"minute). `peak resident` is less {size(contest.idle)} that the imports hold."

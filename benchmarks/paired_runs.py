@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two programs that take turns: A B A B ..., so that what disturbs the machine disturbs both.
+"""Two programs that take turns: A B, B A, A B ..., so that what disturbs one disturbs both.
 
-Both processes live at the same time, and each stands still while the other has its turn. A ratio
-is taken of each pair of neighbouring turns; the answer is the median of the ratios and their range.
+Both processes live at the same time, and each stands still while the other has its turn. Who goes
+first alternates: what one leaves to the other, in the caches and on the disk, is left both ways. A
+ratio is taken of each pair of neighbouring turns; the answer is the median of the ratios and their
+range.
 """
 
 import ctypes
@@ -179,8 +181,13 @@ class Turn:
         return self.second / self.first
 
 
-def turns(first, second, pairs, steps, *, centre=statistics.median, until=None, least=20):
+def turns(
+    first, second, pairs, steps,
+    *, centre=statistics.median, until=None, least=20, second_begins=False,
+):  # fmt: skip
     """Pairs of turns of `steps` steps, `centre` of each turn; fewer when `until` has passed.
+
+    Who goes first alternates, `first` at the beginning unless `second_begins`.
 
     Raises TooSlowError if not even the first pair is done by then; each turn may take `least`
     seconds at any rate.
@@ -189,8 +196,12 @@ def turns(first, second, pairs, steps, *, centre=statistics.median, until=None, 
     done = []
     while len(done) < pairs and (not done or until is None or time.monotonic() < until):
         try:
-            ours, _ = first.run(steps, left(until, least))
+            second_goes_first = (len(done) % 2 == 1) != second_begins
+            if not second_goes_first:
+                ours, _ = first.run(steps, left(until, least))
             theirs, after = second.run(steps, left(until, least))
+            if second_goes_first:
+                ours, _ = first.run(steps, left(until, least))
         except TooSlowError:
             if not done:
                 raise

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import sys
+import time
 
 
 class Orders:
@@ -27,6 +28,39 @@ class Orders:
 
     def answer(self, **values):
         print(json.dumps(values), file=self._answers, flush=True)
+
+
+# A disk that is at work gives or takes a chunk of 4 MiB in this time, or it is below 40 MB/s.
+QUIET_SECONDS = 0.1
+
+
+def moved_bytes():
+    """What Spillway wrote to its spool and read from it; 0 where it is not active."""
+    # Asked of the loaded modules: importing the package would be something stock does not do.
+    if "spillway._activation" not in sys.modules:
+        return 0
+    stats = sys.modules["spillway"].stats()
+    return stats.disk_written_bytes + stats.disk_read_bytes
+
+
+def settle(moved_before, moved=moved_bytes, clock=time.perf_counter, sleep=time.sleep):
+    """Waits until transfers that are under way have ended, and returns when that was.
+
+    What is written behind goes on after the last step. The next turn is another process's: ended in
+    it, the work would be timed as the other's. Without transfers since `moved_before` no time
+    passes.
+    """
+    end = clock()
+    last = moved()
+    if last == moved_before:
+        return end
+    quiet_since = end
+    while clock() - quiet_since < QUIET_SECONDS:
+        sleep(0.001)
+        now = moved()
+        if now != last:
+            last, quiet_since = now, clock()
+    return quiet_since
 
 
 def swapped_bytes():

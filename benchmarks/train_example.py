@@ -15,7 +15,7 @@ import runpy
 import sys
 import time
 
-from step_protocol import Orders, counters
+from step_protocol import Orders, counters, moved_bytes, settle
 
 # What the programs of examples/ print, and those of benchmarks/programs/.
 STEP = re.compile(r'step \d+ loss |\{"step": ')
@@ -28,6 +28,7 @@ class StepTap(io.TextIOBase):
         self.orders = orders
         self.left = 0
         self.seconds = []
+        self.moved = 0  # bytes, when the turn began
         self.begin = time.perf_counter()
 
     def writable(self):
@@ -40,13 +41,15 @@ class StepTap(io.TextIOBase):
 
     def end_step(self):
         if self.left:
-            self.seconds.append(time.perf_counter() - self.begin)
             self.left -= 1
+            end = time.perf_counter() if self.left else settle(self.moved)
+            self.seconds.append(end - self.begin)
             if not self.left:
                 self.orders.answer(seconds=self.seconds, counters=counters())
         if not self.left:
             self.left = int(self.orders.next()[1])
             self.seconds = []
+            self.moved = moved_bytes()
         self.begin = time.perf_counter()
 
 

@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source build/environment.sh
 
 # Folders of Python tests that need pytest but no PyTorch.
-framework_free=(tests/cli tests/docs tests/scripts)
+framework_free=(tests/benchmarks tests/cli tests/docs tests/scripts)
 
 python=${spillway_venv:+$spillway_venv/bin/}python3
 # A failure does not keep the rest from running: one run tells everything there is to mend.

@@ -346,6 +346,15 @@ TEST_F(EngineTest, AKernelThatRefusesIsAnErrorAndNoHang) {
   {
     FakeOp op(engine_);
     EXPECT_FALSE(op.read(*a));
+    EXPECT_NE(Engine::last_failure().find("the kernel refuses memory"), std::string::npos);
+    EXPECT_EQ(Engine::last_failure().find("SPILLWAY_BUDGET"), std::string::npos)
+        << "it is not the budget that is short";
+  }
+  try {
+    make(kBytes, 4);
+    FAIL();
+  } catch (const OutOfBudget& error) {
+    EXPECT_NE(error.facts().refused.find("vm.max_map_count"), std::string::npos);
   }
   arm_faults("");
   EXPECT_TRUE(holds(*a, 1));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -72,6 +73,10 @@ class MoverTest : public ::testing::Test {
     for (void* owner : released) framework_.release(owner);
   }
   static ResidencyState state(const FakeStorage& storage) { return storage.record->state.load(); }
+  static std::size_t count(const std::vector<FakeStorage*>& storages, ResidencyState wanted) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        storages, [&](const FakeStorage* storage) { return state(*storage) == wanted; }));
+  }
 
   std::mutex mutex_;
   std::condition_variable settled_;
@@ -122,7 +127,7 @@ TEST_F(MoverTest, APrefetchThatFailsIsNoErrorOfTheOpThatComesLater) {
   evict(a);
   memory_.release_idle();
   arm_faults("spool.read=EIO@1+");
-  EXPECT_TRUE(mover_.prefetch(*a.record));
+  EXPECT_TRUE(mover_.prefetch(*a.record, this));
   wait();
   EXPECT_EQ(state(a), ResidencyState::kOnDisk);
   arm_faults("");
@@ -137,13 +142,40 @@ TEST_F(MoverTest, PrefetchesThatHaveNotStartedAreTakenBack) {
   for (FakeStorage* storage : storages) evict(*storage);
   memory_.release_idle();
   arm_faults("spool.read=delay:20ms@1+");
-  for (FakeStorage* storage : storages) EXPECT_TRUE(mover_.prefetch(*storage->record));
-  EXPECT_EQ(mover_.prefetching(), kMany);
-  mover_.cancel_prefetches();
-  EXPECT_LT(mover_.prefetching(), kMany);
+  for (FakeStorage* storage : storages) EXPECT_TRUE(mover_.prefetch(*storage->record, this));
+  EXPECT_EQ(count(storages, ResidencyState::kFetching), kMany);
+  mover_.cancel_ahead(&memory_);
+  EXPECT_EQ(count(storages, ResidencyState::kFetching), kMany) << "they are of another path";
+  mover_.cancel_ahead(this);
+  EXPECT_LT(count(storages, ResidencyState::kFetching), kMany);
   wait();
-  EXPECT_EQ(mover_.prefetching(), 0U);
+  EXPECT_EQ(count(storages, ResidencyState::kFetching), 0U);
   EXPECT_LT(mover_.statistics().fetches, kMany);
+  arm_faults("");
+  for (std::size_t i = 0; i < kMany; ++i) {
+    EXPECT_EQ(fetch(*storages[i]), Outcome::kReady);
+    EXPECT_TRUE(storages[i]->holds(i));
+  }
+}
+
+TEST_F(MoverTest, WritesBehindThatHaveNotStartedAreTakenBack) {
+  constexpr std::size_t kMany = 12;
+  std::vector<FakeStorage*> storages;
+  for (std::size_t i = 0; i < kMany; ++i) storages.push_back(&make(i));
+  arm_faults("spool.write=delay:20ms@1+");
+  for (FakeStorage* storage : storages) {
+    EXPECT_EQ(mover_.write_behind(*storage->record, this), kPages);
+  }
+  auto& demanded = make(kMany);
+  EXPECT_EQ(mover_.evict(*demanded.record), kPages);
+  mover_.cancel_ahead(this);
+  const std::size_t started = count(storages, ResidencyState::kEvicting);
+  EXPECT_LT(started, kMany);
+  EXPECT_EQ(count(storages, ResidencyState::kResident), kMany - started);
+  EXPECT_EQ(mover_.leaving(), Bytes{(started + 1) * kPages.count}) << "the demanded one goes on";
+  EXPECT_EQ(mover_.failures_in_a_row(), 0U) << "nothing failed";
+  wait();
+  EXPECT_EQ(mover_.spool()->used_bytes(), Bytes{(started + 1) * kPages.count});
   arm_faults("");
   for (std::size_t i = 0; i < kMany; ++i) {
     EXPECT_EQ(fetch(*storages[i]), Outcome::kReady);

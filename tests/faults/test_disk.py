@@ -37,6 +37,36 @@ def test_passing_faults_change_nothing(faults):
 
 
 @in_child
+def test_the_means_that_the_machine_has_are_what_is_tested():
+    import spillway
+    from tests.faults.training import BUDGET, require_budget_held, train
+    from tests.oracle import judge
+
+    activate(BUDGET=BUDGET)
+    train()
+    require_budget_held()
+    stats = spillway.stats()
+    judge.used_what_is_there({"pages": stats.pages, "io": stats.io})
+
+
+@pytest.mark.parametrize("faults", PASSING)
+@in_child
+def test_threads_and_the_plain_arena_meet_them_too(faults):
+    import spillway
+    from tests.faults.training import BUDGET, require_budget_held, train
+    from tests.oracle import judge
+    from tests.oracle.machine import without_huge_pages
+
+    expected = train()
+    without_huge_pages()
+    activate(BUDGET=BUDGET, FAULTS=faults, IO="threads")
+    assert train() == expected
+    require_budget_held()
+    stats = spillway.stats()
+    judge.used({"pages": stats.pages, "io": stats.io}, page_pool=False, io_uring=False)
+
+
+@in_child
 def test_a_failed_copy_out_is_made_later():
     """Errors that no retry mends leave the storage in memory; the next attempt succeeds."""
     from tests.faults.training import BUDGET, require_budget_held, train

@@ -3,7 +3,7 @@
 
 A fork makes the parent's pages read-only until they are written again, copies those that the child
 still has, and breaks huge pages. All that shows as page faults, which the kernel counts exactly;
-time is measured too, but judged only where the machine is quiet: FORK_SPEED=1.
+time is measured too, but judged only where the machine is quiet: FORK_SPEED=1, as `make soak` sets.
 """
 
 import os

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold of a run, each with a text that says what was expected and what to do next."""
 
+from tests.oracle import machine
 from tests.oracle.compare import differences
 from tests.oracle.launch import MIB, required_statistics
 from tests.oracle.schedule import resident_allowance
@@ -26,6 +27,20 @@ def was_managed(child, peak, budget):
         f"not managed: moved {child.moved_bytes / MIB:.1f} MiB, but peak less budget is "
         f"{need / MIB:.1f} MiB\n  to repeat: {child.command}"
     )
+
+
+def used(stats, page_pool, io_uring):
+    """Pages came from the page pool, or else from the plain arena; transfers by io_uring, or else
+    by threads. None: nothing was moved, so nothing is said of transfers."""
+    told = f"pages: {stats['pages']}; io: {stats['io']}"
+    assert stats["pages"].startswith("page pool" if page_pool else "plain arena"), told
+    if io_uring is not None:
+        assert stats["io"].startswith("io_uring" if io_uring else "threads"), told
+
+
+def used_what_is_there(stats, moved=True):
+    """What `spillway doctor` says is available was in use, so it is what was tested."""
+    used(stats, machine.has_page_pool(), machine.has_io_uring() if moved else None)
 
 
 def budget_held(child, budget, idle_bytes):

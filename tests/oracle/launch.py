@@ -38,6 +38,8 @@ STATISTICS = (
     "ops",
     "overshoot_bytes",
     "floor_bytes",
+    "pages",
+    "io",
 )
 
 
@@ -87,8 +89,11 @@ def _load(path):
         return {}
 
 
-def start(module, arguments, managed, folder, timeout=TIMEOUT_SECONDS):
-    """Runs `python -m module arguments... -o report` to its end, whatever that is."""
+def start(module, arguments, managed, folder, timeout=TIMEOUT_SECONDS, before=None):
+    """Runs `python -m module arguments... -o report` to its end, whatever that is.
+
+    `before` is called in the child before it becomes Python.
+    """
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         output, stats, errors = (os.path.join(scratch, n) for n in ("out.json", "stats", "stderr"))
         if managed:
@@ -103,6 +108,7 @@ def start(module, arguments, managed, folder, timeout=TIMEOUT_SECONDS):
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
                 start_new_session=True,
+                preexec_fn=before,
             )
             try:
                 returncode = process.wait(timeout)
@@ -122,10 +128,10 @@ def start(module, arguments, managed, folder, timeout=TIMEOUT_SECONDS):
     return child
 
 
-def run_programs(cases, size, managed, folder):
+def run_programs(cases, size, managed, folder, before=None):
     """One process that runs every (program, optimizer) of `cases`; see tests/oracle/run.py."""
     spelled = [name if optimizer is None else f"{name}:{optimizer}" for name, optimizer in cases]
-    return start("tests.oracle.run", [*spelled, "--size", size], managed, folder)
+    return start("tests.oracle.run", [*spelled, "--size", size], managed, folder, before=before)
 
 
 def mode_variables(mode=None, budget_bytes=None):

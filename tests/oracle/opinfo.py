@@ -163,6 +163,7 @@ def _check(report, case):
     name = name_of(*case)
     report["compared"] += len(first)
     report["moved_bytes"] += moved.bytes
+    report["means"] = moved.means
     unrepeatable = set(_differing(first, again))
     differing = [variant for variant in _differing(first, managed) if variant not in unrepeatable]
     if unrepeatable:

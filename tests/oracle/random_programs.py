@@ -136,6 +136,7 @@ def fails(lines, seed, tally=None):
         managed = execute(lines, seed)
     if tally is not None:
         tally["moved_bytes"] += moved.bytes
+        tally["means"] = moved.means
     return managed != first
 
 

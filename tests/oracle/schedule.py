@@ -17,6 +17,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.oracle import machine
 from tests.oracle.launch import (
     MIB,
     ChildFailedError,
@@ -114,6 +115,18 @@ class Schedule:
     def budgets(self, case, shares):
         """record, then one run per share -> {"record": Child, share: Child}."""
         return self._memoised(("budgets", case, shares), self._run_budgets, case, shares)
+
+    def plain(self, case, share):
+        """On a share of the peak, with transfers by threads and without the page pool."""
+        return self._memoised(("plain", case, share), self._run_plain, case, share)
+
+    def _run_plain(self, case, share):
+        record = run_programs([case], "full", mode_variables("record"), self.folder_)
+        stats = required_statistics(record.require_complete())
+        budget = budget_for(share, stats["peak_device_bytes"], stats["floor_bytes"])
+        variables = mode_variables(budget_bytes=budget) | {"SPILLWAY_IO": "threads"}
+        before = machine.without_huge_pages
+        return record, run_programs([case], "full", variables, self.folder_, before)
 
     def _run_budgets(self, case, shares):
         def run(managed):

@@ -103,3 +103,4 @@ def test_family(schedule, name):
     judge.was_managed(child, stats["peak_device_bytes"], budget)
     # The packages themselves are resident too: an idle process that imported them is the measure.
     judge.budget_held(child, budget, schedule.idle_bytes(name).result())
+    judge.used_what_is_there(child.stats)

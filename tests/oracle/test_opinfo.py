@@ -13,6 +13,7 @@ import re
 
 import pytest
 
+from tests.oracle import judge
 from tests.oracle.launch import start
 from tests.oracle.opinfo_exceptions import EXCEPTIONS, Reason
 
@@ -50,6 +51,7 @@ def _run_share(share, folder):
         child = _run(["--share", share, *(["--skip", done] if done else [])], folder)
         merged["cases"] += child.report.get("cases", [])
         merged["moved_bytes"] += child.report.get("moved_bytes", 0)
+        merged["means"] = child.report.get("means")
         for kind in ("different", "unrepeatable"):
             merged[kind] |= child.report.get(kind, {})
         if child.report.get("complete"):
@@ -71,6 +73,7 @@ def test_operators(product, tmp_path, tenth):
     }
     assert report["moved_bytes"] > 0, "fuzz moved nothing, so nothing was tested"
     assert not crashed, f"ended the process: {crashed}"
+    judge.used_what_is_there(report["means"])
     assert not unlisted, (
         f"{len(unlisted)} operators differ (tenth {tenth}): {json.dumps(unlisted, indent=1)}\n"
         f"  to repeat: python -m tests.oracle.opinfo --only '^{next(iter(unlisted))}$'"

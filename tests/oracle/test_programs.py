@@ -28,6 +28,8 @@ def _cases(programs):
 
 TINY = _cases(catalog.PROGRAMS)
 ON_BUDGET = _cases(p for p in catalog.PROGRAMS if FULL or p.quick)
+# Run once more with threads and the plain arena, as on a machine with neither.
+PLAIN = [case for case in ON_BUDGET if case.values[0] == "conv_bn_dropout"][:1]
 
 
 class Plan:
@@ -43,10 +45,11 @@ class Plan:
         fuzzed = selected.get("test_fuzz", {})
         tiny = fuzzed | selected.get("test_repeatable_tiny", {})
         full = {}
-        for kind in ("test_repeatable_full", "test_record", "test_budget"):
+        for kind in ("test_repeatable_full", "test_record", "test_budget", "test_plain_means"):
             full |= selected.get(kind, {})
         self.shared_ = {"tiny": deal(tiny, BATCHES // 2), "full": deal(full, BATCHES // 2)}
         self.fuzz_ = deal(fuzzed, len(fuzzed) if FULL else BATCHES)
+        self.plain_ = selected.get("test_plain_means", {})
         self.on_budget_ = selected.get("test_record", {}) | selected.get("test_budget", {})
 
     def submit(self):
@@ -59,6 +62,8 @@ class Plan:
             self.schedule_.batch(hand, "tiny", "fuzz")
         for case in self.on_budget_:
             self.schedule_.budgets(case, SHARES)
+        for case in self.plain_:
+            self.schedule_.plain(case, SHARES[0])
 
     def unmanaged(self, case, size, attempt=0):
         hand = self.shared_[size][case]
@@ -116,6 +121,7 @@ def test_fuzz(plan, name, optimizer):
     if child.returncode == 0:  # else another program of the same process died; that one fails
         assert required_statistics(child)["mode"] == "fuzz"
         assert child.moved_bytes > 0, f"fuzz moved nothing\n  to repeat: {child.command}"
+        judge.used_what_is_there(child.stats)
 
 
 @pytest.mark.parametrize(("name", "optimizer"), ON_BUDGET)
@@ -129,6 +135,7 @@ def test_record(plan, name, optimizer):
     child = plan.on_budgets((name, optimizer))["record"]
     _equals_unmanaged(plan, child, (name, optimizer), "full")
     assert child.moved_bytes == 0
+    judge.used_what_is_there(child.stats, moved=False)
     assert child.stats["peak_device_bytes"] >= 64 << 20, "too small a program to prove anything"
 
 
@@ -143,3 +150,17 @@ def test_budget(plan, name, optimizer, share):
     _equals_unmanaged(plan, child, (name, optimizer), "full")
     judge.was_managed(child, stats["peak_device_bytes"], budget)
     judge.budget_held(child, budget, plan.schedule_.idle_bytes().result())
+    judge.used_what_is_there(child.stats)
+
+
+@pytest.mark.parametrize(("name", "optimizer"), PLAIN)
+def test_plain_means(plan, name, optimizer):
+    """The same bits, and the budget holds, where there is neither page pool nor io_uring."""
+    record, child = plan.schedule_.plain((name, optimizer), SHARES[0]).result()
+    child.require_complete()
+    stats = record.stats
+    budget = budget_for(SHARES[0], stats["peak_device_bytes"], stats["floor_bytes"])
+    _equals_unmanaged(plan, child, (name, optimizer), "full")
+    judge.was_managed(child, stats["peak_device_bytes"], budget)
+    judge.budget_held(child, budget, plan.schedule_.idle_bytes().result())
+    judge.used(child.stats, page_pool=False, io_uring=False)

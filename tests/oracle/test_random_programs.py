@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from tests.oracle import judge
 from tests.oracle.launch import start
 
 FULL = os.environ.get("ORACLE", "quick") == "full"
@@ -33,6 +34,7 @@ def test_random_programs_are_equal(product, tmp_path):
     # Writing through overlapping memory is undefined in torch too; more than a few are our mistake.
     assert len(report["unrepeatable"]) <= COUNT // 20, report["unrepeatable"]
     assert report["moved_bytes"] > 0, "fuzz moved nothing, so nothing was tested"
+    judge.used_what_is_there(report["means"])
     texts = [f"# seed {f['seed']}\n{f.get('error', '')}{f['program']}" for f in report["failures"]]
     assert not texts, f"{len(texts)} of {COUNT} programs differ under fuzz:\n" + "\n".join(texts)
 

@@ -204,7 +204,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
       overbooking = Overbooking::kAllow;
     }
   }
-  throw OutOfBudget(shortage_in_op({bytes}, {bytes}));
+  throw OutOfBudget(refusal({bytes}));
 }
 
 bool Engine::may_overbook() const {
@@ -328,8 +328,12 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
       case Mover::Outcome::kNeedsRoom:
         if (request.short_by.count != 0 && make_room(request.short_by, lock)) break;
         if (request.short_by.count != 0 && take_back()) break;
-        // Without a shortage it was the kernel that refused.
-        if (request.short_by.count == 0 || !may_overbook()) {
+        if (request.short_by.count == 0) {
+          this_thread_frames().needs.fail();
+          t_last_failure = OutOfBudget(refusal(record.bytes)).what();
+          return false;
+        }
+        if (!may_overbook()) {
           this_thread_frames().needs.fail();
           t_last_failure = OutOfBudget(shortage(record.bytes, request.short_by)).what();
           return false;

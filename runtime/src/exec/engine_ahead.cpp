@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves storages before it is urgent, along the recorded step. See look_ahead.hpp.
 #include <algorithm>
+#include <utility>
 
 #include "engine_lock.hpp"
 #include "spillway/runtime/exec/look_ahead.hpp"
@@ -28,9 +29,9 @@ std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now) {
 void Engine::look_ahead(ThreadFrames& frames) {
   const DemandProfile* demand = frames.recogniser.demand();
   if (demand == nullptr || blind()) {
-    if (mover_.prefetching() == 0) return;
-    const Lock lock(*this);  // the program left the path that they were for
-    mover_.cancel_prefetches();
+    if (!std::exchange(frames.looked_ahead, false)) return;
+    const Lock lock(*this);  // this thread left the path that they were for
+    mover_.cancel_ahead(&frames);
     return;
   }
   const Bytes planned = budget() - Bytes{budget().count / kUnplannedShare};
@@ -45,8 +46,9 @@ void Engine::look_ahead(ThreadFrames& frames) {
       return Bytes{demand->most(place + first, count)};
     };
     LookAhead ahead(away_storages(), most, demand->ops(), planned);
-    if (ahead.shortage().count != 0) write_behind(ahead);
-    prefetch(ahead);
+    frames.looked_ahead = true;
+    if (ahead.shortage().count != 0) write_behind(ahead, frames);
+    prefetch(ahead, frames);
   }
   const TimeNs end = now_ns();
   look_again_at_.store(end + (end - begin) * kLookShare, std::memory_order_relaxed);
@@ -73,7 +75,7 @@ std::vector<AwayStorage> Engine::away_storages() {
   return away;
 }
 
-void Engine::write_behind(LookAhead& ahead) {
+void Engine::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
   const std::uint64_t now = clock_.load(std::memory_order_relaxed);
   std::vector<ResidentStorage> residents;
   std::vector<StorageRecord*> records;
@@ -87,12 +89,14 @@ void Engine::write_behind(LookAhead& ahead) {
                          .clean = record->has_copy.load(std::memory_order_relaxed)});
     records.push_back(record);
   }
-  for (const std::size_t index : ahead.write_behind(residents)) mover_.evict(*records[index]);
+  for (const std::size_t index : ahead.write_behind(residents)) {
+    mover_.write_behind(*records[index], &frames);
+  }
 }
 
-void Engine::prefetch(LookAhead& ahead) {
+void Engine::prefetch(LookAhead& ahead, const ThreadFrames& frames) {
   for (const std::size_t index : ahead.prefetch()) {
-    if (!mover_.prefetch(*away_records_[index])) return;
+    if (!mover_.prefetch(*away_records_[index], &frames)) return;
   }
 }
 

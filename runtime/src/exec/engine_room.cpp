@@ -233,8 +233,26 @@ OutOfBudget::Facts Engine::shortage_in_op(Bytes need, Bytes short_by) const {
   return facts;
 }
 
+// The budget is not what was short, so nothing is said of it.
+OutOfBudget::Facts Engine::refusal(Bytes need) const {
+  OutOfBudget::Facts facts = shortage(need, {});
+  const MappingCount& mappings = memory_.arena().mappings();
+  const PageMap& addresses = memory_.arena().page_map();
+  facts.refused = fmt::format(
+      "Tensors have up to {} of the {} mappings that a process may have (vm.max_map_count), and {} "
+      "of {} of addresses (ulimit -v).",
+      mappings.bound(), mappings.allowed(), to_string(addresses.carved()),
+      to_string(addresses.reserved()));
+  return facts;
+}
+
 OutOfBudget::OutOfBudget(Facts facts)
     : std::runtime_error([&] {
+        if (!facts.refused.empty()) {
+          return fmt::format("Spillway: the kernel refuses memory{}: need {}. {}",
+                             facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need),
+                             facts.refused);
+        }
         std::string text = fmt::format(
             "Spillway: out of memory under the budget{}: need {}, have {}, short {} (budget {}). "
             "The smallest budget that would have let this pass is {}{}.{}",

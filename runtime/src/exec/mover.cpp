@@ -97,7 +97,8 @@ void Mover::retire(StorageRecord& record) {
   record.block = nullptr;
   record.disk = {};
   away_ -= std::exchange(record.away, {}).count;
-  set_prefetched(record, false);
+  record.prefetched = false;
+  record.ahead_of = nullptr;
   record.checksum = 0;
   record.kept = 0;
   record.failed = false;
@@ -185,7 +186,7 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
     // To verify is to look at what comes back from the slower tier.
     record.block->intact = record.block->intact && !options_.verify;
     if (record.block->intact) {
-      finish(record, from, to, true);
+      finish(record, from, to, Ending::kDone);
       return;
     }
   }
@@ -203,7 +204,7 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
     std::byte* device = record.block->address;
     const bool out = from == Tier::kDevice;
     std::memcpy(out ? record.host : device, out ? device : record.host, record.bytes.count);
-    finish(record, from, to, true);
+    finish(record, from, to, Ending::kDone);
   }
 }
 
@@ -222,7 +223,7 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
         [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
   } catch (const UserError& error) {  // no thread can be started
     failure_ = error.what();
-    finish(record, from, to, false);
+    finish(record, from, to, Ending::kFailed);
   }
 }
 
@@ -237,14 +238,18 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
                            intact ? std::strerror(result.error) : "checksum differs");
   }
   if (to == Tier::kDevice && record.checksum != 0) ++statistics_.checksums_compared;
-  finish(record, from, to, result.error == 0 && intact);
+  finish(record, from, to, result.error == 0 && intact ? Ending::kDone : Ending::kFailed);
   settled_.notify_all();
 }
 
-void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
+void Mover::finish(StorageRecord& record, Tier from, Tier to, Ending ending) {
+  const bool succeeded = ending == Ending::kDone;
   --in_flight_;
   leaving_ -= std::exchange(record.leaving, {});
-  if (to != Tier::kDevice) failures_in_a_row_ = succeeded ? 0 : failures_in_a_row_ + 1;
+  record.ahead_of = nullptr;
+  if (to != Tier::kDevice && ending != Ending::kCancelled) {
+    failures_in_a_row_ = succeeded ? 0 : failures_in_a_row_ + 1;
+  }
   if (succeeded && from == Tier::kDevice) {
     statistics_.evicted += record.bytes;
     ++statistics_.evictions;
@@ -253,7 +258,7 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, bool succeeded) {
   if (succeeded && to == Tier::kDevice) note_arrival(record);
   if (succeeded) failure_.clear();
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
-  if (to == Tier::kDevice) set_prefetched(record, false);
+  if (to == Tier::kDevice) record.prefetched = false;
 }
 
 void Mover::note_arrival(StorageRecord& record) {
@@ -381,7 +386,8 @@ bool Mover::demote_for(Bytes bytes) {
 
 Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking overbooking) {
   const EventKind kind = access == Access::kWrite ? EventKind::kWrite : EventKind::kUse;
-  set_prefetched(record, false);
+  record.prefetched = false;
+  record.ahead_of = nullptr;
   if (std::exchange(record.failed, false)) return {.outcome = Outcome::kFailed, .short_by = {}};
   switch (machine_.state(record.id)) {
     case ResidencyState::kResident:
@@ -412,30 +418,6 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
   send(record, kind);
   const bool ready = machine_.state(record.id) == ResidencyState::kResident;
   return {.outcome = ready ? Outcome::kReady : Outcome::kPending, .short_by = {}};
-}
-
-bool Mover::prefetch(StorageRecord& record) {
-  if (record.failed) return true;
-  const Request result = request(record, Access::kRead, Overbooking::kRefuse);
-  set_prefetched(record, result.outcome == Outcome::kPending);
-  return result.outcome != Outcome::kNeedsRoom;
-}
-
-void Mover::cancel_prefetches() {
-  const std::vector<StorageRecord*> records = live_;  // those of dead storages leave it here
-  for (StorageRecord* record : records) {
-    if (!record->prefetched || machine_.state(record->id) != ResidencyState::kFetching ||
-        !transfers_->cancel(record->transfer)) {
-      continue;
-    }
-    send(*record, EventKind::kCancel);
-    finish(*record, Tier::kDisk, Tier::kDevice, false);
-  }
-}
-
-void Mover::set_prefetched(StorageRecord& record, bool prefetched) {
-  if (std::exchange(record.prefetched, prefetched) == prefetched) return;
-  prefetched ? ++prefetching_ : --prefetching_;
 }
 
 void Mover::exempt(StorageRecord& record) { send(record, EventKind::kExempt); }

@@ -51,10 +51,13 @@ std::uint64_t Arena::pages_of(const Block& block, Bytes bytes) {
 Arena::Arena(MemoryBudget& budget, const ArenaOptions& options)
     : budget_(budget),
       map_(options.reservation, options.minimum),
+      mappings_(options.mappings),
       cached_heads_(kClassCount, nullptr),
       vacant_(kClassCount),
       colours_(std::max(options.colours, 1U)) {
-  if (options.moves == PageMoves::kWherePossible && PagePool::why_not().empty()) pool_.emplace();
+  if (options.moves == PageMoves::kWherePossible && PagePool::why_not().empty()) {
+    pool_.emplace(mappings_);
+  }
 }
 
 // ---- Claim, gather, open ------------------------------------------------------------------------
@@ -71,6 +74,8 @@ Block* Arena::carve(std::uint32_t size_class) {
   if (capacity >= kColouredFrom) block.address += next_colour_++ % colours_ * kPage;
   block.capacity = capacity;
   block.size_class = size_class;
+  mappings_.add(address == carved_to_);
+  carved_to_ = address + capacity;
   map_.assign(block);
   return &block;
 }
@@ -106,6 +111,7 @@ void Arena::gather(Block& block, Bytes bytes) {
     block.accessible = false;
     block.huge = std::max(block.huge, block.resident);
     if (donor->resident == 0) {
+      renew_if_crowded(*donor);
       if (donor->in_use) {
         donor->list->remove(*donor);
       } else {
@@ -125,11 +131,9 @@ bool Arena::open(Block& block, Bytes bytes, MemoryReservation& reservation) {
   if (!open_range(block)) return false;
   const Bytes fresh = missing(block, bytes);
   if (fresh.count != 0) {
-    const std::uint64_t chunks = block.chunks();
     reservation.spend(fresh);
     block.resident += fresh.count;
     block.intact = false;
-    if (pool_) pool_->note_fresh(block, chunks);
   }
   set_huge_pages(block);
   block.bytes = bytes.count;
@@ -166,6 +170,16 @@ void Arena::set_huge_pages(Block& block) {
     ::madvise(block.base + huge, block.huge - huge, MADV_NOHUGEPAGE);
   }
   block.huge = huge;
+  mappings_.cut(block, huge / kChunk);
+}
+
+// Without pages there is nothing that cuts are needed for.
+void Arena::renew_if_crowded(Block& block) {
+  if (block.cuts.empty() || !mappings_.crowded()) return;
+  if (!PageMap::renew(block.base, block.capacity)) return;
+  mappings_.forget_cuts(block);
+  block.accessible = false;
+  block.huge = 0;
 }
 
 // ---- Idle blocks --------------------------------------------------------------------------------
@@ -193,7 +207,7 @@ void Arena::evict(Block& block) {
     std::memset(block.base, kPoisonByte, block.resident);
     block.intact = false;
   }
-  set_access(block, false);
+  if (mappings_.may_protect()) protect(block);
   if (was_shared(block)) release_pages(block);
   linger(block);
 }
@@ -243,7 +257,7 @@ void Arena::release_pages(Block& block) {
   ::madvise(block.base, block.resident, MADV_DONTNEED);
   budget_.give_back({block.resident});
   block.resident = 0;
-  if (pool_) pool_->note_released(block);
+  renew_if_crowded(block);
 }
 
 // Of a block in a list or in none.
@@ -256,13 +270,10 @@ void Arena::drop_tail(Block& block) {
   if (block.list != nullptr) block.list->shrink({tail});
 }
 
-void Arena::set_access(Block& block, bool accessible) {
-  // A refused change (too many mappings) leaves the range readable; the storage's own access flag
-  // still stops framework code.
-  if (::mprotect(block.base, block.capacity, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) ==
-      0) {
-    block.accessible = accessible;
-  }
+// A refusal (the program itself has too many mappings) leaves the range accessible; the storage's
+// own access flag still stops framework code.
+void Arena::protect(Block& block) {
+  if (::mprotect(block.base, block.capacity, PROT_NONE) == 0) block.accessible = false;
 }
 
 void Arena::cache(Block& block) {

@@ -11,8 +11,17 @@ namespace spillway::runtime {
 
 namespace {
 
-void* map_reserved(std::uint64_t bytes, int protection) {
-  return ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+void* map_reserved(std::uint64_t bytes, int protection, std::byte* where = nullptr) {
+  const int fixed = where == nullptr ? 0 : MAP_FIXED;
+  return ::mmap(where, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1,
+                0);
+}
+
+void advise(void* range, std::uint64_t bytes) {
+  // Children may inherit hundreds of gibibytes of reservation: keep it out of core dumps.
+  ::madvise(range, bytes, MADV_DONTDUMP);
+  // Huge pages only where a block asks for them: elsewhere they would back more than is accounted.
+  ::madvise(range, bytes, MADV_NOHUGEPAGE);
 }
 
 }  // namespace
@@ -34,10 +43,7 @@ PageMap::PageMap(Bytes reservation, Bytes minimum) {
         "cannot reserve address space for tensors: need at least {}; raise the limit (ulimit -v)",
         to_string(minimum)));
   }
-  // Children may inherit hundreds of gibibytes of reservation: keep it out of core dumps.
-  ::madvise(range, bytes, MADV_DONTDUMP);
-  // Huge pages only where a block asks for them: elsewhere they would back more than is accounted.
-  ::madvise(range, bytes, MADV_NOHUGEPAGE);
+  advise(range, bytes);
   base_ = reinterpret_cast<std::uintptr_t>(range);
   size_ = bytes;
   entries_ = static_cast<std::atomic<Block*>*>(entries);
@@ -49,6 +55,12 @@ std::byte* PageMap::carve(std::uint64_t bytes, std::uint64_t alignment) {
   if (start > size_ || end > size_) return nullptr;
   next_ = end;
   return reinterpret_cast<std::byte*>(base_ + start);
+}
+
+bool PageMap::renew(std::byte* address, std::uint64_t bytes) {
+  if (map_reserved(bytes, PROT_NONE, address) == MAP_FAILED) return false;
+  advise(address, bytes);
+  return true;
 }
 
 void PageMap::assign(Block& block) {

@@ -2,6 +2,7 @@
 #include "spillway/runtime/memory/page_pool.hpp"
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,15 +19,6 @@
 namespace spillway::runtime {
 
 namespace {
-
-// What Linux allows unless told otherwise (DEFAULT_MAX_MAP_COUNT).
-constexpr std::uint64_t kDefaultMappings = 65'530;
-
-std::uint64_t allowed_mappings() {
-  std::uint64_t allowed = kDefaultMappings;
-  std::ifstream("/proc/sys/vm/max_map_count") >> allowed;
-  return allowed;
-}
 
 bool remap(std::byte* from, std::byte* to, std::uint64_t bytes) {
   if (fault_at("pool.move")) return false;
@@ -56,6 +48,10 @@ std::string find_reason() {
   if (line.find("[never]") != std::string::npos) {
     return "transparent huge pages are off (/sys/kernel/mm/transparent_hugepage/enabled)";
   }
+  // Inherited by children, of a container's first process too.
+  if (::prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1) {
+    return "transparent huge pages are off for this process (PR_SET_THP_DISABLE)";
+  }
   if (!moving_works()) return "the kernel does not move pages (mremap with MREMAP_DONTUNMAP)";
   return "";
 }
@@ -67,44 +63,35 @@ const std::string& PagePool::why_not() {
   return reason;
 }
 
-PagePool::PagePool() : most_pieces_(allowed_mappings() / 2) {}
-
 std::uint64_t PagePool::move(Block& source, Block& target, std::uint64_t count) {
   std::uint64_t moved = 0;
   const bool was_accessible = source.accessible;
-  while (moved < count && source.chunks() != 0) {
+  while (moved < count && source.chunks() != 0 && mappings_.may_move()) {
     const std::uint64_t last = source.chunks();
-    const std::uint64_t first_of_piece = source.pieces.back();
+    // The kernel moves what is in one mapping.
+    const auto cut = std::ranges::lower_bound(source.cuts, last);
+    const std::uint64_t first_of_piece = cut == source.cuts.begin() ? 0 : *(cut - 1);
     const std::uint64_t run = std::min(count - moved, last - first_of_piece);
-    if (pieces_ >= most_pieces_ && run != last - first_of_piece) return moved;  // it would add one
-    std::byte* const from = source.base + (last - run) * kChunk;
+    const std::uint64_t first = last - run;
+    std::byte* const from = source.base + first * kChunk;
     if (!remap(from, target.base + target.resident, run * kChunk)) return moved;
     // Of a stale pointer into what was left behind nothing may come but a fault.
-    if (was_accessible) ::mprotect(from, run * kChunk, PROT_NONE);
-    source.accessible = false;
-    if (run == last - first_of_piece) {
-      source.pieces.pop_back();
-      --pieces_;
+    if (was_accessible) {
+      ::mprotect(from, run * kChunk, PROT_NONE);
+      mappings_.cut(source, first);
+      mappings_.cut(source, last);
     }
-    target.pieces.push_back(static_cast<std::uint32_t>(target.chunks()));
-    ++pieces_;
+    source.accessible = false;
+    const std::uint64_t arrived = target.chunks();
+    mappings_.join(target, arrived, arrived + run);
+    mappings_.cut(target, arrived);
+    mappings_.cut(target, arrived + run);
     source.resident -= run * kChunk;
     target.resident += run * kChunk;
     moved += run;
   }
   moved_chunks_ += moved;
   return moved;
-}
-
-void PagePool::note_fresh(Block& block, std::uint64_t first) {
-  if (first >= block.chunks()) return;
-  block.pieces.push_back(static_cast<std::uint32_t>(first));
-  ++pieces_;
-}
-
-void PagePool::note_released(Block& block) {
-  pieces_ -= block.pieces.size();
-  block.pieces.clear();
 }
 
 }  // namespace spillway::runtime

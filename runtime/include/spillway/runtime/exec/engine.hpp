@@ -164,8 +164,8 @@ class Engine {
   void keep_headroom();
   void look_ahead(ThreadFrames& frames);
   std::vector<AwayStorage> away_storages();
-  void write_behind(LookAhead& ahead);
-  void prefetch(LookAhead& ahead);
+  void write_behind(LookAhead& ahead, const ThreadFrames& frames);
+  void prefetch(LookAhead& ahead, const ThreadFrames& frames);
   bool wait_for_progress(Lock& lock);
   void evict_everything(Lock& lock);
   void drain_freed();
@@ -185,6 +185,7 @@ class Engine {
   bool will_fit(ThreadFrames& frames);
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
   OutOfBudget::Facts shortage_in_op(Bytes need, Bytes short_by) const;
+  OutOfBudget::Facts refusal(Bytes need) const;
   [[nodiscard]] bool may_overbook() const;
   std::byte* allocate_in_child(std::size_t bytes);
   bool use_in_child(StorageRecord& record, Access access);

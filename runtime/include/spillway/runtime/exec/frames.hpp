@@ -66,6 +66,7 @@ struct ThreadFrames {
   Bytes live_at_start{};         ///< device bytes live when the outermost frame began
   Bytes peak_live{};             ///< most that was live since
   Bytes peak_demand{};           ///< the same if nothing were away
+  bool looked_ahead = false;     ///< storages may be on their way along its step
 };
 
 /// The calling thread's frames. Destroyed, pins included, when the thread ends.

@@ -80,15 +80,15 @@ class Mover {
   /// room must be made first, or its bytes cannot be had (`failure` says why).
   Request request(StorageRecord& record, Access access, Overbooking overbooking);
 
-  /// Brings `record` back before it is asked for. False if there is no room now. A failure is not
-  /// reported: the op that needs the bytes tries again.
-  bool prefetch(StorageRecord& record);
-  /// Takes back the prefetches that nobody has asked for and that have not started.
-  void cancel_prefetches();
-  /// Prefetches on their way that nobody has asked for. Any thread.
-  [[nodiscard]] std::uint32_t prefetching() const {
-    return prefetching_.load(std::memory_order_relaxed);
-  }
+  /// Brings `record` back before it is asked for, along `path` (any address, never looked at).
+  /// False if there is no room now. A failure is not reported: the op that needs the bytes tries
+  /// again.
+  bool prefetch(StorageRecord& record, const void* path);
+  /// As `evict`, before the room is needed, along `path`.
+  Bytes write_behind(StorageRecord& record, const void* path);
+  /// The program left `path`: takes back what was set going along it, has not started and nobody
+  /// has asked for. What was to leave stays and is accessible; what was to come stays away.
+  void cancel_ahead(const void* path);
 
   /// Starts evicting. Returns the bytes that left at once or are on their way; 0 if the storage is
   /// in use, or no slower tier has room.
@@ -132,9 +132,9 @@ class Mover {
   void start_copy(StorageRecord& record, Tier from, Tier to);
   void start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction);
   void complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result);
-  void finish(StorageRecord& record, Tier from, Tier to, bool succeeded);
+  enum class Ending : std::uint8_t { kDone, kFailed, kCancelled };
+  void finish(StorageRecord& record, Tier from, Tier to, Ending ending);
   void note_arrival(StorageRecord& record);
-  void set_prefetched(StorageRecord& record, bool prefetched);
   void free_memory(StorageRecord& record, Tier tier);
   void retire(StorageRecord& record);
   bool verify_clean(StorageRecord& record);
@@ -159,7 +159,6 @@ class Mover {
   std::vector<Action> spare_actions_;  // memory for the next event's
   Bytes leaving_{};
   std::atomic<std::uint64_t> away_{0};
-  std::atomic<std::uint32_t> prefetching_{0};
   Bytes host_used_{};
   std::size_t in_flight_ = 0;
   std::string failure_;

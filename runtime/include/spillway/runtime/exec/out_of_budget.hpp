@@ -9,7 +9,8 @@
 
 namespace spillway::runtime {
 
-/// An op needs more than the budget allows even with everything evicted that can be.
+/// An op needs more than the budget allows even with everything evicted that can be, or the kernel
+/// refuses what the budget would allow.
 class OutOfBudget : public std::runtime_error {
  public:
   struct Facts {
@@ -22,6 +23,7 @@ class OutOfBudget : public std::runtime_error {
     Bytes small;      ///< what storages too small to move hold together
     bool is_all = false;  ///< the op is known and was refused before it began: it needs no more
     bool begun = false;   ///< the op was running
+    std::string refused;  ///< by the kernel: what may be short there; empty: the budget is short
     std::vector<std::string> pinned;  ///< largest storages that cannot leave, up to five
   };
   explicit OutOfBudget(Facts facts);

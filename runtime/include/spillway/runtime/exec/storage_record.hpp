@@ -39,14 +39,15 @@ struct StorageRecord {
   Bytes bytes{};
   Extent disk{};
   std::byte* host = nullptr;
-  Bytes leaving{};             ///< counted in Mover::leaving
-  Bytes away{};                ///< counted in Mover::away
-  bool prefetched = false;     ///< comes, and no op has asked for it yet
-  TransferId transfer = 0;     ///< of the copy to or from the disk in flight
-  std::uint64_t checksum = 0;  ///< of the slower copies; 0: none was taken
-  std::uint32_t kept = 0;      ///< times the user asked that it never moves, less releases
-  bool failed = false;         ///< its last fetch failed; see Mover::failure
-  std::size_t position = 0;    ///< index in the list of live records
+  Bytes leaving{};                 ///< counted in Mover::leaving
+  Bytes away{};                    ///< counted in Mover::away
+  bool prefetched = false;         ///< comes, and no op has asked for it yet
+  const void* ahead_of = nullptr;  ///< on its way before anyone needed it, along that path
+  TransferId transfer = 0;         ///< of the copy to or from the disk in flight
+  std::uint64_t checksum = 0;      ///< of the slower copies; 0: none was taken
+  std::uint32_t kept = 0;          ///< times the user asked that it never moves, less releases
+  bool failed = false;             ///< its last fetch failed; see Mover::failure
+  std::size_t position = 0;        ///< index in the list of live records
 };
 
 }  // namespace spillway::runtime

@@ -29,6 +29,7 @@
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/memory/block.hpp"
 #include "spillway/runtime/memory/block_list.hpp"
+#include "spillway/runtime/memory/mapping_count.hpp"
 #include "spillway/runtime/memory/memory_budget.hpp"
 #include "spillway/runtime/memory/page_map.hpp"
 #include "spillway/runtime/memory/page_pool.hpp"
@@ -53,6 +54,8 @@ struct ArenaOptions {
   /// within 2 MiB, their lines would contend for the same cache sets, and kernels that read several
   /// at once run up to 8 % slower.
   std::uint32_t colours = 8;
+  /// Mappings that the process may have, see MappingCount; 0: as many as the kernel says.
+  std::uint64_t mappings = 0;
 };
 
 class Arena {
@@ -91,7 +94,8 @@ class Arena {
   /// pages that are held now go back to the kernel, and not to other users, when they become idle.
   void before_fork();
 
-  /// Makes the block's range inaccessible; its pages are anyone's.
+  /// Makes the block's range inaccessible, unless mappings are short (see MappingCount): then what
+  /// keeps users out is the framework's own flag alone. Its pages are anyone's.
   void evict(Block& block);
 
   /// An evicted block is wanted again: until `open` or `linger` nobody takes its pages. Whether
@@ -99,9 +103,6 @@ class Arena {
   void recall(Block& block);
   /// It is not opened after all.
   void linger(Block& block);
-
-  /// Makes the range inaccessible or accessible while its pages stay.
-  static void set_access(Block& block, bool accessible);
 
   void set_poison(Poison poison) { poison_ = poison; }
 
@@ -112,6 +113,7 @@ class Arena {
   /// Pages of evicted blocks, not yet taken by others.
   [[nodiscard]] Bytes lingering() const { return lingering_.bytes() + lingering_small_.bytes(); }
   [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }
+  [[nodiscard]] const MappingCount& mappings() const { return mappings_; }
   /// Null where pages are not moved.
   [[nodiscard]] const PagePool* pool() const { return pool_ ? &*pool_ : nullptr; }
 
@@ -124,7 +126,9 @@ class Arena {
  private:
   Block* carve(std::uint32_t size_class);
   bool open_range(Block& block);
-  static void set_huge_pages(Block& block);
+  static void protect(Block& block);
+  void set_huge_pages(Block& block);
+  void renew_if_crowded(Block& block);
   [[nodiscard]] Block* oldest_idle() const;
   void drop_tail(Block& block);
   [[nodiscard]] bool was_shared(const Block& block) const { return block.forks != forks_; }
@@ -134,7 +138,9 @@ class Arena {
 
   MemoryBudget& budget_;
   PageMap map_;
+  MappingCount mappings_;
   std::optional<PagePool> pool_;
+  const std::byte* carved_to_ = nullptr;     // end of the last block
   std::deque<Block> blocks_;                 // addresses of blocks are stable and never given back
   std::vector<Block*> cached_heads_;         // per class, most recently freed first, pages held
   std::vector<std::vector<Block*>> vacant_;  // per class, no pages held

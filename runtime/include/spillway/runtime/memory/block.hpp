@@ -52,7 +52,7 @@ struct Block {
   std::uint64_t listed_at = 0;
   Block* age_previous = nullptr;
   Block* age_next = nullptr;
-  std::vector<std::uint32_t> pieces;  ///< first chunk of each mapping that the chunks are made of
+  std::vector<std::uint32_t> cuts;  ///< chunks where a mapping may begin (see MappingCount), sorted
 
   /// Nobody needs its pages now: they are anyone's.
   [[nodiscard]] bool idle() const { return list != nullptr; }

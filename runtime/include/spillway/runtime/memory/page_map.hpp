@@ -43,6 +43,10 @@ class PageMap {
   /// granule); null when the reservation is used up.
   std::byte* carve(std::uint64_t bytes, std::uint64_t alignment);
 
+  /// Makes [address, address + bytes) one empty, inaccessible mapping. At no time it is unmapped.
+  /// False if the kernel refuses.
+  static bool renew(std::byte* address, std::uint64_t bytes);
+
   /// Records `block` as the owner of its range.
   void assign(Block& block);
 

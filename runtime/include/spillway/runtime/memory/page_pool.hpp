@@ -10,8 +10,9 @@
 // MREMAP_DONTUNMAP what the pages leave behind stays mapped, inaccessible and empty, so no foreign
 // mapping can settle in the hole and be destroyed when pages come back.
 //
-// Costs one kernel mapping per piece at worst. Pieces are counted, and moving stops at half of what
-// the kernel allows a process (vm.max_map_count); pages come from the kernel then.
+// A move may cost kernel mappings, and leaves those behind that the pages were in. All are counted
+// (MappingCount), and moving stops at half of what the kernel allows a process; pages come from the
+// kernel then.
 //
 // Needs Linux 5.7 (MREMAP_DONTUNMAP) and transparent huge pages: with 4 KiB pages a move costs 512
 // times as much. Not thread-safe: guarded by the engine's lock.
@@ -21,32 +22,27 @@
 #include <string>
 
 #include "spillway/runtime/memory/block.hpp"
+#include "spillway/runtime/memory/mapping_count.hpp"
 
 namespace spillway::runtime {
 
 class PagePool {
  public:
-  PagePool();
+  /// `mappings` outlives this.
+  explicit PagePool(MappingCount& mappings) : mappings_(mappings) {}
 
   /// Empty where pages can be moved; else why not, for people. Probed once per process.
   static const std::string& why_not();
 
   /// Moves up to `count` chunks from the end of `source`'s to the end of `target`'s. Neither has a
-  /// tail. Returns how many were moved: fewer than both could if the kernel refuses. The chunks
-  /// keep their protection; what they leave is inaccessible.
+  /// tail. Returns how many were moved: fewer than both could if the kernel refuses or mappings run
+  /// short. The chunks keep their protection; what they leave is inaccessible.
   std::uint64_t move(Block& source, Block& target, std::uint64_t count);
 
-  /// `block` got chunks [first, ...) from the kernel.
-  void note_fresh(Block& block, std::uint64_t first);
-  /// `block` gave all pages back to the kernel.
-  void note_released(Block& block);
-
-  [[nodiscard]] std::uint64_t pieces() const { return pieces_; }
   [[nodiscard]] std::uint64_t moved_chunks() const { return moved_chunks_; }
 
  private:
-  std::uint64_t pieces_ = 0;
-  std::uint64_t most_pieces_;
+  MappingCount& mappings_;
   std::uint64_t moved_chunks_ = 0;
 };
 

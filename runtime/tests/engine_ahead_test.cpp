@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine moves along the recorded step, and takes back when the program leaves it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "engine_fixture.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+using residency::ResidencyState;
+
+constexpr std::uint64_t kBytes = 64 << 10;
+constexpr std::size_t kMany = 48;  // far more than are under way at once
+constexpr std::size_t kStarted = 8;
+constexpr std::uint64_t kOps = 80;
+constexpr std::uint64_t kUsesFirst = 4;  // these ops write one half of the storages each
+constexpr std::uint64_t kUsesSecond = 44;
+constexpr Bytes kBudget{9 << 19};  // of 6 MiB: one half fits, both do not
+constexpr std::uint64_t kElsewhere = 7;
+
+/// A step of 80 ops, two of which use much. Between them one half has to leave and the other to
+/// come.
+class EngineAheadTest : public EngineTest {
+ protected:
+  EngineAheadTest() {
+    Settings wanted = settings(kBudget);
+    wanted.io = IoMethod::kThreads;
+    engine_.start(wanted);
+    for (std::size_t i = 0; i < kMany; ++i) first_.push_back(make(kBytes, i));
+    for (std::size_t i = 0; i < kMany; ++i) second_.push_back(make(kBytes, kMany + i));
+  }
+
+  void run_op(std::uint64_t signature, const std::vector<FakeStorage*>& written = {}) {
+    {
+      FakeOp op(engine_, signature, signature == 1'000);
+      for (const FakeStorage* storage : written) ASSERT_TRUE(op.write(*storage));
+      ASSERT_TRUE(engine_.inputs_ready());
+      engine_.free(engine_.allocate(100'000));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // looking ahead takes 5 % at most
+  }
+  void run_ops(std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t i = begin; i < end; ++i) {
+      static const std::vector<FakeStorage*> kNone;
+      run_op(1'000 + i, i == kUsesFirst ? first_ : i == kUsesSecond ? second_ : kNone);
+    }
+  }
+  void learn() {
+    for (int i = 0; i < 5; ++i) run_ops(0, kOps);
+  }
+  static std::size_t count(const std::vector<FakeStorage*>& storages, ResidencyState wanted) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        storages,
+        [&](const FakeStorage* storage) { return storage->record->state.load() == wanted; }));
+  }
+  void expect_all_intact() {
+    arm_faults("");
+    for (std::size_t i = 0; i < kMany; ++i) {
+      EXPECT_TRUE(holds(*first_[i], i));
+      EXPECT_TRUE(holds(*second_[i], kMany + i));
+    }
+  }
+
+  std::vector<FakeStorage*> first_;
+  std::vector<FakeStorage*> second_;
+};
+
+TEST_F(EngineAheadTest, ADepartureTakesBackWhatWasToLeave) {
+  learn();
+  run_ops(0, kUsesFirst);
+  arm_faults("spool.write=delay:200ms@1+");
+  run_ops(kUsesFirst, kUsesFirst + 4);
+  const std::size_t leaving = count(first_, ResidencyState::kEvicting);
+  const std::size_t here = count(first_, ResidencyState::kResident);
+  EXPECT_GT(leaving, kStarted);
+  run_op(kElsewhere);
+  EXPECT_LE(count(first_, ResidencyState::kEvicting), kStarted);
+  EXPECT_GE(count(first_, ResidencyState::kResident), here + leaving - kStarted);
+  expect_all_intact();
+}
+
+TEST_F(EngineAheadTest, ADepartureTakesBackWhatWasToCome) {
+  learn();
+  run_ops(0, kUsesFirst + 1);
+  arm_faults("spool.read=delay:200ms@1+");
+  run_ops(kUsesFirst + 1, kUsesSecond / 2);
+  EXPECT_GT(count(second_, ResidencyState::kFetching), kStarted);
+  run_op(kElsewhere);
+  EXPECT_LE(count(second_, ResidencyState::kFetching), kStarted);
+  expect_all_intact();
+}
+
+// A thread that saves a checkpoint or loads data runs ops of no step at all.
+TEST_F(EngineAheadTest, OpsOfAnotherThreadAreNoDeparture) {
+  learn();
+  run_ops(0, kUsesFirst + 1);
+  arm_faults("spool.read=delay:200ms@1+");
+  run_ops(kUsesFirst + 1, kUsesSecond / 2);
+  const std::size_t coming = count(second_, ResidencyState::kFetching);
+  EXPECT_GT(coming, kStarted);
+  std::thread([this] { run_op(kElsewhere); }).join();
+  EXPECT_GE(count(second_, ResidencyState::kFetching), coming - kStarted)
+      << "some may have arrived";
+  expect_all_intact();
+}
+
+// Who waits for room that a departure takes back must look for other room.
+TEST_F(EngineAheadTest, AThreadThatWaitsForRoomIsServedAfterADeparture) {
+  learn();
+  run_ops(0, kUsesFirst);
+  arm_faults("spool.write=delay:50ms@1+");
+  run_ops(kUsesFirst, kUsesFirst + 4);
+  std::thread other([this] {
+    const FakeOp op(engine_, kElsewhere + 1);
+    engine_.free(engine_.allocate(3 << 20));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  run_op(kElsewhere);
+  other.join();
+  expect_all_intact();
+}
+
+}  // namespace
+}  // namespace spillway::runtime
