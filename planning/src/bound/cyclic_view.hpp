@@ -37,6 +37,19 @@ struct CyclicView {
     return model->table.working_set(op) - model->table.scratch(op) + model->least_scratch[op];
   }
 
+  /// What is alive while the op runs, with its smallest scratch memory.
+  [[nodiscard]] std::uint64_t alive(Row op) const {
+    return model->table.alive(op) - model->table.scratch(op) + model->least_scratch[op];
+  }
+  /// The op during which most is.
+  [[nodiscard]] Row fullest() const {
+    Row most = 0;
+    for (Row op = 1; op < model->table.ops(); ++op) {
+      if (alive(op) > alive(most)) most = op;
+    }
+    return most;
+  }
+
   const StepModel* model;
   Position ops;
   double period = 0;

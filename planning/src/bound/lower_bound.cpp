@@ -17,7 +17,7 @@ using bound::Boundary;
 using bound::CyclicView;
 
 constexpr std::array<std::string_view, kBoundCauseCount> kCauseNames{
-    "fetching", "evicting", "evicting and fetching", "from disk", "to disk"};
+    "fetching", "evicting", "recomputing", "from disk", "to disk"};
 static_assert(static_cast<std::size_t>(BoundCause::kToDisk) + 1 == kBoundCauseCount);
 
 // Ways in which the circle of the step is cut open to choose disjoint windows.
@@ -30,11 +30,9 @@ std::vector<Boundary> boundaries_of(const StepModel& model) {
   if (model.copy_ns(LinkKind::kHostToDevice, 1) != kNever &&
       model.copy_ns(LinkKind::kDeviceToHost, 1) != kNever) {
     boundaries.push_back({.capacity = device});
-    boundaries.push_back({device + host, LinkKind::kDiskToHost, LinkKind::kHostToDisk,
-                          BoundCause::kFromDisk, BoundCause::kToDisk});
+    boundaries.push_back({device + host, LinkKind::kDiskToHost, LinkKind::kHostToDisk, true});
   } else {
-    boundaries.push_back({device, LinkKind::kDiskToHost, LinkKind::kHostToDisk,
-                          BoundCause::kFromDisk, BoundCause::kToDisk});
+    boundaries.push_back({device, LinkKind::kDiskToHost, LinkKind::kHostToDisk, true});
   }
   std::erase_if(boundaries, [&](const Boundary& boundary) {
     return model.copy_ns(boundary.in, 1) == kNever || model.copy_ns(boundary.out, 1) == kNever;
@@ -103,15 +101,40 @@ Choice choose_over_cuts(const std::vector<BoundWindow>& windows, std::size_t ops
   return best;
 }
 
-// One window over the whole step; what is owed to which link goes by what it is paid.
-void tell_prices(const bound::PricedStep& priced, Row ops, LowerBound& result) {
-  const bool fetching = priced.fetching_ns + priced.computing_ns >= priced.evicting_ns;
-  const BoundCause cause = fetching ? priced.fetching : priced.evicting;
-  const double paid = priced.fetching_ns + priced.computing_ns + priced.evicting_ns;
-  const double out = paid > 0 ? priced.extra_ns * priced.evicting_ns / paid : 0;
-  result.extra_ns[static_cast<std::size_t>(priced.evicting)] = out;
-  result.extra_ns[static_cast<std::size_t>(priced.fetching)] = priced.extra_ns - out;
-  result.windows.push_back({0, priced.instant, ops, priced.extra_ns, cause});
+// By what is paid, in proportion.
+void share_out(double extra, const BoundPayment& paid, bool to_disk, LowerBound& result) {
+  const auto of = [&](BoundCause cause) -> double& {
+    return result.extra_ns[static_cast<std::size_t>(cause)];
+  };
+  const double all = paid.in + paid.out + paid.again;
+  const double in = all > 0 ? paid.in / all : 1;
+  const double out = all > 0 ? paid.out / all : 0;
+  of(to_disk ? BoundCause::kFromDisk : BoundCause::kFetching) += extra * in;
+  of(to_disk ? BoundCause::kToDisk : BoundCause::kEvicting) += extra * out;
+  of(BoundCause::kRecomputing) += extra * (1 - in - out);
+}
+
+// The cause of most, and the room that is short in the window that owes most to it.
+void tell_what_binds(const CyclicView& view, LowerBound& result) {
+  const auto most = std::max_element(result.extra_ns.begin(), result.extra_ns.end());
+  if (*most <= 0 || result.windows.empty()) return;
+  result.binds = static_cast<BoundCause>(most - result.extra_ns.begin());
+  const auto owes = [&](const BoundWindow& window) {
+    LowerBound alone;
+    share_out(window.extra_ns, window.paid, window.to_disk, alone);
+    return alone.extra_ns[static_cast<std::size_t>(*result.binds)];
+  };
+  const auto window = std::max_element(
+      result.windows.begin(), result.windows.end(),
+      [&](const BoundWindow& a, const BoundWindow& b) { return owes(a) < owes(b); });
+  const StepModel& model = *view.model;
+  const bool has_host = window->to_disk && model.has_host();
+  Row op = view.op_at(window->instant);
+  result.room.budget = model.budget(Tier::kDevice) + (has_host ? model.budget(Tier::kHost) : 0);
+  // An instant between two ops may belong to the op before it.
+  if (view.alive(op) <= result.room.budget) op = view.fullest();
+  result.room.op = op;
+  result.room.bytes_alive = view.alive(op);
 }
 
 }  // namespace
@@ -152,13 +175,19 @@ LowerBound lower_bound(const StepModel& model, BoundEffort effort) {
   }
   const Choice choice = choose_over_cuts(windows, model.ops());
   if (priced.extra_ns > choice.extra) {
-    tell_prices(priced, model.ops(), result);
+    result.windows.push_back({.instant = priced.instant,
+                              .last = model.ops(),
+                              .extra_ns = priced.extra_ns,
+                              .side = WindowSide::kAround,
+                              .to_disk = priced.to_disk,
+                              .paid = priced.paid});
   } else {
-    for (const std::size_t i : choice.windows) {
-      result.windows.push_back(windows[i]);
-      result.extra_ns[static_cast<std::size_t>(windows[i].cause)] += windows[i].extra_ns;
-    }
+    for (const std::size_t i : choice.windows) result.windows.push_back(windows[i]);
   }
+  for (const BoundWindow& window : result.windows) {
+    share_out(window.extra_ns, window.paid, window.to_disk, result);
+  }
+  tell_what_binds(view, result);
   const double extra = std::max(choice.extra, priced.extra_ns);
   result.step_ns += static_cast<TimeNs>(std::floor(extra * (1 - 1e-9)));
   return result;

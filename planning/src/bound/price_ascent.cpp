@@ -78,9 +78,9 @@ class Ascent {
     best_prices_ = now_;
     best_ = {.extra_ns = value};
     for (std::size_t k = 0; k < count_; ++k) {
-      best_.fetching_ns += now_.in[k] * demand_.in[k];
-      best_.evicting_ns += now_.out[k] * demand_.out[k];
-      best_.computing_ns += now_.replay[k] * demand_.replay[k];
+      best_.paid.in += now_.in[k] * demand_.in[k];
+      best_.paid.out += now_.out[k] * demand_.out[k];
+      best_.paid.again += now_.replay[k] * demand_.replay[k];
       if (now_.room[k] > now_.room[dearest_]) dearest_ = k;
     }
     best_.instant = gaps_.op(dearest_);
@@ -173,8 +173,7 @@ PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
   const auto all = static_cast<std::size_t>(2 * view.ops);
   if (best.links.in.size() != all) best.links = adapted.links;
   if (best.links.in.size() != all) best.links = {};
-  best.fetching = boundary.fetching;
-  best.evicting = boundary.evicting;
+  best.to_disk = boundary.to_disk;
   return best;
 }
 

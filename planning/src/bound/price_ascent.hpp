@@ -26,14 +26,11 @@ struct LinkPrices {
 };
 
 struct PricedStep {
-  double extra_ns = 0;      ///< no step has less time in which no op runs for the first time
-  double fetching_ns = 0;   ///< of it: what copies in pay
-  double evicting_ns = 0;   ///< copies out
-  double computing_ns = 0;  ///< and what is computed again
-  Row instant = 0;          ///< where room is dearest
-  BoundCause fetching = BoundCause::kFetching;  ///< of the boundary
-  BoundCause evicting = BoundCause::kEvicting;
-  LinkPrices links{};  ///< in the slots between the beginnings and ends of all ops, or empty
+  double extra_ns = 0;  ///< no step has less time in which no op runs for the first time
+  BoundPayment paid{};
+  Row instant = 0;       ///< where room is dearest
+  bool to_disk = false;  ///< of the boundary
+  LinkPrices links{};    ///< in the slots between the beginnings and ends of all ops, or empty
 };
 
 /// The nearest prices that are allowed: none below zero, and both together no more than waiting

@@ -110,8 +110,7 @@ Prices PricedGaps::prices_of(const std::vector<BoundWindow>& windows) const {
   Prices prices(slots_.size());
   for (std::size_t k = 0; k < slots_.size(); ++k) prices.replay[k] = may_wait(k) ? 1 : 0;
   for (const BoundWindow& window : windows) {
-    const bool after =
-        window.cause == BoundCause::kFetching || window.cause == BoundCause::kFromDisk;
+    const bool after = window.side == WindowSide::kAfter;
     const Index at = last_at_or_before(window.instant, after);
     prices.room[wrapped(at)] = window.room_price;
     if (!after) {

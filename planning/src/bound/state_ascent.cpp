@@ -75,9 +75,7 @@ class StateAscent {
   void keep(double value) {
     best_prices_ = now_;
     best_.extra_ns = value;
-    best_.fetching_ns = fetching_;
-    best_.evicting_ns = evicting_;
-    best_.computing_ns = waiting_;
+    best_.paid = paid_;
   }
 
   void start_over() {
@@ -138,14 +136,14 @@ class StateAscent {
 
   // The cheapest way back from its end: what it takes of the links.
   void follow(std::size_t state) {
-    fetching_ = evicting_ = waiting_ = 0;
+    paid_ = {};
     for (std::size_t slot = slots_ - 1; slot-- > 0;) {
       const StateGraph::Transition& way = *steps_[slot + 1][state].by;
       take(false, slot, way.in);
       take(true, slot, way.out);
       gradient_[slot] -= way.waits;
       gradient_[slots_ + slot] -= way.waits;
-      waiting_ += left(slot) * way.waits;
+      share_out(left(slot) * way.waits, way);
       for (const StateGraph::Copy& copy : graph_.copies(way)) {
         take(copy.out, cheapest(copy, slot), graph_.copy_ns(copy));
       }
@@ -153,9 +151,18 @@ class StateAscent {
     }
   }
 
+  // What waiting costs goes to the jobs that are waited for.
+  void share_out(double ns, const StateGraph::Transition& way) {
+    const double all = way.in + way.out + way.runs;
+    if (all <= 0) return;
+    paid_.in += ns * way.in / all;
+    paid_.out += ns * way.out / all;
+    paid_.again += ns * way.runs / all;
+  }
+
   void take(bool out, std::size_t slot, double ns) {
     gradient_[(out ? slots_ : 0) + slot] += ns;
-    (out ? evicting_ : fetching_) += ns * (out ? now_.out[slot] : now_.in[slot]);
+    (out ? paid_.out : paid_.in) += ns * (out ? now_.out[slot] : now_.in[slot]);
   }
 
   static constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
@@ -167,7 +174,7 @@ class StateAscent {
   std::vector<double> gradient_, direction_;
   std::vector<std::vector<Step>> steps_;  // by instant and state
   std::vector<std::size_t> cheapest_;     // by tracked storage and direction, of one slot
-  double fetching_ = 0, evicting_ = 0, waiting_ = 0;
+  BoundPayment paid_;
   PricedStep best_;
 };
 
@@ -191,8 +198,8 @@ PricedStep ascend_state_prices(const CyclicView& view, const Boundary& boundary,
     PricedStep other = StateAscent(view, graph, start).ascend(turns);
     if (other.extra_ns > best.extra_ns) best = std::move(other);
   }
-  best.fetching = boundary.fetching;
-  best.evicting = boundary.evicting;
+  best.to_disk = boundary.to_disk;
+  best.instant = view.fullest();
   return best;
 }
 

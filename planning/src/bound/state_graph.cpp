@@ -234,7 +234,7 @@ class StateGraph::Builder {
     for (std::size_t i = 0; i < graph_.tracked_.size(); ++i) {
       if ((change_.fetched >> i & 1U) != 0) add_copy(i, false, transition, jobs);
     }
-    if (waits()) transition.waits = waiting(jobs);
+    if (waits()) transition.waits = waiting(jobs, transition.runs);
     transition.to = index_of_state(change_.to);
     graph_.transitions_.push_back(transition);
   }
@@ -247,14 +247,14 @@ class StateGraph::Builder {
         {out ? Job::Kind::kOut : Job::Kind::kIn, ns, tracked.bytes, std::uint64_t{1} << i, 0});
   }
 
-  // The least time for all jobs: those of which no two can be done at once take turns.
-  double waiting(std::vector<Job>& jobs) const {
+  // The least time for all jobs, and the sum of the `runs` among them: those of which no two can be
+  // done at once take turns.
+  double waiting(std::vector<Job>& jobs, double& runs) const {
     const StepModel& model = *graph_.view_.model;
     std::vector<Row> ops;
     for (const std::size_t i : change_.made) ops.push_back(graph_.tracked_[i].made_by);
     std::sort(ops.begin(), ops.end());
     ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
-    double runs = 0;
     for (const Row op : ops) {
       const std::uint64_t touched = tracked_of(op, [](const Touch&) { return true; });
       const auto ns = static_cast<double>(model.least_duration[op]);

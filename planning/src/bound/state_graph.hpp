@@ -40,6 +40,7 @@ class StateGraph {
     std::uint32_t from = 0, to = 0;  ///< indices of states of this instant and the next
     double waits = 0;                ///< ns for which no op of the program can run, at least
     double in = 0, out = 0;          ///< ns of the links that must lie in this slot
+    double runs = 0;                 ///< ns of ops run again in it
     std::uint32_t first_copy = 0, last_copy = 0;  ///< of `copies`
   };
 

@@ -38,8 +38,9 @@ class Instant {
     price_.resize(away_.size());
   }
 
-  BoundWindow best(BoundCause cause) {
-    BoundWindow window{0, static_cast<Row>(p_), 0, 0, cause, 1, 0};
+  BoundWindow best(bool to_disk) {
+    BoundWindow window{
+        .instant = static_cast<Row>(p_), .side = WindowSide::kAround, .to_disk = to_disk};
     for (const double share : kLinkShares) {
       first_ = p_ - view_.ops / 2;
       last_ = p_ + view_.ops / 2;
@@ -49,6 +50,7 @@ class Instant {
           const Position wrap = first_ < 0 ? view_.ops : 0;
           window.extra_ns = excess;
           window.link_share = share;
+          window.paid = paid_;
           window.room_price = per_byte_;
           window.first = static_cast<Row>(first_ + wrap);
           window.instant = static_cast<Row>(p_ + wrap);
@@ -74,6 +76,18 @@ class Instant {
     return item.replay == kNever && item.written >= first_ ? item.out : 0;
   }
 
+  void pay(const Away& item, double share, double part) {
+    const double out = item.written >= first_ ? item.out : 0;
+    const bool back = item.used <= last_;
+    const double swap = (back ? share * item.in : 0) + out;
+    if (item.replay != kNever && (!back || (1 - share) * item.replay < swap)) {
+      paid_.again += part * (back ? (1 - share) * item.replay : 0);
+    } else {
+      paid_.in += part * (swap - out);
+      paid_.out += part * out;
+    }
+  }
+
   // The excess of the window at hand: sets the price of the dearest byte that must leave.
   double evaluate(double share) {
     std::vector<std::size_t> order(away_.size());
@@ -86,10 +100,12 @@ class Instant {
     });
     double left = must_leave_;
     double paid = 0;
+    paid_ = {};
     per_byte_ = 0;
     for (const std::size_t i : order) {
       if (!must_go(away_[i])) continue;
       paid += price_[i];
+      pay(away_[i], share, 1);
       left -= away_[i].bytes;
     }
     for (const std::size_t i : order) {
@@ -99,6 +115,7 @@ class Instant {
       if (away_[i].bytes <= 0) continue;
       per_byte_ = price_[i] / away_[i].bytes;
       paid += taken * per_byte_;
+      pay(away_[i], share, taken / away_[i].bytes);
       left -= taken;
     }
     const double before = view_.time(p_) - view_.time(first_ + 1);
@@ -163,14 +180,12 @@ class Instant {
   std::vector<double> price_;
   Position first_ = 0, last_ = 0;
   double per_byte_ = 0;
+  BoundPayment paid_;
 };
 
 // The instants with most bytes beyond the capacity, one of each stretch of the step.
 std::vector<Row> pick_instants(const CyclicView& view, std::uint64_t capacity) {
   const AccessTable& table = view.model->table;
-  const auto alive = [&](Row op) {
-    return table.alive(op) - table.scratch(op) + view.model->least_scratch[op];
-  };
   std::vector<Row> picked;
   const Row ops = table.ops();
   const Row stretches = std::min(kInstants, ops);
@@ -179,9 +194,9 @@ std::vector<Row> pick_instants(const CyclicView& view, std::uint64_t capacity) {
     const auto to = static_cast<Row>(std::uint64_t{ops} * (k + 1) / stretches);
     Row most = from;
     for (Row op = from; op < to; ++op) {
-      if (alive(op) > alive(most)) most = op;
+      if (view.alive(op) > view.alive(most)) most = op;
     }
-    if (alive(most) > capacity) picked.push_back(most);
+    if (view.alive(most) > capacity) picked.push_back(most);
   }
   return picked;
 }
@@ -239,7 +254,7 @@ void scan_windows_around(const CyclicView& view, const Boundary& boundary,
   Row done = 0;
   for (const Row p : pick_instants(view, boundary.capacity)) {
     for (; done < table.first_touch_of_op(p); ++done) rows[table.touch(done).storage] = done;
-    const BoundWindow window = make_instant(view, boundary, p, rows).best(BoundCause::kBoth);
+    const BoundWindow window = make_instant(view, boundary, p, rows).best(boundary.to_disk);
     if (window.extra_ns > 0) windows.push_back(window);
   }
 }

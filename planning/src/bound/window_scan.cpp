@@ -27,6 +27,12 @@ struct Best {
   double excess = 0;
   Position end = 0;
   double share = 1;
+  BoundPayment paid{};
+};
+
+// By link share: what copies in and ops run again pay.
+struct Sums {
+  std::array<double, kLinkShares.size()> in{}, again{};
 };
 
 // How much of some whole storages fits into the room beside what an op needs, at most: none that is
@@ -78,7 +84,7 @@ class AfterScan {
     const double room = static_cast<double>(boundary_.capacity) -
                         static_cast<double>(view_.working_set(static_cast<Row>(p)));
     if (room < 0) return best;
-    std::array<double, kLinkShares.size()> sum{};
+    Sums sum;
     KeptBytes kept(room);
     const double from = view_.time(p + 1);
     for (Position q = p + 1; q <= p + length; ++q) {
@@ -86,17 +92,17 @@ class AfterScan {
       if (!add(op, p, q - static_cast<Position>(op), sum, kept) || growth_ * (q - p) <= length)
         continue;
       const double time = view_.time(q) - from + rate_ * kept.most();
-      for (std::size_t k = 0; k < sum.size(); ++k) {
-        const double excess = sum[k] - kLinkShares[k] * time;
-        if (excess > best.excess) best = {excess, q, kLinkShares[k]};
+      for (std::size_t k = 0; k < kLinkShares.size(); ++k) {
+        const double excess = sum.in[k] + sum.again[k] - kLinkShares[k] * time;
+        if (excess <= best.excess) continue;
+        best = {excess, q, kLinkShares[k], {.in = sum.in[k], .again = sum.again[k]}};
       }
     }
     return best;
   }
 
  private:
-  bool add(Row op, Position p, Position shift, std::array<double, kLinkShares.size()>& sum,
-           KeptBytes& kept) const {
+  bool add(Row op, Position p, Position shift, Sums& sum, KeptBytes& kept) const {
     bool any = false;
     for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
       const Touch& touch = table_.touch(row);
@@ -108,9 +114,10 @@ class AfterScan {
       const Row id = previous < 0 && shift > 0 ? table_.predecessor(touch.storage) : touch.storage;
       const bool again = (previous >= 0 || shift > 0) && id != kNoRow &&
                          static_cast<Position>(view_.model->chain_until[id]) > p;
-      for (std::size_t k = 0; k < sum.size(); ++k) {
+      for (std::size_t k = 0; k < kLinkShares.size(); ++k) {
         const double fetch = kLinkShares[k] * copy;
-        sum[k] += again ? std::min(fetch, (1 - kLinkShares[k]) * replay_[id]) : fetch;
+        const double run = again ? (1 - kLinkShares[k]) * replay_[id] : fetch;
+        (run < fetch ? sum.again : sum.in)[k] += std::min(run, fetch);
       }
       kept.may_keep(table_.bytes(touch.storage));
       any = true;
@@ -152,7 +159,7 @@ class BeforeScan {
       sum += out;
       if (out == 0 || growth_ * (p - q) <= length) continue;
       const double excess = sum - rate_ * kept.most() - (until - view_.time(q + 1));
-      if (excess > best.excess) best = {excess, q};
+      if (excess > best.excess) best = {excess, q, 1, {.out = sum}};
     }
     return best;
   }
@@ -214,7 +221,8 @@ void scan_windows_after(const CyclicView& view, const Boundary& boundary,
   AfterScan scan(view, boundary);
   scan_lengths(view, scan, [&](Position p, const Best& best) {
     windows.push_back({static_cast<Row>(p), static_cast<Row>(p), static_cast<Row>(best.end),
-                       best.excess, boundary.fetching, best.share, best.share * scan.rate()});
+                       best.excess, WindowSide::kAfter, boundary.to_disk, best.paid, best.share,
+                       best.share * scan.rate()});
   });
 }
 
@@ -224,7 +232,8 @@ void scan_windows_before(const CyclicView& view, const Boundary& boundary,
   scan_lengths(view, scan, [&](Position p, const Best& best) {
     const Position turn = best.end < 0 ? view.ops : 0;  // windows begin within the step
     windows.push_back({static_cast<Row>(best.end + turn), static_cast<Row>(p + turn),
-                       static_cast<Row>(p + turn), best.excess, boundary.evicting, 1, scan.rate()});
+                       static_cast<Row>(p + turn), best.excess, WindowSide::kBefore,
+                       boundary.to_disk, best.paid, 1, scan.rate()});
   });
 }
 

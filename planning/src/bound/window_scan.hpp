@@ -17,8 +17,7 @@ struct Boundary {
   std::uint64_t capacity = 0;  ///< of the tiers above it
   LinkKind in = LinkKind::kHostToDevice;
   LinkKind out = LinkKind::kDeviceToHost;
-  BoundCause fetching = BoundCause::kFetching;
-  BoundCause evicting = BoundCause::kEvicting;
+  bool to_disk = false;  ///< above it are device and host
 };
 
 /// Appends windows with a positive excess, `first` and `last` counted from the start of the step.

@@ -112,14 +112,21 @@ class SuperNeuronsPlanner final : public Planner {
   [[nodiscard]] PlanOutcome plan(const Problem& problem, const Options& options,
                                  const PlanningContext& context) const override {
     const std::string label = label_of(*this, options);
-    return outcome_of(
-        problem, context, [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
-          BeginState begin;
-          begin.away.assign(m.table.storages(), 0);
-          const SweepResult result = sweep_from(m, settings_for(p, m, options), begin);
-          if (!result.feasible) return std::nullopt;
-          return checked_plan(p, m, result.draft, label);
-        });
+    return outcome_of(problem, context,
+                      [&](const Problem& p, const StepModel& m) -> std::optional<Plan> {
+                        BeginState begin;
+                        begin.away.assign(m.table.storages(), 0);
+                        SweepSettings settings = settings_for(p, m, options);
+                        // Where the greedy pass then finds no room for what the next run needs,
+                        // with less thrift.
+                        for (const bool thrifty : {true, false}) {
+                          settings.rules.drop_in_passing = thrifty;
+                          const SweepResult result = sweep_from(m, settings, begin);
+                          if (!result.feasible) continue;
+                          if (auto plan = checked_plan(p, m, result.draft, label)) return plan;
+                        }
+                        return std::nullopt;
+                      });
   }
 };
 

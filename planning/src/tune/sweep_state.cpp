@@ -211,7 +211,11 @@ bool SweepState::replay_batch(Row op, const std::vector<Row>& roots) {
   Closure closure = closure_of(roots, op, kNoRow);
   to_blame = roots;
   if (!closure.possible) return false;
-  if (!fits_replayed(closure, op, kNoRow)) make_thrifty(closure, op, kNoRow);
+  const SweepRules& rules = settings_.rules;
+  const bool for_each_use =
+      rules.drop_in_passing &&
+      std::any_of(roots.begin(), roots.end(), [&](Row s) { return rules.drop_after_use[s] != 0; });
+  if (for_each_use || !fits_replayed(closure, op, kNoRow)) make_thrifty(closure, op, kNoRow);
   std::uint64_t need = bytes_of(closure, kNoRow).most;
   for (const Row replayed : closure.ops) {
     for (Row row = table_.first_touch_of_op(replayed); row < table_.last_touch_of_op(replayed);

@@ -134,5 +134,68 @@ TEST(LowerBoundTest, what_neither_device_nor_host_holds_crosses_the_disk) {
   EXPECT_LT(host.step_ns, 3000);
 }
 
+// The step of the first test, with 1900 of its 2000 bytes: what binds is what is made slow.
+class BindingTest : public ::testing::Test {
+ protected:
+  struct Links {
+    double out = 1e11, in = 1e11, to_disk = 1e11, from_disk = 1e11;
+  };
+  static LowerBound bound_of(const Links& links, bool replayable, bool with_host) {
+    StepBuilder step;
+    const StorageId a = step.temporary(1000, "a");
+    const StorageId b = step.temporary(1000, "b");
+    step.op(50, {.creates = {a}, .replayable = replayable});
+    step.op(100, {.creates = {b}, .frees = {b}});
+    step.op(100, {.reads = {a}, .frees = {a}});
+    const Trace trace = step.build();
+    Machine machine = plain_machine();
+    const auto set = [&](LinkKind link, double speed) {
+      machine.links[index_of(link)]->bytes_per_second = speed;
+    };
+    set(LinkKind::kDeviceToHost, links.out);
+    set(LinkKind::kHostToDevice, links.in);
+    set(LinkKind::kHostToDisk, links.to_disk);
+    set(LinkKind::kDiskToHost, links.from_disk);
+    return lower_bound(StepModel({trace, machine, budgets(1900, with_host ? 10'000 : 0, 10'000)}));
+  }
+
+  /// Most of the extra time is owed to it alone, and the room that is short is told.
+  static void expect(const LowerBound& bound, BoundCause cause, std::uint64_t budget = 1900) {
+    ASSERT_TRUE(bound.binds);
+    EXPECT_EQ(to_string(*bound.binds), to_string(cause));
+    double all = 0;
+    for (const double part : bound.extra_ns) all += part;
+    EXPECT_GT(bound.extra_ns[static_cast<std::size_t>(cause)], 0.9 * all);
+    EXPECT_NEAR(all, static_cast<double>(bound.step_ns - bound.compute_ns), 1);
+    EXPECT_EQ(bound.room.op, 1U);
+    EXPECT_EQ(bound.room.bytes_alive, 2000U);
+    EXPECT_EQ(bound.room.budget, budget);
+  }
+};
+
+TEST_F(BindingTest, copies_in) {
+  expect(bound_of({.in = 1e9}, false, true), BoundCause::kFetching);
+}
+TEST_F(BindingTest, copies_out) {
+  expect(bound_of({.out = 1e9}, false, true), BoundCause::kEvicting);
+}
+TEST_F(BindingTest, ops_run_again_are_not_called_copies) {
+  expect(bound_of({.out = 1e8, .in = 1e8}, true, true), BoundCause::kRecomputing);
+}
+TEST_F(BindingTest, copies_from_disk) {
+  expect(bound_of({.from_disk = 1e9}, false, false), BoundCause::kFromDisk);
+}
+TEST_F(BindingTest, copies_to_disk) {
+  expect(bound_of({.to_disk = 1e9}, false, false), BoundCause::kToDisk);
+}
+TEST_F(BindingTest, nothing_binds_where_all_fits) {
+  StepBuilder step;
+  const StorageId a = step.temporary(1000, "a");
+  step.op(50, {.creates = {a}, .frees = {a}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  EXPECT_FALSE(lower_bound(StepModel({trace, machine, budgets(1900, 0)})).binds);
+}
+
 }  // namespace
 }  // namespace spillway::planning

@@ -5,10 +5,12 @@
 
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "plan_fixture.hpp"
+#include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/registry.hpp"
 #include "spillway/testing/small_steps.hpp"
 #include "training_steps.hpp"
@@ -32,6 +34,8 @@ const std::vector<Ablation>& ablations() {
       {"lms", "threshold", "12", as_given},
       {"lms", "ahead", "6", as_given},
       {"lms", "groupby", "60", as_given},
+      {"lms", "sync-mode", "1", as_given},
+      {"lms", "sync-mode", "2", as_given},
       {"lms", "sync-mode", "3", as_given},
       {"lms", "serialization-by-size", "0.0005", as_given},
       {"lms", "memory-ratio", "0.7"},
@@ -42,6 +46,8 @@ const std::vector<Ablation>& ablations() {
       {"superneurons", "offload", "off", eagerly},
       {"superneurons", "tensor-cache", "off"},
       {"superneurons", "recompute", "none"},
+      {"superneurons", "recompute", "speed"},
+      {"superneurons", "recompute", "memory"},
       {"superneurons", "prefetch", "off", eagerly},
       {"chain-recompute", "segments", "2"},
       {"chain-recompute", "only-if-short", "off"},
@@ -71,6 +77,35 @@ Trace read_twice_far_behind() {
   return step.build();
 }
 
+// Before the turn of the step two segments, each of a heavy op and three cheap ones whose outputs
+// the backward pass reads in turn, the last first. Those of the second are larger together than any
+// op's working set.
+Trace two_segments() {
+  testing::StepBuilder step;
+  std::vector<StorageId> saved;
+  std::vector<StorageId> reads;
+  for (const std::uint64_t bytes : {1'000U, 10'000U}) {
+    for (int i = 0; i < 4; ++i) {
+      saved.push_back(step.temporary(i == 0 ? 10'000 : bytes, "saved"));
+      step.op(static_cast<TimeNs>(i == 0 ? 1'000'000 : bytes / 10),
+              {.creates = {saved.back()}, .reads = reads, .replayable = true});
+      reads = {saved.back()};
+    }
+  }
+  while (!saved.empty()) {
+    const StorageId gradient = step.temporary(5'000, "gradient");
+    std::vector<StorageId> dead{saved.back()};
+    std::vector<StorageId> read{saved.back()};
+    if (saved.size() < 8) read.insert(read.end(), reads.begin(), reads.end());
+    if (saved.size() < 8) dead.insert(dead.end(), reads.begin(), reads.end());
+    step.op(500, {.creates = {gradient}, .reads = read, .frees = dead});
+    reads = {gradient};
+    saved.pop_back();
+  }
+  step.op(500, {.reads = reads, .frees = reads});
+  return step.build();
+}
+
 class OptionsTest : public PlanFixture {
  protected:
   static bool differ(const Plan& a, const Plan& b) {
@@ -92,7 +127,7 @@ class OptionsTest : public PlanFixture {
 };
 
 TEST_F(OptionsTest, every_option_of_every_planner_changes_some_plan) {
-  std::vector<Trace> traces{read_twice_far_behind()};
+  std::vector<Trace> traces{read_twice_far_behind(), two_segments()};
   for (const std::uint64_t seed : {3U, 8U}) {
     traces.push_back(
         TrainingStep({.seed = seed, .layers = 14, .middle_dies = seed % 2 == 0}).build());
@@ -107,6 +142,63 @@ TEST_F(OptionsTest, every_option_of_every_planner_changes_some_plan) {
       }
     }
     EXPECT_TRUE(changed) << ablation.planner << " --" << ablation.option;
+  }
+}
+
+// Of the second segment the last output is still there when it is read. Speed: what is missing of a
+// segment is run again once, 3 + 2 ops. Memory: for each use anew, (3 + 2 + 1) + (2 + 1).
+// Cost-aware: the small segment once, the large one for each use.
+TEST_F(OptionsTest, strategies_of_recomputing_differ_in_runs) {
+  const Trace trace = two_segments();
+  const Machine machine = machine_with_links(1e9);
+  for (const double times : {1.8, 2.5}) {
+    const Problem problem{trace, machine, budgets(trace, machine, times)};
+    for (const auto& [strategy, runs] : {std::pair{"none", 0U}, std::pair{"speed", 5U},
+                                         std::pair{"memory", 9U}, std::pair{"cost-aware", 6U}}) {
+      Options options(superneurons_planner().options());
+      options.set("recompute", std::string_view(strategy));
+      const auto plan = make(superneurons_planner(), problem, options);
+      ASSERT_TRUE(plan) << strategy;
+      EXPECT_EQ(plan->report.replays, runs) << strategy << " at " << times;
+    }
+  }
+}
+
+// 1 waits for copies out alone, 2 for copies in, 3 for both.
+TEST_F(OptionsTest, sync_modes_wait_for_what_they_name) {
+  const Trace trace = TrainingStep({.seed = 3, .layers = 14}).build();
+  const Machine machine = machine_with_links(3e9, 500);
+  const Problem problem{trace, machine, budgets(trace, machine, 4.0)};
+  struct Waits {
+    int out = 0, in = 0;
+  };
+  const auto waits_of = [&](std::string_view mode) {
+    Options options(lms_planner().options());
+    options.set("tune", std::string_view("off"));
+    options.set("sync-mode", mode);
+    const auto plan = make(lms_planner(), problem, options);
+    Waits waits;
+    if (!plan) {
+      ADD_FAILURE() << mode;
+      return waits;
+    }
+    const auto& actions = plan->plan.actions;
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (actions[i].kind != PlanActionKind::kWait) continue;
+      std::size_t copy = i;  // what the storage did last before
+      while (actions[copy].storage != actions[i].storage ||
+             actions[copy].kind == PlanActionKind::kWait) {
+        --copy;
+      }
+      (actions[copy].kind == PlanActionKind::kFetch ? waits.in : waits.out) += 1;
+    }
+    return waits;
+  };
+  for (const auto& [mode, out, in] : {std::tuple{"0", false, false}, std::tuple{"1", true, false},
+                                      std::tuple{"2", false, true}, std::tuple{"3", true, true}}) {
+    const Waits waits = waits_of(mode);
+    EXPECT_EQ(waits.out > 0, out) << mode;
+    EXPECT_EQ(waits.in > 0, in) << mode;
   }
 }
 

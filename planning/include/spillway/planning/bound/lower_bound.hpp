@@ -25,6 +25,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,16 +33,26 @@
 
 namespace spillway::planning {
 
-/// What the excess of a window over its ops' own time is owed to.
+/// What the step's time beyond that of its ops is owed to, since room is short: a link that is too
+/// slow for what must cross it, or the device, which computes what it had computed before.
 enum class BoundCause : std::uint8_t {
-  kFetching,  ///< device: copies in, or computing again
-  kEvicting,  ///< device: copies out
-  kBoth,      ///< device: out before and in after one instant
-  kFromDisk,  ///< device and host together are too small: copies from disk
-  kToDisk,    ///< the same, copies to disk
+  kFetching,     ///< copies to the device
+  kEvicting,     ///< copies from the device
+  kRecomputing,  ///< ops run again, since that takes less than copies would
+  kFromDisk,     ///< device and host together are too small: copies from disk
+  kToDisk,       ///< the same, copies to disk
 };
 inline constexpr std::size_t kBoundCauseCount = 5;
+/// `fetching`, `evicting`, `recomputing`, `from disk`, `to disk`
 std::string_view to_string(BoundCause cause);
+
+enum class WindowSide : std::uint8_t { kAfter, kBefore, kAround };  ///< of its instant
+
+/// What storages pay within a window or a step at the prices of the bound, in ns. Room and the ops'
+/// own time are deducted from the sum, so that the excess is less and is shared out in proportion.
+struct BoundPayment {
+  double in = 0, out = 0, again = 0;  ///< copies in, copies out, ops run again
+};
 
 /// Between op `first` and op `last` (both counted from the start of the step, past its end where
 /// the window wraps) at least `extra_ns` pass in which no op of the program runs.
@@ -50,16 +61,28 @@ struct BoundWindow {
   Row instant = 0;
   Row last = 0;
   double extra_ns = 0;
-  BoundCause cause = BoundCause::kFetching;
+  WindowSide side = WindowSide::kAfter;
+  bool to_disk = false;  ///< of device and host together, not of the device alone
+  BoundPayment paid{};
   double link_share = 1;  ///< of a nanosecond's wait that copies in pay; computing again the rest
   double room_price = 0;  ///< ns a byte at the instant
+};
+
+/// Where room is short for what the bound owes most to.
+struct BoundRoom {
+  Row op = 0;
+  std::uint64_t bytes_alive = 0;  ///< while it runs, with its smallest scratch memory
+  std::uint64_t budget = 0;       ///< of the device; of device and host where a disk's link binds
 };
 
 struct LowerBound {
   TimeNs step_ns = 0;     ///< no plan is faster
   TimeNs compute_ns = 0;  ///< sum of the ops' shortest durations; step_ns is never less
-  std::array<double, kBoundCauseCount> extra_ns{};  ///< by BoundCause
-  std::vector<BoundWindow> windows;                 ///< disjoint, in order
+  std::array<double, kBoundCauseCount>
+      extra_ns{};                     ///< by BoundCause; about step_ns - compute_ns in all
+  std::optional<BoundCause> binds{};  ///< the cause of most of it; nothing if none is
+  BoundRoom room{};                   ///< if anything binds
+  std::vector<BoundWindow> windows;   ///< disjoint, in order
 };
 
 /// `kWindows` leaves the prices out, which take most of the time and are often stronger.

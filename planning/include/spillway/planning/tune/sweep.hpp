@@ -49,6 +49,8 @@ struct SweepRules {
   std::vector<Row> segment;
   /// 1: dropped again after each use.
   std::vector<std::uint8_t> drop_after_use;
+  /// What a run for one of those brings back in passing is dropped again before the op, too.
+  bool drop_in_passing = false;
 };
 
 struct SweepSettings {
