@@ -84,7 +84,7 @@ def main() -> int:
     except UserError as error:
         print(f"paper_tables: {error}", file=sys.stderr)
         return 2
-    print(f"* second-hand figures; † more than {tables.TOLERANCE:.0%} below what was published;")
+    print(f"* second-hand figures; † more than {tables.TOLERANCE:.0%} off what was published;")
     print("‡ hybrid below what was published, or slower than the paper's planner.")
     if options.json:
         figures = {

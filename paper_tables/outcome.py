@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from paper_tables import kept
 from paper_tables.affine import peak_bytes
-from paper_tables.reach import Largest, Limits, Planned, Reach
+from paper_tables.reach import Chosen, Largest, Limits, Planned, Reach
 from paper_tables.rows import MemoryRow, Row
 
 HYBRID = "hybrid"
@@ -47,9 +47,10 @@ class MemoryOutcome:
     smallest_bytes: dict[str, int]
 
 
-def planners_of(row: Row | MemoryRow) -> tuple[str, ...]:
-    """The rendition of the paper's planner, and ours."""
-    return row.planner, HYBRID
+def planners_of(row: Row | MemoryRow) -> tuple[Chosen, ...]:
+    """The rendition of the paper's planner with the paper's options, and ours."""
+    options = row.options if isinstance(row, Row) else ()
+    return Chosen(row.planner, options), Chosen(HYBRID)
 
 
 @functools.cache
@@ -68,14 +69,14 @@ def of_row(row: Row, progress: Progress) -> tuple[SizeOutcome, list[SpeedOutcome
         without = reach.largest(reach.fits_without, row.published_base or row.published)
         largest = {}
         for planner in planners_of(row):
-            progress(f"{row.title}: the largest with {planner}")
+            progress(f"{row.title}: the largest with {planner.name}")
             fits = functools.partial(reach.fits, planner)
-            largest[planner] = reach.largest(fits, row.published)
+            largest[planner.name] = reach.largest(fits, row.published)
         speeds = []
         for value in row.speed_values:
             at = recording.nearest(value)
             progress(f"{row.title}: the step at {at}")
-            planned = {planner: reach.plan(planner, at) for planner in planners_of(row)}
+            planned = {planner.name: reach.plan(planner, at) for planner in planners_of(row)}
             speeds.append(SpeedOutcome(row, value, at, reach.step_ns(at), planned))
     return SizeOutcome(row, without, largest), speeds
 
@@ -88,6 +89,6 @@ def of_memory_row(row: MemoryRow, progress: Progress) -> MemoryOutcome:
     with Reach(recording, limits) as reach:
         smallest = {}
         for planner in planners_of(row):
-            progress(f"{row.title}: the least memory with {planner}")
-            smallest[planner] = reach.smallest_budget(planner, row.value, peak)
+            progress(f"{row.title}: the least memory with {planner.name}")
+            smallest[planner.name] = reach.smallest_budget(planner, row.value, peak)
     return MemoryOutcome(row, peak, smallest)

@@ -14,8 +14,9 @@ from paper_tables.affine import peak_bytes
 from paper_tables.kept import Recording
 
 # Improving a plan does not change whether there is one, so the search for the largest size does
-# without; the plan at the published size has the time that the command gives by itself.
-_NO_IMPROVING = ("--time-limit", "0s")
+# without; the plan at the published size has the time that the command gives by itself. The other
+# planners improve nothing, and refuse a limit to it.
+_NO_IMPROVING = {"hybrid": ("--time-limit", "0s")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,18 @@ class Limits:
     machine: str
     device_bytes: int
     host_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A planner with the options that differ from its defaults."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def flags(self) -> list[str]:
+        return [word for name, value in self.options for word in (f"--{name}", value)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +68,7 @@ class Reach:
         self._recording = recording
         self._limits = limits
         self._folder = tempfile.TemporaryDirectory()
-        self._fits: dict[tuple[str, int], bool] = {}
+        self._fits: dict[tuple[Chosen, int], bool] = {}
 
     def __enter__(self) -> "Reach":
         return self
@@ -63,7 +76,7 @@ class Reach:
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def plan(self, planner: str, value: int) -> Planned | None:
+    def plan(self, planner: Chosen, value: int) -> Planned | None:
         """The planner's plan at that size; None where it finds none."""
         answer = self._ask(planner, value)
         if not answer["feasible"]:
@@ -74,11 +87,11 @@ class Reach:
         """The step on a device without limit."""
         return ask("simulate", self._path(value), "--machine", self._limits.machine)["step_ns"]
 
-    def fits(self, planner: str, value: int) -> bool:
+    def fits(self, planner: Chosen, value: int) -> bool:
         """Whether the planner finds a plan at that size."""
         key = (planner, value)
         if key not in self._fits:
-            self._fits[key] = self._ask(planner, value, *_NO_IMPROVING)["feasible"]
+            self._fits[key] = self._is_feasible(planner, value)
         return self._fits[key]
 
     def fits_without(self, value: int) -> bool:
@@ -104,22 +117,26 @@ class Reach:
             low, high = (middle, high) if fits(middle * step) else (low, middle)
         return Largest(low * step or None)
 
-    def smallest_budget(self, planner: str, value: int, peak: int) -> int:
+    def smallest_budget(self, planner: Chosen, value: int, peak: int) -> int:
         """The least device memory that the planner finds a plan for, to 1 %; `peak` needs none."""
         low, high = 0, peak
         while high - low > high // 100:
             middle = (low + high) // 2
-            fits = self._ask(planner, value, *_NO_IMPROVING, device=middle)["feasible"]
+            fits = self._is_feasible(planner, value, middle)
             low, high = (low, middle) if fits else (middle, high)
         return high
 
+    def _is_feasible(self, planner: Chosen, value: int, device: int | None = None) -> bool:
+        flags = _NO_IMPROVING.get(planner.name, ())
+        return self._ask(planner, value, *flags, device=device)["feasible"]
+
     def _ask(
-        self, planner: str, value: int, *flags: str, device: int | None = None
+        self, planner: Chosen, value: int, *flags: str, device: int | None = None
     ) -> dict[str, Any]:
         return ask(
             "plan", self._path(value),
             "--machine", self._limits.machine,
-            "--planner", planner,
+            "--planner", planner.name, *planner.flags,
             "--budget", str(self._limits.device_bytes if device is None else device),
             "--host", str(self._limits.host_bytes),
             *flags,

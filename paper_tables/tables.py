@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from paper_tables.outcome import HYBRID, MemoryOutcome, SizeOutcome, SpeedOutcome
 from paper_tables.reach import Largest, Planned
-from paper_tables.rows import MB, Row
+from paper_tables.rows import MB, Row, Speed
 
-#: How far our rendition may stay behind the published figure without a word in the page.
+#: How far our rendition may be from the published figure without a word in the page.
 TOLERANCE = 0.15
 
 
@@ -22,7 +22,7 @@ def size_table(outcomes: Sequence[SizeOutcome]) -> str:
             _count(each.row.published_base),
             _largest(each.without),
             _count(each.row.published),
-            f"{_largest(each.largest[each.row.planner])}{'' if rendition_reaches(each) else ' †'}",
+            _largest(each.largest[each.row.planner]) + _mark(size_is_near(each)),
             f"{_largest(each.largest[HYBRID])}{'' if hybrid_reaches(each) else ' ‡'}",
         )
         for each in outcomes
@@ -39,7 +39,7 @@ def speed_table(outcomes: Sequence[SpeedOutcome]) -> str:
     rows = []
     for each in outcomes:
         row = each.row
-        published = next((s for s in row.speeds if s.value == each.value), None)
+        published = _published_at(each)
         rows.append(
             (
                 _paper(row),
@@ -47,9 +47,9 @@ def speed_table(outcomes: Sequence[SpeedOutcome]) -> str:
                 f"{row.unit} {each.value:,}" + (f" ({each.at:,})" if each.at != each.value else ""),
                 row.speed_unit,
                 _figure(published and published.without),
-                _figure(published and published.with_system),
+                _published_speed(row, published),
                 _figure(row.speed(each.at, each.without_ns)),
-                _speed(row, each, each.planned[row.planner]),
+                _speed(row, each, each.planned[row.planner]) + _mark(speed_is_near(each)),
                 _speed(row, each, each.planned[HYBRID]) + ("" if hybrid_keeps_up(each) else " ‡"),
             )
         )
@@ -69,7 +69,7 @@ def memory_table(outcomes: Sequence[MemoryOutcome]) -> str:
             _megabytes(each.row.published_base),
             _megabytes(each.without_bytes),
             _megabytes(each.row.published),
-            _megabytes(each.smallest_bytes[each.row.planner]),
+            _megabytes(each.smallest_bytes[each.row.planner]) + _mark(memory_is_near(each)),
             _megabytes(each.smallest_bytes[HYBRID]),
         )
         for each in outcomes
@@ -81,10 +81,35 @@ def memory_table(outcomes: Sequence[MemoryOutcome]) -> str:
     return _table(head, rows)
 
 
-def rendition_reaches(outcome: SizeOutcome) -> bool:
-    """Whether our rendition of the paper's planner comes near to what was published."""
-    found = outcome.largest[outcome.row.planner].value or 0
-    return found >= (1 - TOLERANCE) * outcome.row.published
+def size_is_near(outcome: SizeOutcome) -> bool:
+    """Whether our rendition of the paper's planner comes near to the published size."""
+    found = outcome.largest[outcome.row.planner]
+    if found.at_least and (found.value or 0) >= outcome.row.published:
+        return True  # nothing larger was tried
+    return _is_near(found.value or 0, outcome.row.published)
+
+
+def speed_is_near(outcome: SpeedOutcome) -> bool:
+    """Whether our rendition's step takes about as long as published.
+
+    Where only a slowdown was published, that is compared.
+    """
+    row, planned = outcome.row, outcome.planned[outcome.row.planner]
+    published = _published_at(outcome)
+    if published is not None and published.with_system is not None:
+        ours = 0 if planned is None else row.speed(outcome.at, planned.step_ns)
+        return _is_near(ours, published.with_system)
+    if row.slowdown is None or outcome.value != row.published:
+        return True  # nothing was published
+    if planned is None:
+        return False
+    below = row.slowdown.at_most and planned.slowdown <= row.slowdown.ratio
+    return below or _is_near(planned.slowdown, row.slowdown.ratio)
+
+
+def memory_is_near(outcome: MemoryOutcome) -> bool:
+    """Whether our rendition needs about as much memory as published."""
+    return _is_near(outcome.smallest_bytes[outcome.row.planner], outcome.row.published)
 
 
 def hybrid_reaches(outcome: SizeOutcome) -> bool:
@@ -96,6 +121,18 @@ def hybrid_keeps_up(outcome: SpeedOutcome) -> bool:
     """Whether hybrid's step takes no longer than with the paper's planner."""
     other, ours = outcome.planned[outcome.row.planner], outcome.planned[HYBRID]
     return other is None or (ours is not None and ours.step_ns <= other.step_ns)
+
+
+def _published_at(outcome: SpeedOutcome) -> Speed | None:
+    return next((s for s in outcome.row.speeds if s.value == outcome.value), None)
+
+
+def _is_near(ours: float, published: float) -> bool:
+    return abs(ours - published) <= TOLERANCE * published
+
+
+def _mark(near: bool) -> str:
+    return "" if near else " †"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -124,6 +161,13 @@ def _speed(row: Row, each: SpeedOutcome, planned: Planned | None) -> str:
     if planned is None:
         return "no plan"
     return f"{_figure(row.speed(each.at, planned.step_ns))} ({planned.slowdown:.2f}x)"
+
+
+def _published_speed(row: Row, published: Speed | None) -> str:
+    """The speed with the paper's system, or by how much it was slower."""
+    if row.slowdown is None:
+        return _figure(published and published.with_system)
+    return f"{'<' if row.slowdown.at_most else ''}{row.slowdown.ratio:.2f}x"
 
 
 def _megabytes(size: int | None) -> str:

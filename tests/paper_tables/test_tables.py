@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The search for the largest size and the least memory, and how the figures are shown."""
 
+import dataclasses
+
 import pytest
 
 from spillway import UserError
 
-from paper_tables import kept, tables
+from paper_tables import kept, outcome, tables
 from paper_tables.__main__ import write_between_markers
 from paper_tables.outcome import MemoryOutcome, SizeOutcome, SpeedOutcome
-from paper_tables.reach import Largest, Limits, Planned, Reach
-from paper_tables.rows import MEMORY_ROWS, ROWS, Row
+from paper_tables.reach import Chosen, Largest, Limits, Planned, Reach
+from paper_tables.rows import MEMORY_ROWS, ROWS, Row, Slowdown, Speed
 
 LIMITS = Limits("m40", 12 << 30, 64 << 30)
 ROW = Row("Somebody 2020", "vgg", (("depth", 16),), "batch", "batch", "m40", "lru", 100, 50)
@@ -46,6 +48,8 @@ def test_sizes_below_the_published_ones_are_marked():
     short = SizeOutcome(ROW, Largest(51), {"lru": Largest(84), "hybrid": Largest(99)})
     line = tables.size_table([short]).splitlines()[-1]
     assert line.endswith("| 50 | 51 | 100 | 84 † | 99 ‡ |")
+    much = SizeOutcome(ROW, Largest(51), {"lru": Largest(116), "hybrid": Largest(100)})
+    assert tables.size_table([much]).splitlines()[-1].endswith("| 116 † | 100 |")
     enough = SizeOutcome(ROW, Largest(51), {"lru": Largest(85), "hybrid": Largest(100, True)})
     line = tables.size_table([enough]).splitlines()[-1]
     assert line.endswith("| 85 | at least 100 |")
@@ -61,6 +65,59 @@ def test_speeds_are_in_the_papers_unit_and_slower_ones_are_marked():
     assert line.endswith("| 100 | no plan | 20 (5.00x) |")
 
 
+def test_speeds_far_from_the_published_ones_are_marked():
+    second = 1_000_000_000
+    row = dataclasses.replace(ROW, speeds=(Speed(100, None, 30.0),))
+    plans = {"lru": Planned(4 * second, second), "hybrid": Planned(2 * second, second)}
+    line = tables.speed_table([SpeedOutcome(row, 100, 100, second, plans)]).splitlines()[-1]
+    assert line.endswith("| - | 30 | 100 | 25 (4.00x) † | 50 (2.00x) |")
+    row = dataclasses.replace(ROW, speeds=(Speed(100, None, 27.0),))
+    line = tables.speed_table([SpeedOutcome(row, 100, 100, second, plans)]).splitlines()[-1]
+    assert line.endswith("| - | 27 | 100 | 25 (4.00x) | 50 (2.00x) |")
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "ns", "shown"),
+    [
+        (Slowdown(0.10, at_most=True), 1_000_000_000, "| <1.11x | 100 | 100 (1.00x) |"),
+        (Slowdown(0.10, at_most=True), 1_300_000_000, "| <1.11x | 100 | 76.9 (1.30x) † |"),
+        (Slowdown(0.20), 1_000_000_000, "| 1.25x | 100 | 100 (1.00x) † |"),
+        (Slowdown(0.20), 1_250_000_000, "| 1.25x | 100 | 80 (1.25x) |"),
+    ],
+)
+def test_a_published_slowdown_is_shown_and_compared(slowdown, ns, shown):
+    row = dataclasses.replace(ROW, slowdown=slowdown)
+    plans = {"lru": Planned(ns, 1_000_000_000), "hybrid": Planned(1_000_000_000, 1_000_000_000)}
+    found = SpeedOutcome(row, 100, 100, 1_000_000_000, plans)
+    assert shown in tables.speed_table([found]).splitlines()[-1]
+
+
+def test_the_papers_options_go_to_the_papers_planner_alone():
+    sizes = {row.network: outcome.planners_of(row) for row in ROWS if row.paper == "TensorFlowMem"}
+    theirs, ours = sizes["mixture_of_experts"]
+    assert theirs == Chosen("partitioned", (("partition-size", "200"),))
+    assert sizes["deep_speech"][0].flags == ["--partition-size", "5"]
+    assert (ours.flags, sizes["resnet_layers"][0].flags) == ([], [])
+    assert [each.flags for each in outcome.planners_of(MEMORY_ROWS[0])] == [[], []]
+
+
+def test_the_command_takes_the_questions_of_every_row(monkeypatch, command):
+    monkeypatch.setenv("SPILLWAY_COMMAND", command)
+    recording = kept.Recording("alexnet", ())
+    asked = {each for row in (*ROWS, *MEMORY_ROWS) for each in outcome.planners_of(row)}
+    with Reach(recording, LIMITS) as reached:
+        for planner in asked:
+            assert reached.fits(planner, 8), planner
+            assert reached.plan(planner, 8).slowdown >= 1
+
+
+def test_where_less_memory_is_a_plan_too_it_is_found(monkeypatch, command):
+    monkeypatch.setenv("SPILLWAY_COMMAND", command)
+    with Reach(kept.Recording("alexnet", ()), LIMITS) as reached:
+        peak = 2 << 30
+        assert 0 < reached.smallest_budget(Chosen("lru"), 32, peak) < peak
+
+
 def test_steps_may_be_counted_instead_of_samples():
     row = next(row for row in ROWS if row.network == "deep_speech")
     assert row.speed_unit == "s/step"
@@ -70,9 +127,12 @@ def test_steps_may_be_counted_instead_of_samples():
 
 def test_memory_is_in_megabytes():
     row = MEMORY_ROWS[0]
-    outcome = MemoryOutcome(row, 5815 << 20, {row.planner: 2660 << 20, "hybrid": 1 << 30})
-    line = tables.memory_table([outcome]).splitlines()[-1]
+    found = MemoryOutcome(row, 5815 << 20, {row.planner: 2660 << 20, "hybrid": 1 << 30})
+    line = tables.memory_table([found]).splitlines()[-1]
     assert line.endswith("| 5,815 MB | 5,815 MB | 2,660 MB | 2,660 MB | 1,024 MB |")
+    found = MemoryOutcome(row, 5815 << 20, {row.planner: 854 << 20, "hybrid": 1 << 30})
+    line = tables.memory_table([found]).splitlines()[-1]
+    assert line.endswith("| 2,660 MB | 854 MB † | 1,024 MB |")
 
 
 def test_tables_go_between_their_markers(tmp_path):
