@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -75,9 +74,9 @@ std::uint64_t taken_in(const std::string& group, bool unified) {
 }
 
 // What this process's cgroup and all its ancestors leave.
-Room cgroup_room() {
+Room cgroup_room(const std::string& root) {
   Room room;
-  std::ifstream groups("/proc/self/cgroup");
+  std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
@@ -85,12 +84,12 @@ Room cgroup_room() {
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool unified = controllers.empty();
     if (!unified && controllers.find("memory") == std::string::npos) continue;
-    const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const std::string tree = root + (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
     const char* file = unified ? "/memory.max" : "/memory.limit_in_bytes";
     std::string group = line.substr(second + 1);
     for (;;) {
-      const std::uint64_t limit = limit_in(root + group + file);
-      if (limit < kNoCgroupLimit) room.narrow(limit, taken_in(root + group, unified));
+      const std::uint64_t limit = limit_in(tree + group + file);
+      if (limit < kNoCgroupLimit) room.narrow(limit, taken_in(tree + group, unified));
       const auto slash = group.find_last_of('/');
       if (slash == std::string::npos || group.empty() || group == "/") break;
       group.resize(slash);
@@ -109,12 +108,11 @@ Bytes resident_bytes() {
   return {resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))};
 }
 
-MachineMemory measure_memory(std::uint32_t local_processes, Bytes ours) {
-  struct sysinfo info {};
-  ::sysinfo(&info);
-  const std::uint64_t ram = info.totalram * info.mem_unit;
-  const std::uint64_t available = entry_in("/proc/meminfo", "MemAvailable:") * 1024;
-  Room room = cgroup_room();
+MachineMemory measure_memory(std::uint32_t local_processes, Bytes ours, const std::string& root) {
+  const std::string facts = root + "/proc/meminfo";
+  const std::uint64_t ram = entry_in(facts, "MemTotal:") * 1024;
+  const std::uint64_t available = entry_in(facts, "MemAvailable:") * 1024;
+  Room room = cgroup_room(root);
   room.narrow(ram, ram - std::min(ram, available));
   return {.total = {room.limit},
           .available = {room.available},
