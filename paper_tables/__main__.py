@@ -10,10 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
-from spillway import UserError
-
 from paper_tables import kept, outcome, tables
 from paper_tables.rows import MEMORY_ROWS, ROWS, MemoryRow, Row
+from spillway import UserError
 
 AnyRow = TypeVar("AnyRow", Row, MemoryRow)
 

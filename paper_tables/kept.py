@@ -5,10 +5,9 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from spillway.report.trace_file import read_json
-
 from paper_tables.affine import AffineTrace
 from paper_tables.rows import MEMORY_ROWS, ROWS, MemoryRow, Row
+from spillway.report.trace_file import read_json
 
 FOLDER = pathlib.Path(__file__).parent / "recordings"
 

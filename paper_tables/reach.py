@@ -8,10 +8,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from spillway.report.simulation import ask
-
 from paper_tables.affine import peak_bytes
 from paper_tables.kept import Recording
+from spillway.report.simulation import ask
 
 # Improving a plan does not change whether there is one, so the search for the largest size does
 # without; the plan at the published size has the time that the command gives by itself. The other

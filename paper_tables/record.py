@@ -22,9 +22,9 @@ _LEVEL = 19
 
 def take(recording: Recording, value: int, path: pathlib.Path) -> None:
     """Records the network at one size."""
-    import spillway
     import zstandard
 
+    import spillway
     from paper_tables import networks
 
     sizes = {**dict(recording.sizes), recording.grows: value}

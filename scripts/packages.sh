@@ -6,8 +6,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache pkg-config libfmt-dev libspdlog-dev nlohmann-json3-dev
-  libcli11-dev liburing-dev libxxhash-dev libzstd-dev libgtest-dev libgmock-dev libbenchmark-dev
-  python3-venv "$@")
+  libcli11-dev liburing-dev libxxhash-dev libzstd-dev libgtest-dev libgmock-dev python3-venv
+  "$@")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: no dpkg here; going on, in the hope that the like of these are installed:"

@@ -45,9 +45,9 @@ def settings_of_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith("SPILLWAY_") and name not in _OF_THE_COMMANDS
     }
-    if _PAGE in settings:
-        if not (_started_by_multiprocessing() and _is_budget_page(settings[_PAGE])):
-            del settings[_PAGE]  # a program of its own, with a budget of its own
+    page = settings.get(_PAGE)
+    if page is not None and not (_started_by_multiprocessing() and _is_budget_page(page)):
+        del settings[_PAGE]  # a program of its own, with a budget of its own
     return settings
 
 

@@ -211,6 +211,7 @@ def test_a_relative_spool_directory_stays_where_it_was():
     assert train(2) == expected
     require_budget_held()
 
+
 @in_child
 def test_threads_may_come_to_older_tensors_at_once():
     """Each is taken in once; what one thread has begun to read is not freed by the other."""

@@ -115,8 +115,13 @@ def test_a_write_through_data_ptr_counts_as_declared():
 
 @pytest.mark.parametrize(
     "export",
-    ["of_a_subclass", "of_what_requires_a_gradient", "of_a_view", "of_a_capsule"]
-    + ["of_the_protocol"],
+    [
+        "of_a_subclass",
+        "of_what_requires_a_gradient",
+        "of_a_view",
+        "of_a_capsule",
+        "of_the_protocol",
+    ],
 )
 @in_child
 def test_an_array_holds_its_tensor_however_it_was_made(export):

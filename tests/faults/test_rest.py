@@ -274,3 +274,33 @@ def test_a_child_forked_while_it_rests():
     assert training.steps(2).outcome() == expected
     assert os.waitpid(pid, 0)[1] == 0
     assert all(is_intact(tensor, value + 100) for value, tensor in enumerate(held))
+
+
+@in_child
+def test_it_rests_again_when_a_second_thread_has_ended():
+    import torch
+
+    activate(BUDGET="256MiB")
+    training = _resting_training()
+    thread = threading.Thread(target=lambda: [torch.ones(1 << 18) + 1 for _ in range(4)])
+    thread.start()
+    thread.join()
+    training.steps(UNTIL_REST)
+    _require_rest(training.step)
+
+
+@in_child
+def test_it_rests_again_when_the_program_fits_again():
+    from tests.faults.pressure import filled
+    from tests.faults.training import train
+
+    expected = train(UNTIL_REST + 3 + UNTIL_REST + 2)
+    activate(BUDGET=BUDGET)
+    training = _resting_training()
+    held = [filled(value) for value in range(60)]
+    for _ in range(2):
+        _require_watching(training.step)
+    del held
+    training.steps(UNTIL_REST + 1)  # the first of them began while all was held
+    _require_rest(training.step)
+    assert training.outcome() == expected

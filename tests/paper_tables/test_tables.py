@@ -5,13 +5,12 @@ import dataclasses
 
 import pytest
 
-from spillway import UserError
-
 from paper_tables import kept, outcome, tables
 from paper_tables.__main__ import write_between_markers
 from paper_tables.outcome import MemoryOutcome, SizeOutcome, SpeedOutcome
 from paper_tables.reach import Chosen, Largest, Limits, Planned, Reach
 from paper_tables.rows import MEMORY_ROWS, ROWS, Row, Slowdown, Speed
+from spillway import UserError
 
 LIMITS = Limits("m40", 12 << 30, 64 << 30)
 ROW = Row("Somebody 2020", "vgg", (("depth", 16),), "batch", "batch", "m40", "lru", 100, 50)

@@ -2,8 +2,9 @@
 """What a recording says of storages and ops."""
 
 import pytest
-import spillway
 import torch
+
+import spillway
 
 from . import networks
 

@@ -2,10 +2,11 @@
 """A recording without memory against a real step of the same program."""
 
 import pytest
-import spillway
 import torch
-from spillway.recording.step import Session
 from torch.utils.flop_counter import FlopCounterMode
+
+import spillway
+from spillway.recording.step import Session
 
 from . import naive_peak, networks
 

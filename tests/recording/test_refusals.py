@@ -2,8 +2,9 @@
 """What a recording without memory cannot do, and says."""
 
 import pytest
-import spillway
 import torch
+
+import spillway
 from spillway.recording import machines
 
 from . import networks

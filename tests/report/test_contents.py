@@ -4,6 +4,7 @@
 import json
 
 import pytest
+
 from spillway import UserError
 from spillway.report import command, gather, perfetto
 from spillway.report.contents import MemoryCurve, Span

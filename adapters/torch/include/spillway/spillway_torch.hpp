@@ -40,11 +40,11 @@ SPILLWAY_EXPORT void enable(const Options& options, int torch_major = TORCH_VERS
 /// Everything comes back into memory; nothing moves any more.
 SPILLWAY_EXPORT void disable();
 
-/// Brings the tensor's storage back; it does not move until released. Throws std::runtime_error if
-/// that cannot be done.
+/// Brings the tensor's storage back; it does not move until released as often as it was kept.
+/// Throws std::runtime_error if that cannot be done; then it counts for nothing.
 SPILLWAY_EXPORT void keep(const at::Tensor& tensor);
 
-/// Undoes keep, however often it was called.
+/// Undoes one keep. Without effect on a tensor that is not kept.
 SPILLWAY_EXPORT void release(const at::Tensor& tensor);
 
 /// Counters of this process. docs/statistics.md explains each; sizes are in bytes. The setting
