@@ -39,7 +39,7 @@ test-core: ## Build and run the C++ tests alone; needs no Python package
 	@ctest --test-dir build/core --output-on-failure --no-tests=error -j $(JOBS)
 
 .PHONY: demo
-demo: ## Segment a brain with 30 % of the memory, side by side with the unmanaged run
+demo: ## Segment a brain with 30 % of the memory, without a limit and under auto, side by side
 	@scripts/setup.sh test demo
 	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) exec python scripts/demo.py brain

@@ -250,7 +250,10 @@ class Contest:
     @staticmethod
     def judge_memory(row, last, budget):
         share = last["rounding_bytes"] / max(last["peak_device_bytes"], 1)
-        row.remarks.append(f"rounding {share:.1%}" + " **above 5 %**" * (share > ROUNDING_SHARE))
+        row.remarks.append(f"rounding {share:.1%}")
+        if share > ROUNDING_SHARE:
+            row.failed = True
+            row.remarks.append(f"**rounding above {ROUNDING_SHARE:.0%}**")
         if budget and (last["peak_device_bytes"] > budget or last["overshoot_bytes"]):
             row.failed = True
             row.remarks.append(f"**over by {size(last['overshoot_bytes'])}**")

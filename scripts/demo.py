@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains an example three times and shows the runs side by side.
+"""Trains an example in several ways and shows the runs side by side.
 
 1. observed: a few steps under SPILLWAY_MODE=record, which evicts nothing and measures the peak and
    the floor;
 2. stock: PyTorch alone, for the time, the losses and the weights to compare with;
 3. Spillway: the same program under a budget of 30 % (text: 25 %) of the measured peak, or 1.15
-   times the floor where that is more.
+   times the floor where that is more;
+4. auto: the first steps again under SPILLWAY_BUDGET=auto, where all fits: what it gains in speed.
 
 Exit status 1 if the weights or losses differ, the budget was exceeded, or a run failed.
 """
@@ -40,11 +41,12 @@ class Demo:
     script: str
     steps: int
     share: float
+    auto_steps: int  # of the first steps, the fourth run repeats so many
 
 
 DEMOS = {
-    "brain": Demo("brain segmentation, 3D U-Net", "brain_segmentation", 40, 0.30),
-    "text": Demo("GPT on bytes, 24.3 M parameters", "byte_gpt", 150, 0.25),
+    "brain": Demo("brain segmentation, 3D U-Net", "brain_segmentation", 40, 0.30, 8),
+    "text": Demo("GPT on bytes, 24.3 M parameters", "byte_gpt", 150, 0.25, 30),
 }
 
 
@@ -76,11 +78,13 @@ class Trainer:
     def __init__(self, demo, arguments, folder, console):
         self.demo, self.arguments, self.folder, self.console = demo, arguments, folder, console
 
-    def run(self, name, steps, prefix=(), environment=None, stats=None):
-        """Raises RunError with the program's last words."""
+    def run(self, name, steps, prefix=(), environment=None, stats=None, stop=None):
+        """All steps, or the first `stop`. Raises RunError with the program's last words."""
         script = ROOT / "examples" / self.demo.script / "train.py"
         command = [*prefix, sys.executable, str(script), "--steps", str(steps)]
         command += ["--seed", str(self.arguments.seed), "--out", str(self.folder / name)]
+        if stop:
+            command += ["--stop", str(stop)]
         if self.arguments.size:
             command += ["--size", str(self.arguments.size)]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
@@ -95,7 +99,7 @@ class Trainer:
             text=True,
         )
         try:
-            lines, complaints = self.follow(child, name, steps)
+            lines, complaints = self.follow(child, name, stop or steps)
             # wait4 instead of wait: the resident set includes that of a grandchild.
             _, status, usage = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
@@ -187,7 +191,7 @@ def size(count):
     return f"{count:.2f} GiB"
 
 
-def sparkline(losses, columns=16):
+def sparkline(losses, columns=12):
     values = [float.fromhex(loss) for loss in losses]
     columns = min(columns, len(values))
     bounds = [index * len(values) // columns for index in range(columns + 1)]
@@ -196,45 +200,69 @@ def sparkline(losses, columns=16):
     return "".join("▁▂▃▄▅▆▇█"[round((mean - low) / span * 7)] for mean in means)
 
 
-def comparison(stock, managed, budget):
-    """Rows of name, stock, Spillway, remark."""
-    stats, steps = managed.stats, len(managed.losses)
-    moved = stats["evicted_bytes"] + stats["fetched_bytes"]
-    ends = [f"{float.fromhex(loss):.4f}" for loss in (stock.losses[0], stock.losses[-1])]
-    ends_managed = [f"{float.fromhex(x):.4f}" for x in (managed.losses[0], managed.losses[-1])]
-    peak = stats["peak_device_bytes"]
-    same_losses = "equal" if stock.losses == managed.losses else "DIFFERENT"
-    same_weights = "equal" if stock.weights == managed.weights else "DIFFERENT"
+def loss_text(loss):
+    return f"{float.fromhex(loss):.4f}"
+
+
+def equal_losses(stock, managed, auto):
+    return stock.losses == managed.losses and stock.losses[: len(auto.losses)] == auto.losses
+
+
+def comparison(stock, managed, auto, budget):
+    """Rows of name, stock, under the budget, auto, remark."""
+    runs = (managed, auto)
+    steps = len(stock.losses)
+    moved = [run.stats["evicted_bytes"] + run.stats["fetched_bytes"] for run in runs]
+    peak = managed.stats["peak_device_bytes"]
+
+    def row(name, value, of_stock="", remark=""):
+        return (name, of_stock, *map(value, runs), remark)
+
     return [
-        ("tensor memory, peak", size(budget.peak), size(peak), f"{peak / budget.peak:.0%}"),
-        ("budget", "none", size(budget.granted), "kept" if within(managed, budget) else "EXCEEDED"),
-        ("resident set, peak", size(stock.resident_bytes), size(managed.resident_bytes), ""),
-        (
-            "seconds per step",
-            f"{stock.step_seconds:.2f}",
-            f"{managed.step_seconds:.2f}",
-            f"{managed.step_seconds / stock.step_seconds:.2f} x",
+        row(
+            "tensor memory, peak", lambda run: size(run.stats["peak_device_bytes"]),
+            size(budget.peak), f"{peak / budget.peak:.0%}",
         ),
-        ("moved per step", "0 B", size(moved / steps), f"{size(moved)} in all"),
-        ("disk written", "0 B", size(stats["disk_written_bytes"]), ""),
-        ("disk read", "0 B", size(stats["disk_read_bytes"]), ""),
-        ("waited for moves", "", f"{stats['stall_ns'] / 1e9:.1f} s", ""),
-        ("loss, first step", ends[0], ends_managed[0], ""),
-        ("loss, last step", ends[1], ends_managed[1], f"{steps} steps"),
-        ("loss", sparkline(stock.losses), sparkline(managed.losses), same_losses),
-        ("weights, SHA-256", stock.weights[:16], managed.weights[:16], same_weights),
-    ]
+        row(
+            "budget", lambda run: size(run.stats["budget_bytes"]), "none",
+            "kept" if within(managed, budget) and not overshot(auto) else "EXCEEDED",
+        ),
+        row("resident set, peak", lambda run: size(run.resident_bytes), size(stock.resident_bytes)),
+        row("seconds per step", lambda run: f"{run.step_seconds:.2f}", f"{stock.step_seconds:.2f}"),
+        row("times stock", lambda run: f"{run.step_seconds / stock.step_seconds:.2f}", "1.00"),
+        ("moved", "0 B", *map(size, moved), ""),
+        ("moved per step", "0 B", *(size(m / len(r.losses)) for m, r in zip(moved, runs)), ""),
+        row("disk written", lambda run: size(run.stats["disk_written_bytes"]), "0 B"),
+        row("disk read", lambda run: size(run.stats["disk_read_bytes"]), "0 B"),
+        row("waited for moves", lambda run: f"{run.stats['stall_ns'] / 1e9:.1f} s"),
+        ("loss, first step", *(loss_text(run.losses[0]) for run in (stock, *runs)), ""),
+        (
+            "loss, last step", loss_text(stock.losses[-1]), loss_text(managed.losses[-1]), "",
+            f"{steps} steps",
+        ),
+        (
+            "loss", sparkline(stock.losses), sparkline(managed.losses), "",
+            "equal" if equal_losses(stock, managed, auto) else "DIFFERENT",
+        ),
+        (
+            "weights, SHA-256", stock.weights[:12], managed.weights[:12], "",
+            "equal" if stock.weights == managed.weights else "DIFFERENT",
+        ),
+    ]  # fmt: skip
+
+
+def overshot(run):
+    return bool(run.stats.get("overshoot_bytes"))
 
 
 def within(managed, budget):
-    stats = managed.stats
-    return stats["peak_device_bytes"] <= budget.granted and not stats.get("overshoot_bytes")
+    return managed.stats["peak_device_bytes"] <= budget.granted and not overshot(managed)
 
 
-def show(demo, rows, console):
-    table = Table(title=f"{demo.title}: the same program, twice", width=80, title_justify="left")
-    table.add_column("")
-    for name in ("stock", "Spillway"):
+def show(demo, rows, auto_steps, console):
+    table = Table(title=f"{demo.title}: the same program", width=80, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in ("stock", "budget", f"auto, {auto_steps} steps"):
         table.add_column(name, justify="right")
     table.add_column("")
     for row in rows:
@@ -255,21 +283,26 @@ def keep_results(name, folder, out):
     return kept
 
 
-def summary(stock, managed, budget, rows, observed, kept):
+def summary(runs, budget, rows, kept):
+    observed, stock, managed, auto = runs
+
+    def of_each(value):
+        return {"stock": value(stock), "spillway": value(managed), "auto": value(auto)}
+
     return {
         "peak_bytes": budget.peak,
         "floor_bytes": budget.floor,
         "budget_bytes": budget.granted,
         "budget_binds": budget.binding,
-        "within_budget": within(managed, budget),
+        "within_budget": within(managed, budget) and not overshot(auto),
         "equal_weights": stock.weights == managed.weights,
-        "equal_losses": stock.losses == managed.losses,
+        "equal_losses": equal_losses(stock, managed, auto),
         "weights_sha256": {"stock": stock.weights, "spillway": managed.weights},
-        "losses_hex": {"stock": stock.losses, "spillway": managed.losses},
-        "step_seconds": {"stock": stock.step_seconds, "spillway": managed.step_seconds},
-        "wall_seconds": {"stock": stock.wall_seconds, "spillway": managed.wall_seconds},
-        "resident_bytes": {"stock": stock.resident_bytes, "spillway": managed.resident_bytes},
-        "stats": {"observed": observed.stats, "spillway": managed.stats},
+        "losses_hex": of_each(lambda run: run.losses),
+        "step_seconds": of_each(lambda run: run.step_seconds),
+        "wall_seconds": of_each(lambda run: run.wall_seconds),
+        "resident_bytes": of_each(lambda run: run.resident_bytes),
+        "stats": {"observed": observed.stats, "spillway": managed.stats, "auto": auto.stats},
         "files": kept,
         "table": rows,
     }
@@ -301,14 +334,19 @@ def measure(name, arguments, console):
     prefix += ["--status", "off", "--summary", "off", "--"]
     managed = trainer.run("managed", steps, prefix, stats=stats)
 
-    rows = comparison(stock, managed, budget)
-    show(demo, rows, console)
+    stats = folder / "auto.json"
+    environment = {"SPILLWAY_BUDGET": "auto", "SPILLWAY_STATS": str(stats)}
+    stop = min(steps, arguments.auto_steps or demo.auto_steps)
+    auto = trainer.run("auto", steps, (), environment, stats, stop)
+
+    rows = comparison(stock, managed, auto, budget)
+    show(demo, rows, stop, console)
     for note in managed.notes:
         console.print(note, highlight=False, markup=False)
     kept = keep_results(name, folder, arguments.out)
     for path in kept:
         console.print(f"written {path}", highlight=False, markup=False)
-    return summary(stock, managed, budget, rows, observed, kept)
+    return summary((observed, stock, managed, auto), budget, rows, kept)
 
 
 def find_spillway():
@@ -323,6 +361,7 @@ def parse_arguments():
     parser.add_argument("demo", nargs="?", choices=[*DEMOS, "all"], default="all")
     parser.add_argument("--steps", type=int, help="of the two compared runs")
     parser.add_argument("--observe-steps", type=int, default=4, help="of the observed run")
+    parser.add_argument("--auto-steps", type=int, help="of the run under auto")
     parser.add_argument("--size", type=int, help="of a crop or of the context")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share", type=float, help="budget as a share of the peak, e.g. 0.5")

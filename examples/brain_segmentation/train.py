@@ -37,6 +37,7 @@ CONTRAST = (5, 99)
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=40, help="training steps (default 40)")
+    parser.add_argument("--stop", type=int, help="end after so many of them, without a picture")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--size", type=int, default=96, help="edge of a crop, a multiple of 8")
     parser.add_argument("--out", type=Path, default=Path("out/brain_segmentation"))
@@ -70,7 +71,7 @@ def crops(scan, labels, size, count):
     return Dataset([{"image": scan, "label": labels}] * count, transform)
 
 
-def train(network, data, steps):
+def train(network, data, steps, stop):
     criterion = DiceCELoss(to_onehot_y=True, softmax=True)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=steps)
@@ -83,6 +84,8 @@ def train(network, data, steps):
         schedule.step()
         losses.append(loss.item())
         print(f"step {step} loss {losses[-1]:.4f}", flush=True)
+        if step == stop:
+            break
     return losses
 
 
@@ -159,8 +162,15 @@ def main():
     network = SegResNet(spatial_dims=3, init_filters=16, in_channels=1, out_channels=len(CLASSES))
     data = crops(scan, labels, arguments.size, arguments.steps * BATCH)
     data.transform.set_random_state(arguments.seed)
-    losses = train(network, data, arguments.steps)
+    losses = train(network, data, arguments.steps, arguments.stop)
+    if not arguments.stop:
+        evaluate(network, scan, labels, arguments)
+    print("losses", *(loss.hex() for loss in losses))
+    print("weights sha256", fingerprint(network))
 
+
+def evaluate(network, scan, labels, arguments):
+    """A picture, and how well it fits."""
     network.eval()
     slices = [predict_slice(network, scan, labels, axis, arguments.size) for axis in PLANES]
     target = np.concatenate([part[1].ravel() for part in slices])
@@ -169,8 +179,6 @@ def main():
     draw(slices, scores, arguments.out / "segmentation.png")
     print(f"picture {arguments.out / 'segmentation.png'}")
     print(f"dice grey {scores[1]:.4f} white {scores[2]:.4f}")
-    print("losses", *(loss.hex() for loss in losses))
-    print("weights sha256", fingerprint(network))
 
 
 if __name__ == "__main__":

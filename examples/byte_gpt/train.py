@@ -21,6 +21,7 @@ PROMPT = b"def "
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=150, help="training steps (default 150)")
+    parser.add_argument("--stop", type=int, help="end after so many of them, without a sample")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--size", type=int, default=CONTEXT, help="bytes of context")
     parser.add_argument("--out", type=Path, default=Path("out/byte_gpt"))
@@ -136,12 +137,14 @@ def main():
 
     text = load_text()
     network = ByteGpt(arguments.size)
-    losses = train(network, text, arguments.steps, arguments.size)
+    steps = min(arguments.steps, arguments.stop or arguments.steps)
+    losses = train(network, text, steps, arguments.size)
 
-    network.eval()
-    written = sample(network, arguments.size)
-    (arguments.out / "sample.txt").write_text(written + "\n", encoding="utf-8")
-    print(f"sample {written!r}")
+    if not arguments.stop:
+        network.eval()
+        written = sample(network, arguments.size)
+        (arguments.out / "sample.txt").write_text(written + "\n", encoding="utf-8")
+        print(f"sample {written!r}")
     print("losses", *(loss.hex() for loss in losses))
     print("weights sha256", fingerprint(network))
 

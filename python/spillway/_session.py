@@ -43,7 +43,7 @@ class Statistics:
     disk_written_bytes: int
     disk_read_bytes: int
     overshoot_bytes: int  #: most the budget was ever exceeded by
-    rounding_bytes: int  #: resident in used blocks, but not asked for
+    rounding_bytes: int  #: resident in used blocks and slabs, but not asked for
     stall_ns: int  #: time that ops and allocations waited for room or data
     elapsed_ns: int
     ops: int  #: outermost operator calls seen

@@ -273,7 +273,7 @@ TYPED_TEST_P(DeviceMemoryConformance, AnyThreadMayFree) {
   while (running.load() != 0) this->drain();
   for (std::thread& thread : threads) thread.join();
   this->drain();
-  EXPECT_LE(this->memory_->live(), Bytes{Slabs::kSpanBytes}) << "one span may stay";
+  EXPECT_LE(this->memory_->live(), Bytes{Slabs::kMostSpanBytes}) << "one span may stay";
 }
 
 /// Blocks come, go, leave and come back; each is full of its own byte while it is accessible.

@@ -36,6 +36,7 @@ Statistics Engine::statistics() {
                      ? "page pool"
                      : "plain arena, since " +
                            (PagePool::why_not().empty() ? "it was asked for" : PagePool::why_not());
+  result.rounding = memory_.slab_rounding();
   for (const StorageRecord* record : mover_.live()) {
     if (record->block->idle()) continue;
     result.rounding += saturating_sub({record->block->resident}, {record->block->bytes});

@@ -76,7 +76,7 @@ Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
   }
   void* object = slabs_.allocate(bytes.count);
   if (object == nullptr) {
-    const Allocation span = allocate_block({Slabs::kSpanBytes}, overbooking);
+    const Allocation span = allocate_block({slabs_.span_bytes(bytes.count)}, overbooking);
     if (span.pointer == nullptr) return span;
     slabs_.add_span(*span.block, bytes.count);
     object = slabs_.allocate(bytes.count);

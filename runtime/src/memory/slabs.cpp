@@ -11,6 +11,7 @@ namespace spillway::runtime {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kPage = 4096;
 constexpr std::uint32_t kStepsPerDoubling = 4;
 
 }  // namespace
@@ -20,27 +21,37 @@ SlabSpan::SlabSpan(Block& block, std::uint32_t object_class, std::uint64_t objec
       object_class_(object_class),
       object_bytes_(object_bytes),
       unused_(block.address),
-      end_(block.address + block.bytes / object_bytes * object_bytes) {}
+      end_(block.address + block.bytes / object_bytes * object_bytes),
+      asked_(block.bytes / object_bytes) {}
 
-void* SlabSpan::take() {
+std::uint16_t& SlabSpan::asked(const void* object) {
+  const auto offset = static_cast<const std::byte*>(object) - block_->address;
+  // 32 bits divide faster.
+  return asked_[static_cast<std::uint32_t>(offset) / static_cast<std::uint32_t>(object_bytes_)];
+}
+
+void* SlabSpan::take(std::uint64_t bytes) {
   ++live_;
-  if (free_ != nullptr) {
-    void* object = free_;
+  void* object = free_;
+  if (object != nullptr) {
     free_ = *static_cast<void**>(object);
-    return object;
+  } else {
+    object = unused_;
+    unused_ += object_bytes_;
   }
-  std::byte* object = unused_;
-  unused_ += object_bytes_;
+  asked(object) = static_cast<std::uint16_t>(bytes - 1);
   return object;
 }
 
-void SlabSpan::give(void* object) {
+std::uint64_t SlabSpan::give(void* object) {
+  const std::uint64_t bytes = std::uint64_t{asked(object)} + 1;
   *static_cast<void**>(object) = free_;
   free_ = object;
   --live_;
+  return bytes;
 }
 
-Slabs::Slabs() : with_room_(class_of(kLargestObject) + 1) {}
+Slabs::Slabs() : with_room_(class_of(kLargestObject) + 1), live_in_class_(with_room_.size()) {}
 
 // Multiples of 64 up to 256, then four classes per doubling: at most a fifth is rounding.
 std::uint32_t Slabs::class_of(std::uint64_t bytes) {
@@ -64,13 +75,22 @@ void* Slabs::allocate(std::uint64_t bytes) {
   auto& spans = with_room_[class_of(bytes)];
   if (spans.empty()) return nullptr;
   SlabSpan& span = *spans.back();
-  void* object = span.take();
+  void* object = span.take(std::max<std::uint64_t>(bytes, 1));
   live_ += {span.object_bytes()};
+  live_in_class_[span.object_class()] += span.object_bytes();
+  asked_ += {std::max<std::uint64_t>(bytes, 1)};
   if (span.full()) {
     span.listed = false;
     spans.pop_back();
   }
   return object;
+}
+
+std::uint64_t Slabs::span_bytes(std::uint64_t bytes) const {
+  const std::uint32_t object_class = class_of(bytes);
+  const std::uint64_t wanted =
+      std::clamp(live_in_class_[object_class] / 4, kLeastSpanBytes, kMostSpanBytes);
+  return round_up({std::max(wanted, 2 * class_bytes(object_class))}, kPage).count;
 }
 
 void Slabs::add_span(Block& block, std::uint64_t bytes) {
@@ -87,13 +107,15 @@ void Slabs::add_span(Block& block, std::uint64_t bytes) {
   }
   span->listed = true;
   block.span = span;
+  held_ += {block.resident};
   with_room_[object_class].push_back(span);
 }
 
 bool Slabs::free(Block& block, void* object) {
   SlabSpan& span = *block.span;
-  span.give(object);
+  asked_ -= {span.give(object)};
   live_ -= {span.object_bytes()};
+  live_in_class_[span.object_class()] -= span.object_bytes();
   auto& spans = with_room_[span.object_class()];
   if (!span.empty() || (spans.size() == 1 && spans.back() == &span)) {
     if (!span.listed) {
@@ -105,6 +127,7 @@ bool Slabs::free(Block& block, void* object) {
   if (span.listed) spans.erase(std::find(spans.begin(), spans.end(), &span));
   span.listed = false;
   block.span = nullptr;
+  held_ -= {block.resident};
   unused_spans_.push_back(&span);
   return true;
 }

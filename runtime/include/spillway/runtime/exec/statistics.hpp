@@ -28,7 +28,7 @@ struct Statistics {
   Bytes disk_written{};
   Bytes disk_read{};
   Bytes overshoot{};
-  Bytes rounding{};  ///< resident but not asked for, in blocks in use
+  Bytes rounding{};  ///< resident but not asked for, in blocks in use and in slabs
   std::int64_t stall_ns = 0;
   std::int64_t elapsed_ns = 0;
   std::uint64_t ops = 0;

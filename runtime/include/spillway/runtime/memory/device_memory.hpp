@@ -69,6 +69,8 @@ class DeviceMemory {
   [[nodiscard]] Bytes live() const { return budget_.used() - cached() - lingering(); }
   [[nodiscard]] Bytes peak_live() const { return peak_live_; }
   void reset_peak();
+  /// Held for small objects, but not asked for.
+  [[nodiscard]] Bytes slab_rounding() const { return slabs_.unasked(); }
   [[nodiscard]] Bytes cached() const { return arena_.cached(); }
   [[nodiscard]] Bytes lingering() const { return arena_.lingering(); }
   [[nodiscard]] const Arena& arena() const { return arena_; }
