@@ -75,8 +75,7 @@ bool WatchedThread::may_be_inside_unseen_op() const {
 }
 
 bool began_at_top() {
-  const c10::impl::PODLocalDispatchKeySet& keys = c10::impl::raw_local_dispatch_key_set;
-  return infers(keys) ? ops_on_stack() <= 1 : !excludes_autograd(keys);
+  return !excludes_autograd(c10::impl::raw_local_dispatch_key_set) || ops_on_stack() <= 1;
 }
 
 bool others_may_be_inside_unseen_ops(const WatchedThread& self) {

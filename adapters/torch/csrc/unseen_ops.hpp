@@ -6,8 +6,8 @@
 //              | B:        - allocates: wakes -|   A: --------------| op -> |
 //
 // Whether a thread is inside an op is read from its dispatch keys: ops that call others do so below
-// autograd, with autograd's keys excluded. In inference mode they always are; there a thread counts
-// the entries into the dispatcher on its own stack.
+// autograd, with autograd's keys excluded. In inference mode they always are, and in factories such
+// as torch.full; there a thread counts the entries into the dispatcher on its own stack.
 #pragma once
 
 #include <atomic>
