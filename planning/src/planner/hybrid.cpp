@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "demand_pager.hpp"
+#include "early_copies.hpp"
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/planner/shortage.hpp"
@@ -97,19 +98,25 @@ bool forbidden(const Plan& plan, const StepModel& model, const Options& options)
 
 // Passes price each gap by itself. Where nearly all bytes leave between nearly all ops, as in a
 // long recurrent network near its floor, Belady's rule for all of them together may need fewer
-// copies: its draft is one more to refine.
+// copies: its draft, with copies on demand or made early, is one more to refine.
 void start_from_paging(const Problem& problem, const StepModel& model, const Options& options,
                        const SweepSettings& base, const std::string& label, SettingsSearch& search,
                        std::optional<Candidate>& best) {
   if (search.estimates() || (best && search.good_enough(best->step_ns))) return;
-  auto draft = page_on_demand(model, VictimOrder::kFurthestNextUse);
-  if (!draft) return;
-  Plan plan = write_plan(problem, model, *draft, label);
-  if (forbidden(plan, model, options)) return;
-  const std::optional<double> step = search.measure(plan);
-  if (!step || (best && *step >= best->step_ns)) return;
-  if (validate(plan, problem.trace, problem.budgets)) return;
-  best = Candidate{std::move(plan), std::move(*draft), base, *step};
+  const auto paged = page_on_demand(model, VictimOrder::kFurthestNextUse);
+  if (!paged) return;
+  std::vector<Draft> drafts{*paged};
+  for (const double reach : {1.0, 3.0, 10.0}) {
+    drafts.push_back(with_early_copies(model, *paged, reach));
+  }
+  for (Draft& draft : drafts) {
+    Plan plan = write_plan(problem, model, draft, label);
+    if (forbidden(plan, model, options)) continue;
+    const std::optional<double> step = search.measure(plan);
+    if (!step || (best && *step >= best->step_ns)) continue;
+    if (validate(plan, problem.trace, problem.budgets)) continue;
+    best = Candidate{std::move(plan), std::move(draft), base, *step};
+  }
 }
 
 // On a trace of this many touches the slowest of the other planners takes some tenths of a second:
