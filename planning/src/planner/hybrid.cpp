@@ -7,6 +7,9 @@
 #include <array>
 #include <utility>
 
+#include "demand_pager.hpp"
+#include "early_copies.hpp"
+#include "spillway/plan/validator.hpp"
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/planner/shortage.hpp"
 #include "spillway/planning/registry.hpp"
@@ -91,6 +94,29 @@ bool forbidden(const Plan& plan, const StepModel& model, const Options& options)
          (!options.get<bool>("workspace") && has(PlanActionKind::kChoose)) ||
          (!options.get<bool>("prefetch") && has(PlanActionKind::kFetch)) ||
          (!options.get<bool>("early-eviction") && has(PlanActionKind::kEvict));
+}
+
+// Passes price each gap by itself. Where nearly all bytes leave between nearly all ops, as in a
+// long recurrent network near its floor, Belady's rule for all of them together may need fewer
+// copies: its draft, with copies on demand or made early, is one more to refine.
+void start_from_paging(const Problem& problem, const StepModel& model, const Options& options,
+                       const SweepSettings& base, const std::string& label, SettingsSearch& search,
+                       std::optional<Candidate>& best) {
+  if (search.estimates() || (best && search.good_enough(best->step_ns))) return;
+  const auto paged = page_on_demand(model, VictimOrder::kFurthestNextUse);
+  if (!paged) return;
+  std::vector<Draft> drafts{*paged};
+  for (const double reach : {1.0, 3.0, 10.0}) {
+    drafts.push_back(with_early_copies(model, *paged, reach));
+  }
+  for (Draft& draft : drafts) {
+    Plan plan = write_plan(problem, model, draft, label);
+    if (forbidden(plan, model, options)) continue;
+    const std::optional<double> step = search.measure(plan);
+    if (!step || (best && *step >= best->step_ns)) continue;
+    if (validate(plan, problem.trace, problem.budgets)) continue;
+    best = Candidate{std::move(plan), std::move(draft), base, *step};
+  }
 }
 
 // On a trace of this many touches the slowest of the other planners takes some tenths of a second:
@@ -188,6 +214,9 @@ class HybridPlanner final : public Planner {
     std::optional<Candidate> best = search.run(base, options.get<bool>("search"));
     if (best && search.estimates() && !context.seeds.empty()) {
       best->step_ns = search.measure(best->plan).value_or(best->step_ns);
+    }
+    if (options.get<bool>("search")) {
+      start_from_paging(allowed, model, options, base, label, search, best);
     }
     if (best && options.get<bool>("refine")) {
       Refiner(allowed, model, simulator, search, base).refine(*best, refining_turns(model));

@@ -18,7 +18,7 @@ constexpr double kSimulationWork = 3e6;
 constexpr int kMostPasses = 160;
 
 // A step this much above the lower bound is left as it is.
-constexpr double kNearTheBound = 1.001;
+constexpr double kNearTheBound = 1.0001;
 
 // Of the changes that are accepted, half are found within the first third of the changes.
 constexpr double kFirstSize = 1.5;

@@ -29,9 +29,8 @@ TEST(CorpusTest, has_what_a_corpus_needs) {
   EXPECT_GE(ops[ops.size() / 2], 1000U) << "ops of the median step";
 }
 
-// Without seeds it may be worse in one case of twenty, by 1 %; with all others' plans never.
-// Without even looking at the cheap planners' plans it is worse in one of these ten cases, an LSTM
-// at the least budget; `make bench-planning` tells of the whole corpus.
+// Without seeds it may be worse in one case of twenty, by 1 %, whether or not it looks at the cheap
+// planners' plans; with all others' plans never. `make bench-planning` tells of the whole corpus.
 TEST(CorpusTest, hybrid_is_seldom_worse_than_another_planner_and_never_with_their_plans) {
   constexpr std::size_t kEvery = 23;
   constexpr TimeNs kSearch = 300'000'000;
@@ -73,7 +72,7 @@ TEST(CorpusTest, hybrid_is_seldom_worse_than_another_planner_and_never_with_thei
   }
   ASSERT_GE(cases, 8);
   EXPECT_LE(worse * 20, cases);
-  EXPECT_LE(worse_alone * 10, cases) << "without the others' plans";
+  EXPECT_LE(worse_alone * 20, cases) << "without the others' plans";
   std::printf("%d cases: step / bound %.3f on average\n", cases, over_bound / cases);
   for (const std::string& flaw : flaws) ADD_FAILURE() << flaw;
 }
