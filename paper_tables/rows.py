@@ -177,7 +177,8 @@ ROWS: tuple[Row, ...] = (
     _superneurons("resnet", 80, 256, depth=101),
     _superneurons("resnet", 48, 176, depth=152),
     Row("vDNN", "vgg", (("depth", 16),), "batch", "batch", "titan-x-maxwell", "superneurons",
-        256, None, slowdown=Slowdown(0.18), remark="the rendition nearest to vDNN: offloads what is dear to compute"),
+        256, None, slowdown=Slowdown(0.18),
+        remark="the rendition nearest to vDNN: offloads what is dear to compute"),
 )  # fmt: skip
 
 
