@@ -213,7 +213,37 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   EXPECT_THAT(explained.text, HasSubstr("evict to host"));
   EXPECT_THAT(explained.text, HasSubstr("why: not needed for"));
   EXPECT_THAT(explained.text, HasSubstr("if left alone: "));
-  EXPECT_EQ(json({"explain", path("p.json"), "--top", "3"})["decisions"].size(), 3U);
+  const Json decisions = json({"explain", path("p.json"), "--top", "3"})["decisions"];
+  EXPECT_EQ(decisions.size(), 3U);
+  for (const Json& decision : decisions) {
+    EXPECT_EQ(decision["if_kept"], decision["otherwise"]["left-alone"]);
+  }
+}
+
+TEST_F(PlanningCommandTest, TheOtherWaysArePriced) {
+  std::map<std::string, int> priced;
+  for (const char* planner : {"lru", "chain-recompute"}) {
+    ASSERT_EQ(answer({"plan", trace(), "--budget", "80%", "--machine", "v100-pcie", "--disk",
+                      "1TiB", "--planner", planner, "-o", path("p.json")})
+                  .status,
+              0);
+    const std::vector<std::string> words{"explain", path("p.json"), "--top", "12"};
+    const std::string text = answer(words).text;
+    const Json decisions = json(words)["decisions"];
+    for (const Json& decision : decisions) {
+      for (const auto& [way, other] : decision["otherwise"].items()) {
+        if (other["feasible"]) {
+          ++priced[way];
+          EXPECT_GT(other["step_ns"], 0);
+        } else {
+          EXPECT_TRUE(other["short"] > 0 || other["reason"] != "") << other;
+        }
+      }
+    }
+    EXPECT_THAT(text, HasSubstr(": the step takes "));
+  }
+  EXPECT_GT(priced["to-disk"], 0);
+  EXPECT_GT(priced["swap"], 0);
 }
 
 TEST_F(PlanningCommandTest, WhereDurationsAreFromIsSaid) {
