@@ -236,7 +236,9 @@ Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
   if (command.get_name() == "trace") return trace_request(command, run);
   if (command.get_name() == "report") return ReportRequest{std::move(report_words)};
   refuse_extras(command);
-  if (PlanningFlags::is_planning(command)) return run.planning.request(command);
+  if (PlanningFlags::is_planning(command)) {
+    return run.planning.request(command, std::move(program));
+  }
   DoctorRequest doctor = run.doctor;
   if (!run.doctor_dir.empty()) doctor.spool_dir = absolute_path(run.doctor_dir);
   if (!run.doctor_file.empty()) doctor.save_path = run.doctor_file;
