@@ -33,6 +33,7 @@ struct Parsed {
   bool without_memory = false;
   std::string machine;
   std::string assume;
+  bool json = false;
   DoctorRequest doctor;
   std::string doctor_dir;
   std::string doctor_file;
@@ -96,6 +97,8 @@ void add_run_flags(CLI::App& command, Parsed& parsed, bool records) {
       ->type_name("auto|on|off");
   command.add_option("--summary", parsed.summary, "Summary on standard error at the end.")
       ->type_name("on|off");
+  command.add_flag("--json", parsed.json,
+                   "Print what came of it as the last line of standard output.");
   command.prefix_command();
 }
 
@@ -165,6 +168,7 @@ RunRequest run_request(const CLI::App& command, const Parsed& parsed,
   }
   request.status = parse_show(parsed.status, "--status", true);
   if (parsed.summary != "auto") request.summary = parse_show(parsed.summary, "--summary", false);
+  request.json = parsed.json;
   if (command.get_name() == "record") {
     if (parsed.output.empty()) {
       throw UserError("No trace to write: give -o FILE.");

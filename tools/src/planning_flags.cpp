@@ -164,6 +164,7 @@ void PlanningFlags::add_report(CLI::App& app) {
   for (const Flag& flag : kFlags) {
     report->add_option(flag.name, report_word_, flag.meaning)->type_name(flag.value);
   }
+  report->add_flag("--json")->description("Print the names of the written files as JSON.");
 }
 
 void PlanningFlags::add_commands(CLI::App& app) {

@@ -246,6 +246,22 @@ TEST_F(PlanningCommandTest, TheOtherWaysArePriced) {
   EXPECT_GT(priced["swap"], 0);
 }
 
+TEST_F(PlanningCommandTest, WhatBindsIsInTheJsonToo) {
+  const std::vector<std::string> words{"plan",      trace(), "--budget",  "30%",
+                                       "--planner", "lru",   "--machine", "v100-pcie"};
+  const std::string text = answer(words).text;
+  const Json bound = json(words)["bound"];
+  const std::string marker = "what binds: ";
+  ASSERT_THAT(text, HasSubstr(marker));
+  const std::size_t begin = text.find(marker) + marker.size();
+  const std::string cause = text.substr(begin, text.find('\n', begin) - begin);
+  EXPECT_EQ(bound["binds"], cause);
+  EXPECT_GT(bound["extra_ns"][cause], 0);
+  EXPECT_EQ(bound["step_ns"], json(words)["bound_ns"]);
+  EXPECT_EQ(json({"plan", trace(), "--planner", "lru", "--budget", "100%"})["bound"]["binds"],
+            "computing");
+}
+
 TEST_F(PlanningCommandTest, WhereDurationsAreFromIsSaid) {
   EXPECT_THAT(answer({"simulate", trace()}).text,
               HasSubstr("durations     as recorded (none); see"));
@@ -306,10 +322,14 @@ TEST_F(PlanningCommandTest, PlannersAreComparedAtSeveralBudgets) {
                                "90%,60%", "--machine", "v100-pcie"});
   EXPECT_THAT(table.text, HasSubstr("\nlru  "));
   EXPECT_THAT(table.text, HasSubstr("lower bound"));
+  EXPECT_THAT(table.text, HasSubstr("%*"));
+  EXPECT_THAT(table.text, HasSubstr("\n*: on the front below\n"));
+  EXPECT_THAT(table.text, HasSubstr("\nfront: less memory only for a longer step"));
   const Json points = json({"compare", trace(), "--planners", "lru,unified-memory", "--budget",
                             "90%,60%", "--machine", "v100-pcie"});
   EXPECT_EQ(points["points"].size(), 4U);
   EXPECT_EQ(points["bound"].size(), 2U);
+  EXPECT_TRUE(points["bound"][0].contains("binds"));
 }
 
 TEST_F(PlanningCommandTest, WhatIfAnswersItsThreeQuestions) {
