@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What do reading, simulating and planning cost, and how does it grow with the step? `command` is
-// what `spillway plan` does: read, plan by hybrid, simulate, bound.
+// What do reading, simulating and planning cost, and how does it grow with the step? `all` is
+// what `spillway plan` does, called as functions: read, plan by hybrid, simulate, bound.
 //
 // Steps of the shape of training (testing/random_steps.hpp), from 1 000 ops up in factors of ten.
+// `spillway_planning_speed write OPS FILE` writes such a step instead, for the command itself.
 // `refusal` is the answer that no plan fits, and with what one would. Times are of the processor,
 // each the least of three, above 100 000 ops of one; the exponent is that of the last factor.
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "spillway/base/processor_clock.hpp"
@@ -29,8 +31,8 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kOpsPerLayer = 24;
-constexpr std::array<const char*, 8> kQuestions{"read",    "simulate", "lru",     "hybrid",
-                                                "refusal", "bound",    "command", "bytes/op"};
+constexpr std::array<const char*, 8> kQuestions{"read",    "simulate", "lru", "hybrid",
+                                                "refusal", "bound",    "all", "bytes/op"};
 
 double processor_seconds() {
   constexpr double kNsPerSecond = 1e9;
@@ -118,5 +120,10 @@ void print_table(std::size_t most_ops) {
 }  // namespace spillway
 
 int main(int argc, char** argv) {
+  if (argc == 4 && std::string_view(argv[1]) == "write") {
+    const std::size_t ops = std::strtoull(argv[2], nullptr, 10);
+    spillway::write_trace(spillway::testing::layered_step(ops / spillway::kOpsPerLayer), argv[3]);
+    return 0;
+  }
   spillway::print_table(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1'000'000);
 }

@@ -124,6 +124,14 @@ def test_a_report_that_goes_nowhere_is_a_mistake(files, capsys):
     assert "-o FILE" in capsys.readouterr().err
 
 
+def test_what_was_written_is_told_as_json(files, tmp_path, capsys):
+    events = str(tmp_path / "events.json")
+    assert command.main([files["TRACE"], "--perfetto", events, "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {"perfetto": events}
+    assert told.err == f"spillway: wrote {events}\n"  # no progress: this is no terminal
+
+
 def test_a_plan_needs_its_trace(files):
     with pytest.raises(UserError, match="--trace"):
         gather.report(files["PLAN"])

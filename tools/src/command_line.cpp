@@ -33,6 +33,7 @@ struct Parsed {
   bool without_memory = false;
   std::string machine;
   std::string assume;
+  bool json = false;
   DoctorRequest doctor;
   std::string doctor_dir;
   std::string doctor_file;
@@ -96,6 +97,8 @@ void add_run_flags(CLI::App& command, Parsed& parsed, bool records) {
       ->type_name("auto|on|off");
   command.add_option("--summary", parsed.summary, "Summary on standard error at the end.")
       ->type_name("on|off");
+  command.add_flag("--json", parsed.json,
+                   "Print what came of it as the last line of standard output.");
   command.prefix_command();
 }
 
@@ -165,6 +168,7 @@ RunRequest run_request(const CLI::App& command, const Parsed& parsed,
   }
   request.status = parse_show(parsed.status, "--status", true);
   if (parsed.summary != "auto") request.summary = parse_show(parsed.summary, "--summary", false);
+  request.json = parsed.json;
   if (command.get_name() == "record") {
     if (parsed.output.empty()) {
       throw UserError("No trace to write: give -o FILE.");
@@ -236,7 +240,9 @@ Request request_of(const CLI::App& app, const Parsed& run, const Parsed& record,
   if (command.get_name() == "trace") return trace_request(command, run);
   if (command.get_name() == "report") return ReportRequest{std::move(report_words)};
   refuse_extras(command);
-  if (PlanningFlags::is_planning(command)) return run.planning.request(command);
+  if (PlanningFlags::is_planning(command)) {
+    return run.planning.request(command, std::move(program));
+  }
   DoctorRequest doctor = run.doctor;
   if (!run.doctor_dir.empty()) doctor.spool_dir = absolute_path(run.doctor_dir);
   if (!run.doctor_file.empty()) doctor.save_path = run.doctor_file;

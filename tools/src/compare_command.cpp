@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "front_text.hpp"
 #include "planner_run.hpp"
 #include "planning_commands.hpp"
 #include "planning_inputs.hpp"
@@ -26,7 +27,7 @@ struct Cell {
 
 struct Column {
   Bytes budget{};
-  TimeNs bound_ns = 0;
+  planning::LowerBound bound{};
   std::vector<Cell> cells{};  ///< by planner
 };
 
@@ -43,7 +44,7 @@ std::vector<Bytes> budgets_of(const PlanningRequest& request, const Trace& trace
 Column compare_at(const planning::Problem& problem, const PlanningRequest& request,
                   const std::vector<const planning::Planner*>& planners, ProgressLine& progress) {
   Column column{.budget = problem.budgets[Tier::kDevice]};
-  column.bound_ns = planning::lower_bound(planning::StepModel(problem)).step_ns;
+  column.bound = planning::lower_bound(planning::StepModel(problem));
   for (const planning::Planner* planner : planners) {
     Cell cell{.planner = planner, .budget = column.budget};
     auto outcome = run_planner(*planner, problem, request, progress);
@@ -57,27 +58,26 @@ Column compare_at(const planning::Problem& problem, const PlanningRequest& reque
   return column;
 }
 
-std::string over_text(TimeNs step, TimeNs least) {
-  if (least == 0) return "-";
-  constexpr double kPercent = 100;
-  const double over = static_cast<double>(step - least) / static_cast<double>(least) * kPercent;
-  constexpr double kDigits = 10;
-  return over < kDigits ? fmt::format("{:.1f} %", over) : fmt::format("{:.0f} %", over);
+std::vector<FrontPoint> points_of(const std::vector<Column>& columns) {
+  std::vector<FrontPoint> points;
+  for (const Column& column : columns) {
+    for (const Cell& cell : column.cells) {
+      if (cell.report) points.push_back({cell.planner->name(), cell.budget, cell.report->step_ns});
+    }
+  }
+  return points;
 }
 
-// Budgets that differ by little must not look the same, hence three digits.
-std::string budget_cell(Bytes budget) {
-  const bool small = budget < kGiB;
-  const double value =
-      static_cast<double>(budget.count) / static_cast<double>(small ? kMiB.count : kGiB.count);
-  const int digits = value < 10 ? 2 : value < 100 ? 1 : 0;
-  return fmt::format("{:.{}f} {}", value, digits, small ? "MiB" : "GiB");
+bool is_on_front(const Cell& cell, const std::vector<FrontPoint>& points) {
+  return cell.report &&
+         is_on_front(FrontPoint{cell.planner->name(), cell.budget, cell.report->step_ns}, points);
 }
 
 // At most six budgets fit a terminal beside the names; more go below each other.
 std::string table_text(const std::vector<Column>& columns, const PlanningInputs& inputs,
                        TimeNs compute_ns) {
   constexpr std::size_t kBeside = 6;
+  const std::vector<FrontPoint> points = points_of(columns);
   std::string text =
       heading(inputs) + fmt::format("step          {} without limit; below, what each plan adds\n",
                                     short_time(compute_ns));
@@ -85,17 +85,18 @@ std::string table_text(const std::vector<Column>& columns, const PlanningInputs&
     const std::size_t last = std::min(columns.size(), first + kBeside);
     text += fmt::format("\n{:<20}", "device budget");
     for (std::size_t i = first; i < last; ++i) {
-      text += fmt::format("{:>10}", budget_cell(columns[i].budget));
+      text += fmt::format("{:>9} ", three_digits(columns[i].budget));
     }
     text += fmt::format("\n{:<20}", "lower bound");
     for (std::size_t i = first; i < last; ++i) {
-      text += fmt::format("{:>10}", over_text(columns[i].bound_ns, compute_ns));
+      text += fmt::format("{:>9} ", over_text(columns[i].bound.step_ns, compute_ns));
     }
     for (std::size_t row = 0; row < columns[first].cells.size(); ++row) {
       text += fmt::format("\n{:<20}", columns[first].cells[row].planner->name());
       for (std::size_t i = first; i < last; ++i) {
-        const auto& report = columns[i].cells[row].report;
-        text += fmt::format("{:>10}", report ? over_text(report->step_ns, compute_ns) : "-");
+        const Cell& cell = columns[i].cells[row];
+        const std::string over = cell.report ? over_text(cell.report->step_ns, compute_ns) : "-";
+        text += fmt::format("{:>9}{}", over, is_on_front(cell, points) ? '*' : ' ');
       }
     }
     text += "\n";
@@ -104,35 +105,26 @@ std::string table_text(const std::vector<Column>& columns, const PlanningInputs&
     return std::any_of(column.cells.begin(), column.cells.end(),
                        [](const Cell& cell) { return !cell.report; });
   });
-  return gaps ? text + "\n-: no plan fits\n" : text;
-}
-
-/// No other point has both a smaller budget and a shorter step.
-bool is_on_front(const Cell& cell, const std::vector<Column>& columns) {
-  for (const Column& column : columns) {
-    for (const Cell& other : column.cells) {
-      if (!other.report || other.budget > cell.budget) continue;
-      const bool shorter = other.report->step_ns < cell.report->step_ns;
-      const bool as_long_for_less =
-          other.report->step_ns == cell.report->step_ns && other.budget < cell.budget;
-      if (shorter || as_long_for_less) return false;
-    }
-  }
-  return true;
+  if (!points.empty()) text += "\n*: on the front below\n";
+  if (gaps) text += fmt::format("{}-: no plan fits\n", points.empty() ? "\n" : "");
+  return text + front_text(points, compute_ns);
 }
 
 Json compare_json(const std::vector<Column>& columns, TimeNs compute_ns) {
+  const std::vector<FrontPoint> front = points_of(columns);
   Json points = Json::array();
   Json bounds = Json::array();
   for (const Column& column : columns) {
-    bounds.push_back({{"budget_bytes", column.budget.count}, {"step_ns", column.bound_ns}});
+    Json bound = bound_json(column.bound);
+    bound["budget_bytes"] = column.budget.count;
+    bounds.push_back(std::move(bound));
     for (const Cell& cell : column.cells) {
       Json point{{"planner", cell.planner->name()},
                  {"budget_bytes", cell.budget.count},
                  {"feasible", cell.report.has_value()}};
       if (cell.report) {
         point["step_ns"] = cell.report->step_ns;
-        point["on_front"] = is_on_front(cell, columns);
+        point["on_front"] = is_on_front(cell, front);
       } else if (cell.smallest_budget) {
         point["smallest_budget"] = cell.smallest_budget->count;
       }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `spillway explain`: the decisions of a plan in words, with what the alternative would have cost.
 //
-// The decision about a storage is judged by taking it back: the same plan without the actions on
-// that storage is simulated, and is longer, shorter or does not fit.
+// The decision about a storage is judged by the other ways (plan_variants.hpp): the same plan with
+// that one decision changed is simulated, and is longer, shorter or does not fit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,26 +10,40 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "plan_variants.hpp"
 #include "planning_commands.hpp"
 #include "planning_inputs.hpp"
+#include "progress_line.hpp"
 #include "quantity_text.hpp"
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
+#include "spillway/plan/validator.hpp"
 
 namespace spillway::tools {
 namespace {
 
 constexpr std::size_t kColumns = 80;
 
-/// All that a plan does with one storage.
-struct Decision {
-  StorageId storage{};
-  std::vector<PlanAction> actions;  ///< replays that bring it back included
-  std::optional<PlanPlace> place;
-};
+/// What a line calls it.
+std::string_view condition(OtherWay way) {
+  switch (way) {
+    case OtherWay::kToHost:
+      return "if it went to the host";
+    case OtherWay::kToDisk:
+      return "if it went to the disk";
+    case OtherWay::kRecompute:
+      return "if computed again instead";
+    case OtherWay::kSwap:
+      return "if copied out and in instead";
+    default:
+      return "if left alone";
+  }
+}
 
 std::string trace_path_of(const PlanningRequest& request, const Plan& plan) {
   namespace fs = std::filesystem;
@@ -107,7 +121,7 @@ class Explainer {
     lines += '\n';
     if (decision.place) lines += "  begins " + place_text(*decision.place) + "\n";
     for (const PlanAction& action : decision.actions) lines += action_line(action);
-    return lines + why_line(decision) + otherwise_line(decision);
+    return lines + why_line(decision) + otherwise_lines(decision);
   }
 
   Json json(const Decision& decision) {
@@ -126,12 +140,17 @@ class Explainer {
               {"bytes", bytes_of(decision.storage).count},
               {"actions", std::move(actions)},
               {"away_ns", longest_absence(decision)}};
-    const auto outcome = simulator_.run(without(decision));
-    if (const auto* report = std::get_if<planning::SimulationReport>(&outcome)) {
-      json["if_kept"] = Json{{"feasible", true}, {"step_ns", report->step_ns}};
-    } else {
-      json["if_kept"] = failure_json(std::get<planning::SimulationFailure>(outcome));
+    Json others = Json::object();
+    for (const auto& [way, outcome] : outcomes(decision)) {
+      Json& other = others[std::string(to_string(way))];
+      if (const auto* step = std::get_if<TimeNs>(&outcome)) {
+        other = Json{{"feasible", true}, {"step_ns", *step}};
+      } else {
+        other = failure_json(std::get<planning::SimulationFailure>(outcome));
+      }
     }
+    json["if_kept"] = others["left-alone"];
+    json["otherwise"] = std::move(others);
     return json;
   }
 
@@ -237,29 +256,53 @@ class Explainer {
     return line + "\n";
   }
 
-  std::string otherwise_line(const Decision& decision) {
-    const auto outcome = simulator_.run(without(decision));
-    if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
-      const std::string short_by =
-          failure->need == Bytes{0} ? failure->reason : to_string(failure->short_by()) + " short";
-      return printable(fmt::format("  if left alone: {}, at {}", short_by, op_text(failure->op)),
-                       kColumns) +
-             "\n";
+  /// The step's time with another plan, or why it cannot be carried out.
+  using Outcome = std::variant<TimeNs, planning::SimulationFailure>;
+
+  /// Of every other way once, with the fastest of its plans.
+  std::vector<std::pair<OtherWay, Outcome>> outcomes(const Decision& decision) {
+    std::vector<std::pair<OtherWay, Outcome>> found;
+    for (const PlanVariant& variant : plan_variants(inputs_.problem(), plan_, decision)) {
+      Outcome outcome = outcome_of(variant.plan);
+      if (found.empty() || found.back().first != variant.way) {
+        found.emplace_back(variant.way, std::move(outcome));
+        continue;
+      }
+      const auto* step = std::get_if<TimeNs>(&outcome);
+      const auto* before = std::get_if<TimeNs>(&found.back().second);
+      if (step != nullptr && (before == nullptr || *step < *before)) found.back().second = *step;
     }
-    const TimeNs step = std::get<planning::SimulationReport>(outcome).step_ns;
-    return fmt::format("  if left alone: the step takes {}, {} {}\n", short_time(step),
-                       short_time(std::abs(step - step_ns_)), step < step_ns_ ? "less" : "more");
+    return found;
   }
 
-  [[nodiscard]] Plan without(const Decision& decision) const {
-    Plan plan = plan_;
-    std::erase_if(plan.actions, [&](const PlanAction& action) {
-      return std::find(decision.actions.begin(), decision.actions.end(), action) !=
-             decision.actions.end();
-    });
-    std::erase_if(plan.places,
-                  [&](const PlanPlace& place) { return place.storage == decision.storage; });
-    return plan;
+  Outcome outcome_of(const Plan& variant) {
+    const auto flaw = validate(variant, trace_, inputs_.budgets);
+    if (flaw && flaw->flaw < PlanFlaw::kDeviceOverfull) {
+      return planning::SimulationFailure{.op = flaw->op, .reason = flaw->text};
+    }
+    const auto outcome = simulator_.run(variant);
+    if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) return *failure;
+    return std::get<planning::SimulationReport>(outcome).step_ns;
+  }
+
+  std::string otherwise_lines(const Decision& decision) {
+    std::string lines;
+    for (const auto& [way, outcome] : outcomes(decision)) {
+      if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
+        const std::string short_by =
+            failure->need == Bytes{0} ? failure->reason : to_string(failure->short_by()) + " short";
+        lines += printable(
+                     fmt::format("  {}: {}, at {}", condition(way), short_by, op_text(failure->op)),
+                     kColumns) +
+                 "\n";
+        continue;
+      }
+      const TimeNs step = std::get<TimeNs>(outcome);
+      lines +=
+          fmt::format("  {}: the step takes {}, {} {}\n", condition(way), short_time(step),
+                      short_time(std::abs(step - step_ns_)), step < step_ns_ ? "less" : "more");
+    }
+    return lines;
   }
 
   [[nodiscard]] Bytes bytes_of(StorageId storage) const {
@@ -293,14 +336,21 @@ Answer explain_answer(const PlanningRequest& request) {
   auto decisions = explainer.decisions(request);
   const std::size_t found = decisions.size();
   decisions.resize(std::min(found, request.top));
+  ProgressLine progress(decisions.size(), "explaining");
   if (request.json) {
     Json list = Json::array();
-    for (const Decision& decision : decisions) list.push_back(explainer.json(decision));
+    for (const Decision& decision : decisions) {
+      progress.begin(fmt::format("storage {}", to_value(decision.storage)));
+      list.push_back(explainer.json(decision));
+    }
     return {json_text({{"planner", plan.planner}, {"decisions", std::move(list)}})};
   }
   if (found == 0) return {"The plan does nothing there: all of it stays.\n"};
   std::string text;
-  for (const Decision& decision : decisions) text += explainer.text(decision);
+  for (const Decision& decision : decisions) {
+    progress.begin(fmt::format("storage {}", to_value(decision.storage)));
+    text += explainer.text(decision);
+  }
   if (decisions.size() < found) {
     text += fmt::format("These are {} of {} storages, the largest: --top {} shows all.\n",
                         decisions.size(), found, found);

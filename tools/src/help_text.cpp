@@ -70,6 +70,7 @@ std::string_view examples(const std::string& name) {
   if (name == "what-if") {
     return "  spillway what-if step.json.zst --slowdown 5%\n"
            "  spillway what-if step.json.zst --machines\n"
+           "  spillway what-if --budget 12GiB --batch 1:512 -- python train.py -b {batch}\n"
            "  spillway what-if batch8.json.zst batch16.json.zst --machine a100\n";
   }
   return "";

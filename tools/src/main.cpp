@@ -11,6 +11,7 @@
 #include "command_line.hpp"
 #include "doctor.hpp"
 #include "planning_commands.hpp"
+#include "recording_run.hpp"
 #include "report_command.hpp"
 #include "run_command.hpp"
 #include "spillway/base/error.hpp"
@@ -47,6 +48,8 @@ ProgramEnd run(const std::vector<std::string>& arguments) {
   } catch (const UserError& error) {
     fmt::print(stderr, "spillway: {}\n", error.what());
     return {kMistake, 0};
+  } catch (const Interrupted& interrupted) {
+    return {0, interrupted.signal};
   } catch (const std::exception& error) {
     fmt::print(stderr, "spillway: internal error: {}\n", error.what());
     return {kInternalError, 0};

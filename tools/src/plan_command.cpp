@@ -27,13 +27,8 @@ std::string bound_line(const planning::LowerBound& bound, TimeNs step) {
                                                 static_cast<double>(bound.step_ns);
   std::string line = fmt::format("bound         {}: no plan is faster; this one is {} above",
                                  short_time(bound.step_ns), short_percent(share));
-  std::size_t most = 0;
-  for (std::size_t cause = 1; cause < planning::kBoundCauseCount; ++cause) {
-    if (bound.extra_ns[cause] > bound.extra_ns[most]) most = cause;
-  }
-  if (bound.extra_ns[most] > 0) {
-    line += fmt::format("\n              what binds: {}",
-                        to_string(static_cast<planning::BoundCause>(most)));
+  if (const auto cause = binding_cause(bound)) {
+    line += fmt::format("\n              what binds: {}", to_string(*cause));
   }
   return line + "\n";
 }
@@ -86,6 +81,7 @@ Answer plan_answer(const PlanningRequest& request) {
   json["machine"] = inputs.machine.name;
   json["budgets"] = budgets_json(problem.budgets);
   json["bound_ns"] = bound.step_ns;
+  json["bound"] = bound_json(bound);
   json["actions"] = step.plan.actions.size();
   return {json_text(json)};
 }

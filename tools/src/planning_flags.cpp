@@ -67,6 +67,23 @@ TimeNs parse_duration(std::string_view text, std::string_view flag) {
   throw UserError(fmt::format("{} \"{}\" is not {}, of at most a day.", flag, text, kExpected));
 }
 
+/// `1:512`, or `512` for one to so many.
+std::pair<std::uint64_t, std::uint64_t> parse_range(std::string_view text, std::string_view flag) {
+  constexpr std::string_view kExpected = "a range such as 1:512, from at least 1";
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  const std::size_t colon = text.find(':');
+  const auto number = [&](std::string_view part) {
+    return parse_number<std::uint64_t>(part, flag, kExpected);
+  };
+  const std::uint64_t least = colon == std::string_view::npos ? 1 : number(text.substr(0, colon));
+  const std::uint64_t most =
+      number(colon == std::string_view::npos ? text : text.substr(colon + 1));
+  if (least < 1 || most < least || most > kMost) {
+    throw UserError(fmt::format("{} \"{}\" is not {}.", flag, text, kExpected));
+  }
+  return {least, most};
+}
+
 double parse_share(std::string_view text, std::string_view flag) {
   constexpr std::string_view kExpected = "a share such as 5%";
   if (text.empty() || text.back() != '%') {
@@ -147,6 +164,7 @@ void PlanningFlags::add_report(CLI::App& app) {
   for (const Flag& flag : kFlags) {
     report->add_option(flag.name, report_word_, flag.meaning)->type_name(flag.value);
   }
+  report->add_flag("--json")->description("Print the names of the written files as JSON.");
 }
 
 void PlanningFlags::add_commands(CLI::App& app) {
@@ -191,6 +209,13 @@ void PlanningFlags::add_commands(CLI::App& app) {
   CLI::App* what_if = add("what-if", "Smallest budget, largest batch, which card.", "TRACE");
   what_if->add_option("--slowdown", slowdown_, "The smallest budget that costs no more.")
       ->type_name("5%");
+  what_if
+      ->add_option("--batch", batch_,
+                   "The largest size that fits: the program behind -- is recorded without memory, "
+                   "the size in place of {batch}.")
+      ->type_name("A:B");
+  what_if->add_option("--assume", assume_, "With that: what the program reads from a tensor.")
+      ->type_name("N");
   what_if->add_flag("--machines", all_machines_, "Try every known machine.");
   what_if->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
   add_budget_flags(*what_if);
@@ -205,12 +230,16 @@ bool PlanningFlags::is_planning(const CLI::App& command) {
                      [&](const auto& row) { return row.first == command.get_name(); });
 }
 
-PlanningRequest PlanningFlags::request(const CLI::App& command) const {
+PlanningRequest PlanningFlags::request(const CLI::App& command,
+                                       std::vector<std::string> program) const {
   PlanningRequest request;
   for (const auto& [name, kind] : kCommands) {
     if (name == command.get_name()) request.command = kind;
   }
-  if (files_.empty()) {
+  request.program = std::move(program);
+  request.assume = assume_;
+  if (!batch_.empty()) request.batch = parse_range(batch_, "--batch");
+  if (files_.empty() && !request.batch) {
     throw UserError(fmt::format("No file: {} {}", command_path(command),
                                 request.command == Command::kExplain ? "PLAN" : "TRACE"));
   }

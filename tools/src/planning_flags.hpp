@@ -23,7 +23,9 @@ class PlanningFlags {
  public:
   void add_commands(CLI::App& app);
   [[nodiscard]] static bool is_planning(const CLI::App& command);
-  [[nodiscard]] PlanningRequest request(const CLI::App& command) const;
+  /// `program`: the words behind `--`.
+  [[nodiscard]] PlanningRequest request(const CLI::App& command,
+                                        std::vector<std::string> program) const;
 
  private:
   struct OptionText {
@@ -43,7 +45,7 @@ class PlanningFlags {
   std::string trace_, plan_, output_, perfetto_, machine_, host_, disk_;
   std::vector<std::string> budgets_;
   std::string planner_ = "hybrid", planners_, time_limit_, seed_, storage_, op_, top_;
-  std::string slowdown_;
+  std::string slowdown_, batch_, assume_;
   std::string report_word_;  // of any of its flags; not looked at
   bool estimate_times_ = false, timeline_ = false, json_ = false, all_machines_ = false;
 };

@@ -44,7 +44,11 @@ struct PlanningRequest {
   std::size_t top = 20;                ///< explain
   std::optional<double> slowdown;      ///< what-if: share, 0.05 for 5 %
   bool all_machines = false;           ///< what-if
-  bool timeline = false;               ///< simulate
+  /// what-if: the least and the largest size to record `program` at, {batch} in its words.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> batch;
+  std::vector<std::string> program;
+  std::string assume;     ///< with it: what the program gets where it reads from a tensor
+  bool timeline = false;  ///< simulate
   bool json = false;
 };
 

@@ -11,6 +11,7 @@
 #include "planner_run.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/planning/registry.hpp"
+#include "what_if_batch.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -82,6 +83,30 @@ void check_simulation(const PlanningRequest& request) {
   }
 }
 
+void check_batch(const PlanningRequest& request) {
+  if (!request.batch) {
+    if (!request.assume.empty()) throw UserError("--assume goes with --batch.");
+    if (request.program.empty()) return;
+    throw UserError(
+        fmt::format("\"{}\" behind -- means nothing without spillway what-if --batch 1:512.",
+                    request.program.front()));
+  }
+  if (request.slowdown) refuse_together("--batch", "--slowdown", "another question");
+  if (request.all_machines) refuse_together("--batch", "--machines", "another question");
+  if (!request.files.empty()) {
+    refuse_together("A trace", "--batch", "which records the program itself");
+  }
+  const bool placed = std::any_of(
+      request.program.begin(), request.program.end(),
+      [](const std::string& word) { return word.find(kBatchPlaceholder) != std::string::npos; });
+  if (!placed) {
+    throw UserError(fmt::format(
+        "--batch needs a program with {0} where the size goes, for instance:\n  -- python train.py "
+        "--batch {0}",
+        kBatchPlaceholder));
+  }
+}
+
 void check_question(const PlanningRequest& request) {
   const bool several = request.files.size() > 1;
   if (request.slowdown) {
@@ -104,6 +129,7 @@ void check_request(const PlanningRequest& request) {
   check_options(request, chosen);
   check_search(request, chosen);
   check_budgets(request);
+  check_batch(request);
   if (request.command == Command::kSimulate) check_simulation(request);
   if (request.command == Command::kWhatIf) check_question(request);
 }

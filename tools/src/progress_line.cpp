@@ -62,8 +62,8 @@ void change_action(sighandler_t from, sighandler_t to) {
 
 }  // namespace
 
-ProgressLine::ProgressLine(std::size_t runs)
-    : runs_(runs), on_terminal_(may_draw()), next_(now() + kPatience) {}
+ProgressLine::ProgressLine(std::size_t runs, std::string_view work)
+    : work_(work), runs_(runs), on_terminal_(may_draw()), next_(now() + kPatience) {}
 
 ProgressLine::~ProgressLine() {
   if (!drawn_) return;
@@ -77,6 +77,8 @@ void ProgressLine::begin(std::string_view planner) {
   draw("");
 }
 
+void ProgressLine::again() { draw(""); }
+
 void ProgressLine::show(double share, std::string_view doing) {
   draw(fmt::format(", {}, {}", doing, short_percent(std::clamp(share, 0.0, 1.0))));
 }
@@ -88,7 +90,7 @@ void ProgressLine::draw(const std::string& text) {
   next_ = time + kInterval;
   if (!std::exchange(drawn_, true)) change_action(SIG_DFL, erase_and_end);
   const std::string count = runs_ > 1 ? fmt::format(" {} of {}", run_, runs_) : "";
-  const std::string line = fmt::format("planning{}: {}{}", count, planner_, text);
+  const std::string line = fmt::format("{}{}: {}{}", work_, count, planner_, text);
   fmt::print(stderr, "{}{}", kErase, line.substr(0, columns()));
 }
 

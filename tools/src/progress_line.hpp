@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far planning is, on one line of standard error that is removed at the end:
+// How far planning, or other work, is, on one line of standard error that is removed at the end:
 //
 //     planning 3 of 8: hybrid, improving, 40 %
 //
@@ -18,20 +18,23 @@ namespace spillway::tools {
 
 class ProgressLine {
  public:
-  /// `runs`: how many planners will run, one after another.
-  explicit ProgressLine(std::size_t runs = 1);
+  /// `runs`: how many planners will run, one after another. `work`: the line's first word.
+  explicit ProgressLine(std::size_t runs = 1, std::string_view work = "planning");
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine();
 
   /// The next run begins.
   void begin(std::string_view planner);
+  /// It goes on, nobody knows how far.
+  void again();
   /// `share` of it, from 0 to 1, is done.
   void show(double share, std::string_view doing);
 
  private:
   void draw(const std::string& text);
 
+  std::string work_;
   std::size_t runs_;
   std::size_t run_ = 0;
   std::string planner_;

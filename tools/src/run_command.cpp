@@ -16,6 +16,8 @@
 #include "machine_facts.hpp"
 #include "machine_lookup.hpp"
 #include "quantity_text.hpp"
+#include "recording_run.hpp"
+#include "run_json.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "spillway/runtime/status_page.hpp"
@@ -36,6 +38,11 @@ constexpr int kNothingRecorded = 1;
 // A reader that has gone away is no reason to change how the program's end is reported, so failures
 // are ignored, which fmt's own printing does not do.
 void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
+void print_line(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
 
 void set_variable(std::vector<NameValue>& environment, const std::string& name,
                   const std::string& value) {
@@ -227,13 +234,8 @@ FileState state_of(const std::string& path) {
 ProgramEnd record_without_memory(const RunRequest& request) {
   refuse_settings(request);
   if (!request.machine.empty()) static_cast<void>(find_machine(request.machine));
-  std::vector<NameValue> environment = runtime::current_environment();
-  for (const runtime::SettingDescription& row : runtime::setting_descriptions()) {
-    unset_variable(environment, std::string(row.variable));
-  }
-  set_variable(environment, "SPILLWAY_WITHOUT_MEMORY", *request.trace_path);
-  if (!request.machine.empty()) set_variable(environment, "SPILLWAY_MACHINE", request.machine);
-  if (!request.assume.empty()) set_variable(environment, "SPILLWAY_ASSUME", request.assume);
+  const std::vector<NameValue> environment =
+      recording_environment(*request.trace_path, request.machine, request.assume);
   const FileState before = state_of(*request.trace_path);
   ChildProcess program(request.command, environment);
   if (program.start_error() != 0) {
@@ -242,7 +244,9 @@ ProgramEnd record_without_memory(const RunRequest& request) {
     return {program.start_error() == ENOENT ? 127 : 126, 0};
   }
   const ProgramEnd end = program.wait({.on_tick = [] {}, .on_suspend = [] {}});
-  if (end.code != 0 || end.signal != 0 || state_of(*request.trace_path) != before) return end;
+  const bool written = state_of(*request.trace_path) != before;
+  if (request.json) print_line(record_json(end, *request.trace_path, written));
+  if (end.code != 0 || end.signal != 0 || written) return end;
   say("spillway: no trace was written. If nothing above says why, the program never\n"
       "  loaded PyTorch with Spillway installed beside it.\n");
   return {kNothingRecorded, 0};
@@ -275,6 +279,7 @@ ProgramEnd run_program(const RunRequest& request) {
   unset_variable(environment, "SPILLWAY_STATUS_PAGE");
   if (status.page() != nullptr) set_variable(environment, "SPILLWAY_STATUS_PAGE", status.path());
 
+  const FileState trace_before = request.trace_path ? state_of(*request.trace_path) : FileState{};
   LiveStatus live(request.status, status.page());
   ChildProcess program(request.command, environment);
   if (program.start_error() != 0) {
@@ -286,6 +291,13 @@ ProgramEnd run_program(const RunRequest& request) {
       program.wait({.on_tick = [&] { live.refresh(); }, .on_suspend = [&] { live.hide(); }});
   live.hide();
   report_end(shown, settings, environment, status.page(), end);
+  if (request.json && request.trace_path) {
+    print_line(
+        record_json(end, *request.trace_path, state_of(*request.trace_path) != trace_before));
+  } else if (request.json) {
+    print_line(run_json(end, status.page() == nullptr ? std::vector<ProcessStatus>{}
+                                                      : read_processes(*status.page())));
+  }
   return end;
 }
 

@@ -3,9 +3,11 @@
 // ui.perfetto.dev. Pure functions; thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "output_text.hpp"
+#include "spillway/planning/bound/lower_bound.hpp"
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 
@@ -22,6 +24,11 @@ Json report_json(const planning::SimulationReport& report, bool timeline);
 Json failure_json(const planning::SimulationFailure& failure);
 Json infeasible_json(const planning::Infeasible& answer);
 Json budgets_json(const Budgets& budgets);
+
+/// What most of the bound above the ops' own time is owed to; nothing where the ops alone bind.
+std::optional<planning::BoundCause> binding_cause(const planning::LowerBound& bound);
+/// `step_ns`, `compute_ns`, `extra_ns` by cause, and `binds`: the cause above, or `computing`.
+Json bound_json(const planning::LowerBound& bound);
 
 /// Trace Event Format, which Perfetto and chrome://tracing open: a track for computing and one for
 /// each link, and a counter for what each tier holds.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `spillway what-if`: the smallest budget for a slowdown, which card fits, which batch fits.
+// `spillway what-if`: the smallest budget for a slowdown, the largest batch (what_if_batch.hpp),
+// which card fits, which of several traces fits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/planning/registry.hpp"
 #include "trace_summary.hpp"
+#include "what_if_batch.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -139,6 +141,7 @@ Answer try_traces(const PlanningRequest& request) {
 }  // namespace
 
 Answer what_if_answer(const PlanningRequest& request) {
+  if (request.batch) return largest_batch(request);
   if (request.all_machines) return try_machines(request);
   if (!request.slowdown) return try_traces(request);
   return smallest_budget(read_inputs(request, request.files.front()), request);

@@ -213,7 +213,53 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   EXPECT_THAT(explained.text, HasSubstr("evict to host"));
   EXPECT_THAT(explained.text, HasSubstr("why: not needed for"));
   EXPECT_THAT(explained.text, HasSubstr("if left alone: "));
-  EXPECT_EQ(json({"explain", path("p.json"), "--top", "3"})["decisions"].size(), 3U);
+  const Json decisions = json({"explain", path("p.json"), "--top", "3"})["decisions"];
+  EXPECT_EQ(decisions.size(), 3U);
+  for (const Json& decision : decisions) {
+    EXPECT_EQ(decision["if_kept"], decision["otherwise"]["left-alone"]);
+  }
+}
+
+TEST_F(PlanningCommandTest, TheOtherWaysArePriced) {
+  std::map<std::string, int> priced;
+  for (const char* planner : {"lru", "chain-recompute"}) {
+    ASSERT_EQ(answer({"plan", trace(), "--budget", "80%", "--machine", "v100-pcie", "--disk",
+                      "1TiB", "--planner", planner, "-o", path("p.json")})
+                  .status,
+              0);
+    const std::vector<std::string> words{"explain", path("p.json"), "--top", "12"};
+    const std::string text = answer(words).text;
+    const Json decisions = json(words)["decisions"];
+    for (const Json& decision : decisions) {
+      for (const auto& [way, other] : decision["otherwise"].items()) {
+        if (other["feasible"]) {
+          ++priced[way];
+          EXPECT_GT(other["step_ns"], 0);
+        } else {
+          EXPECT_TRUE(other["short"] > 0 || other["reason"] != "") << other;
+        }
+      }
+    }
+    EXPECT_THAT(text, HasSubstr(": the step takes "));
+  }
+  EXPECT_GT(priced["to-disk"], 0);
+  EXPECT_GT(priced["swap"], 0);
+}
+
+TEST_F(PlanningCommandTest, WhatBindsIsInTheJsonToo) {
+  const std::vector<std::string> words{"plan",      trace(), "--budget",  "30%",
+                                       "--planner", "lru",   "--machine", "v100-pcie"};
+  const std::string text = answer(words).text;
+  const Json bound = json(words)["bound"];
+  const std::string marker = "what binds: ";
+  ASSERT_THAT(text, HasSubstr(marker));
+  const std::size_t begin = text.find(marker) + marker.size();
+  const std::string cause = text.substr(begin, text.find('\n', begin) - begin);
+  EXPECT_EQ(bound["binds"], cause);
+  EXPECT_GT(bound["extra_ns"][cause], 0);
+  EXPECT_EQ(bound["step_ns"], json(words)["bound_ns"]);
+  EXPECT_EQ(json({"plan", trace(), "--planner", "lru", "--budget", "100%"})["bound"]["binds"],
+            "computing");
 }
 
 TEST_F(PlanningCommandTest, WhereDurationsAreFromIsSaid) {
@@ -276,10 +322,14 @@ TEST_F(PlanningCommandTest, PlannersAreComparedAtSeveralBudgets) {
                                "90%,60%", "--machine", "v100-pcie"});
   EXPECT_THAT(table.text, HasSubstr("\nlru  "));
   EXPECT_THAT(table.text, HasSubstr("lower bound"));
+  EXPECT_THAT(table.text, HasSubstr("%*"));
+  EXPECT_THAT(table.text, HasSubstr("\n*: on the front below\n"));
+  EXPECT_THAT(table.text, HasSubstr("\nfront: less memory only for a longer step"));
   const Json points = json({"compare", trace(), "--planners", "lru,unified-memory", "--budget",
                             "90%,60%", "--machine", "v100-pcie"});
   EXPECT_EQ(points["points"].size(), 4U);
   EXPECT_EQ(points["bound"].size(), 2U);
+  EXPECT_TRUE(points["bound"][0].contains("binds"));
 }
 
 TEST_F(PlanningCommandTest, WhatIfAnswersItsThreeQuestions) {
