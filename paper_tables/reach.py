@@ -138,6 +138,8 @@ class Reach:
             "--planner", planner.name, *planner.flags,
             "--budget", str(self._limits.device_bytes if device is None else device),
             "--host", str(self._limits.host_bytes),
+            # No row has the workspace of kernels, neither with a plan nor without.
+            "--workspace-margin", "0",
             *flags,
         )  # fmt: skip
 

@@ -41,9 +41,10 @@ std::vector<Bytes> budgets_of(const PlanningRequest& request, const Trace& trace
   return budgets;
 }
 
-Column compare_at(const planning::Problem& problem, const PlanningRequest& request,
+Column compare_at(const PlanningInputs& inputs, Bytes budget, const PlanningRequest& request,
                   const std::vector<const planning::Planner*>& planners, ProgressLine& progress) {
-  Column column{.budget = problem.budgets[Tier::kDevice]};
+  Column column{.budget = budget};
+  const planning::Problem problem = inputs.problem_at(budget);
   column.bound = planning::lower_bound(planning::StepModel(problem));
   for (const planning::Planner* planner : planners) {
     Cell cell{.planner = planner, .budget = column.budget};
@@ -51,7 +52,8 @@ Column compare_at(const planning::Problem& problem, const PlanningRequest& reque
     if (auto* step = std::get_if<PlannedStep>(&outcome)) {
       cell.report = std::move(step->report);
     } else {
-      cell.smallest_budget = std::get<planning::Infeasible>(outcome).smallest_budget;
+      cell.smallest_budget =
+          beside(std::get<planning::Infeasible>(outcome), inputs.margin).smallest_budget;
     }
     column.cells.push_back(std::move(cell));
   }
@@ -145,9 +147,7 @@ Answer compare_answer(const PlanningRequest& request) {
   ProgressLine progress(device_budgets.size() * planners.size());
   std::vector<Column> columns;
   for (const Bytes budget : device_budgets) {
-    Budgets budgets = inputs.budgets;
-    budgets[Tier::kDevice] = budget;
-    columns.push_back(compare_at(inputs.problem().with(budgets), request, planners, progress));
+    columns.push_back(compare_at(inputs, budget, request, planners, progress));
   }
   if (request.json) return {json_text(compare_json(columns, compute_ns))};
   return {table_text(columns, inputs, compute_ns)};

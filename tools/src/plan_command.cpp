@@ -60,8 +60,9 @@ Answer plan_answer(const PlanningRequest& request) {
   ProgressLine progress;
   auto outcome = run_planner(planner, problem, request, progress);
   if (const auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) {
-    return {request.json ? json_text(infeasible_json(*infeasible))
-                         : infeasible_lines(*infeasible, problem),
+    const planning::Infeasible answer = beside(*infeasible, inputs.margin);
+    return {request.json ? json_text(infeasible_json(answer))
+                         : infeasible_lines(answer, problem) + margin_line(inputs),
             kNoPlanFits};
   }
   auto& step = std::get<PlannedStep>(outcome);
@@ -80,6 +81,7 @@ Answer plan_answer(const PlanningRequest& request) {
   json["planner"] = step.plan.planner;
   json["machine"] = inputs.machine.name;
   json["budgets"] = budgets_json(problem.budgets);
+  json["workspace_margin"] = inputs.margin.count;
   json["bound_ns"] = bound.step_ns;
   json["bound"] = bound_json(bound);
   json["actions"] = step.plan.actions.size();

@@ -126,6 +126,15 @@ void PlanningFlags::add_budget_flags(CLI::App& command) {
       ->type_name("B");
 }
 
+void PlanningFlags::add_margin_flag(CLI::App& command) {
+  command
+      .add_option("--workspace-margin", workspace_share_,
+                  "Share of the largest working set that plans leave free where the trace was "
+                  "recorded without kernels. Default 0.6.")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 10.0));
+}
+
 void PlanningFlags::add_planner_flags(CLI::App& command) {
   command.add_option("--time-limit", time_limit_, "How long a search may take. Default 2s.")
       ->type_name("T");
@@ -178,6 +187,7 @@ void PlanningFlags::add_commands(CLI::App& app) {
       ->type_name("FILE");
   plan->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
   add_budget_flags(*plan);
+  add_margin_flag(*plan);
   add_machine_flags(*plan, "h200.");
   add_planner_flags(*plan);
 
@@ -193,6 +203,7 @@ void PlanningFlags::add_commands(CLI::App& app) {
   compare->add_option("--planners", planners_, "Only these, separated by commas.")
       ->type_name("A,B");
   add_budget_flags(*compare);
+  add_margin_flag(*compare);
   add_machine_flags(*compare, "h200.");
   add_planner_flags(*compare);
 
@@ -219,6 +230,7 @@ void PlanningFlags::add_commands(CLI::App& app) {
   what_if->add_flag("--machines", all_machines_, "Try every known machine.");
   what_if->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
   add_budget_flags(*what_if);
+  add_margin_flag(*what_if);
   add_machine_flags(*what_if, "h200.");
   add_planner_flags(*what_if);
 
@@ -257,6 +269,7 @@ PlanningRequest PlanningFlags::request(const CLI::App& command,
   request.host_budget = given(host_);
   request.disk_budget = given(disk_);
   request.estimate_times = estimate_times_;
+  request.workspace_share = workspace_share_;
   request.planner = planner_;
   request.planners = words_of(planners_);
   if (!planners_.empty() && request.planners.empty()) {

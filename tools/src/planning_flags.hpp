@@ -37,6 +37,7 @@ class PlanningFlags {
 
   void add_machine_flags(CLI::App& command, const std::string& otherwise);
   void add_budget_flags(CLI::App& command);
+  void add_margin_flag(CLI::App& command);
   void add_planner_flags(CLI::App& command);
   void add_report(CLI::App& app);
 
@@ -47,6 +48,7 @@ class PlanningFlags {
   std::string planner_ = "hybrid", planners_, time_limit_, seed_, storage_, op_, top_;
   std::string slowdown_, batch_, assume_;
   std::string report_word_;  // of any of its flags; not looked at
+  double workspace_share_ = planning::kWorkspaceShare;
   bool estimate_times_ = false, timeline_ = false, json_ = false, all_machines_ = false;
 };
 

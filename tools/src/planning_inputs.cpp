@@ -54,7 +54,32 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
   if (!request.device_budgets.empty()) {
     inputs.budgets[Tier::kDevice] = device_budget(request.device_budgets.front(), inputs.trace);
   }
+  // Plans that exist keep to the budgets they were made for.
+  using Command = PlanningRequest::Command;
+  if (request.command != Command::kSimulate && request.command != Command::kExplain) {
+    inputs.margin = planning::workspace_margin(inputs.trace, request.workspace_share);
+    inputs.whole_device = inputs.budgets[Tier::kDevice];
+    inputs.budgets = planning::leaving_free(inputs.budgets, inputs.margin);
+  }
   return inputs;
+}
+
+planning::Problem PlanningInputs::problem_at(Bytes device) const {
+  Budgets whole = budgets;
+  whole[Tier::kDevice] = device;
+  return problem().with(planning::leaving_free(whole, margin));
+}
+
+planning::Infeasible beside(planning::Infeasible answer, Bytes margin) {
+  if (!answer.smallest_budget || margin == Bytes{0}) return answer;
+  const std::string without = to_string(*answer.smallest_budget);
+  *answer.smallest_budget += margin;
+  for (std::string& remedy : answer.remedies) {
+    if (const auto at = remedy.find(without); at != std::string::npos) {
+      remedy.replace(at, without.size(), to_string(*answer.smallest_budget));
+    }
+  }
+  return answer;
 }
 
 std::string heading(const PlanningInputs& inputs) {
@@ -70,7 +95,13 @@ std::string heading(const PlanningInputs& inputs) {
   if (!inputs.trace.scratch_known) {
     text += "note          recorded without kernels: floor and peak are without workspace\n";
   }
-  return text;
+  return text + margin_line(inputs);
+}
+
+std::string margin_line(const PlanningInputs& inputs) {
+  if (inputs.margin == Bytes{0}) return "";
+  return fmt::format("left free     {} for workspace; see --workspace-margin\n",
+                     to_string(inputs.margin));
 }
 
 }  // namespace spillway::tools

@@ -7,6 +7,7 @@
 
 #include "planning_request.hpp"
 #include "spillway/machine/machine.hpp"
+#include "spillway/planning/planner.hpp"
 #include "spillway/planning/problem.hpp"
 #include "spillway/trace/trace.hpp"
 
@@ -17,16 +18,28 @@ struct PlanningInputs {
   Trace trace;
   Machine machine;
   bool estimated = false;  ///< durations by the machine's figures, not those recorded
-  Budgets budgets;         ///< the first of the device budgets asked for, or the machine's capacity
+  /// Left free of the device's budget, for kernels that the trace does not know.
+  Bytes margin{};
+  /// The first of the device budgets asked for, or the machine's capacity.
+  Bytes whole_device{};
+  Budgets budgets;  ///< the device's less the margin
 
   [[nodiscard]] planning::Problem problem() const { return {trace, machine, budgets}; }
+  /// The same with another device budget.
+  [[nodiscard]] planning::Problem problem_at(Bytes device) const;
 };
 
 /// `path`: the trace's.
 PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path);
 
+/// The answer in terms of whole budgets: what would fit needs the margin besides.
+planning::Infeasible beside(planning::Infeasible answer, Bytes margin);
+
 /// Lines of at most 80 columns: what machine, and where the durations are from.
 std::string heading(const PlanningInputs& inputs);
+
+/// What is left free of the device's budget; empty where nothing is.
+std::string margin_line(const PlanningInputs& inputs);
 
 /// `12GiB`, or `60%` of the step's peak.
 Bytes device_budget(const std::string& text, const Trace& trace);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "spillway/base/ids.hpp"
+#include "spillway/planning/workspace_margin.hpp"
 
 namespace spillway::tools {
 
@@ -31,6 +32,7 @@ struct PlanningRequest {
   std::vector<std::string> device_budgets;  ///< `12GiB`, `60%`; more than one for compare
   std::optional<std::string> host_budget;
   std::optional<std::string> disk_budget;
+  double workspace_share = planning::kWorkspaceShare;  ///< of the largest working set, left free
   bool estimate_times = false;  ///< by the machine's roofline, though the trace has durations
 
   std::string planner = "hybrid";

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,23 @@ void check_options(const PlanningRequest& request, const Planners& chosen) {
     }
   }
   for (const planning::Planner* planner : chosen) (void)options_for(*planner, request);
+}
+
+// What auto-tuning searches for is not taken from a flag.
+void check_tuning(const PlanningRequest& request, const Planners& chosen) {
+  constexpr std::array<std::string_view, 4> kTuned{"threshold", "ahead", "groupby", "sync-mode"};
+  const bool tunes = std::any_of(chosen.begin(), chosen.end(), [&](const auto* planner) {
+    return has_option(*planner, "tune") &&
+           options_for(*planner, request).template get<bool>("tune");
+  });
+  if (!tunes) return;
+  for (const auto& option : request.options) {
+    if (std::find(kTuned.begin(), kTuned.end(), option.first) != kTuned.end()) {
+      throw UserError(fmt::format(
+          "--{} means nothing while --tune is on, which searches for it: give --tune off.",
+          option.first));
+    }
+  }
 }
 
 void check_search(const PlanningRequest& request, const Planners& chosen) {
@@ -127,6 +145,7 @@ void check_question(const PlanningRequest& request) {
 void check_request(const PlanningRequest& request) {
   const Planners chosen = chosen_planners(request);
   check_options(request, chosen);
+  check_tuning(request, chosen);
   check_search(request, chosen);
   check_budgets(request);
   check_batch(request);

@@ -41,9 +41,7 @@ Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& requ
   ProgressLine progress(kTries);
   const TimeNs compute = compute_time(inputs.trace);
   const auto fits = [&](Bytes budget) {
-    Budgets budgets = inputs.budgets;
-    budgets[Tier::kDevice] = budget;
-    const auto step = step_of(inputs.problem().with(budgets), request, progress);
+    const auto step = step_of(inputs.problem_at(budget), request, progress);
     return step && slowdown_of(*step, compute) <= *request.slowdown;
   };
   const Bytes peak = peak_bytes(inputs.trace);
@@ -113,11 +111,10 @@ Answer try_machines(const PlanningRequest& request) {
     PlanningRequest here = request;
     here.machine = machine.name;
     here.estimate_times = true;  // durations of another machine say nothing about this one
-    PlanningInputs inputs = read_inputs(here, request.files.front());
-    Bytes& device = inputs.budgets[Tier::kDevice];
-    device = std::min(device, capacities(machine)[Tier::kDevice]);
-    rows.push_back({machine.name, inputs.budgets[Tier::kDevice], peak_bytes(inputs.trace),
-                    compute_time(inputs.trace), step_of(inputs.problem(), here, progress)});
+    const PlanningInputs inputs = read_inputs(here, request.files.front());
+    const Bytes device = std::min(inputs.whole_device, capacities(machine)[Tier::kDevice]);
+    rows.push_back({machine.name, device, peak_bytes(inputs.trace), compute_time(inputs.trace),
+                    step_of(inputs.problem_at(device), here, progress)});
   }
   return rows_answer(rows, "machine", "Steps are estimated from the machines' figures.",
                      request.json);
@@ -132,7 +129,7 @@ Answer try_traces(const PlanningRequest& request) {
   for (const std::string& path : request.files) {
     const PlanningInputs inputs = read_inputs(request, path);
     machine = printable(inputs.machine.name, kMachineWidth);
-    rows.push_back({path, inputs.budgets[Tier::kDevice], peak_bytes(inputs.trace),
+    rows.push_back({path, inputs.whole_device, peak_bytes(inputs.trace),
                     compute_time(inputs.trace), step_of(inputs.problem(), request, progress)});
   }
   return rows_answer(rows, "trace", "On " + machine + ".", request.json);

@@ -93,10 +93,13 @@ TEST_F(PlanningCommandTest, EveryOptionOfEveryPlannerIsAFlag) {
   for (const planning::Planner* planner : planning::planners()) {
     for (const planning::OptionField& field : planner->options()) {
       const std::string flag = (field.name == "disk" ? "--use-" : "--") + std::string(field.name);
-      const PlanningRequest request =
-          parsed({"plan", "t", "--planner", std::string(planner->name()), flag,
-                  planning::to_string(field.fallback)});
-      ASSERT_EQ(request.options.size(), 1U) << flag;
+      std::vector<std::string> words{"plan",      "t",
+                                     "--planner", std::string(planner->name()),
+                                     flag,        planning::to_string(field.fallback)};
+      const bool tunes = planner->name() == "lms" && field.name != "tune";
+      if (tunes) words.insert(words.end(), {"--tune", "off"});
+      const PlanningRequest request = parsed(words);
+      ASSERT_EQ(request.options.size(), tunes ? 2U : 1U) << flag;
       EXPECT_GT(field.meaning.size(), 20U) << flag;
       EXPECT_EQ(field.meaning.back(), '.') << flag;
     }
@@ -315,6 +318,42 @@ TEST_F(PlanningCommandTest, NoPlanIsAnAnswerWithNeedHaveAndShort) {
   EXPECT_THAT(result.text, HasSubstr("short "));
   const Json same = json({"plan", trace(), "--planner", "lru", "--budget", "1MiB"});
   EXPECT_EQ(same["feasible"], false);
+}
+
+TEST_F(PlanningCommandTest, WorkspaceThatTheTraceDoesNotKnowIsLeftFree) {
+  Trace quiet = spillway::testing::layered_step(6);
+  quiet.scratch_known = false;
+  write_trace(quiet, path("quiet.json"));
+  const auto planned = [this](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan", file, "--planner", "lru", "--budget"};
+    words.insert(words.end(), more.begin(), more.end());
+    return json(words);
+  };
+  const Json margin = planned(path("quiet.json"), {"90%"});
+  const Json none = planned(path("quiet.json"), {"90%", "--workspace-margin", "0"});
+  const Json known = planned(trace(), {"90%"});
+  EXPECT_GT(margin["workspace_margin"], 0);
+  EXPECT_EQ(margin["budgets"]["device"].get<std::int64_t>() +
+                margin["workspace_margin"].get<std::int64_t>(),
+            none["budgets"]["device"].get<std::int64_t>());
+  EXPECT_EQ(none["workspace_margin"], 0);
+  EXPECT_EQ(known["workspace_margin"], 0) << "recorded with its kernels";
+  EXPECT_THAT(answer({"plan", path("quiet.json"), "--planner", "lru"}).text,
+              HasSubstr("\nleft free     "));
+  // The budget that is said to fit does, margin included.
+  const Json refused = planned(path("quiet.json"), {"1MiB"});
+  const std::uint64_t fits = refused["smallest_budget"];
+  EXPECT_TRUE(planned(path("quiet.json"), {std::to_string(fits) + "B"})["feasible"]);
+  EXPECT_FALSE(planned(path("quiet.json"), {std::to_string(fits / 2) + "B"})["feasible"]);
+  EXPECT_THAT(refused["remedies"].dump(), HasSubstr(to_string(Bytes{fits})));
+}
+
+TEST_F(PlanningCommandTest, WhatTuningSearchesForIsNoFlag) {
+  const std::vector<std::string> words{"plan", trace(), "--planner", "lms", "--ahead", "2"};
+  EXPECT_THAT(error(words), HasSubstr("--ahead means nothing while --tune is on"));
+  std::vector<std::string> untuned = words;
+  untuned.insert(untuned.end(), {"--tune", "off"});
+  EXPECT_EQ(error(untuned), "no error");
 }
 
 TEST_F(PlanningCommandTest, PlannersAreComparedAtSeveralBudgets) {

@@ -388,7 +388,7 @@ Bytes Engine::end_frame() {
   frames.needs.end();
   ThreadFrames::unpin_all(frames.pinned);
   frames.op = nullptr;
-  open_frames_.fetch_sub(1, std::memory_order_relaxed);
+  open_frames_.fetch_sub(1, std::memory_order_release);
   if (waiting_.load(std::memory_order_relaxed) != 0) settled_.notify_all();
   return frames.needs.most();
 }

@@ -101,6 +101,7 @@ bool Engine::make_room(Bytes needed, Lock& lock) {
   const Mode mode = mode_.load();
   if (mode == Mode::kOff || mode == Mode::kRecord) return false;
   if (claim_room(needed)) return true;
+  const std::uint32_t frames_before = open_frames_.load();
   // What is dead already must neither be evicted nor stand in the way.
   const Bytes live_before = memory_.live();
   drain_freed();
@@ -108,10 +109,11 @@ bool Engine::make_room(Bytes needed, Lock& lock) {
   const Bytes missing = saturating_sub(needed, mover_.leaving());
   if (missing.count != 0) start_evictions(missing);
   if (memory_.live() < live_before) return true;  // clean copies left at once
-  return wait_for_progress(lock);
+  return wait_for_progress(lock, frames_before);
 }
 
-bool Engine::wait_for_progress(Lock& lock) {
+// `frames_before`: those open when what could leave was looked for.
+bool Engine::wait_for_progress(Lock& lock, std::uint32_t frames_before) {
   const TimeNs begin = now_ns();
   bool progress = true;
   if (mover_.in_flight() != 0) {
@@ -128,7 +130,8 @@ bool Engine::wait_for_progress(Lock& lock) {
     if (open_frames_.load() > waiting_frames_) {
       settled_.wait_for(lock.native(), kFramePatience);
     } else {
-      progress = false;
+      // What a frame pinned that ended since may leave now.
+      progress = open_frames_.load() < frames_before;
     }
     waiting_frames_ -= mine;
     waiting_.fetch_sub(1);

@@ -166,7 +166,7 @@ class Engine {
   std::vector<AwayStorage> away_storages();
   void write_behind(LookAhead& ahead, const ThreadFrames& frames);
   void prefetch(LookAhead& ahead, const ThreadFrames& frames);
-  bool wait_for_progress(Lock& lock);
+  bool wait_for_progress(Lock& lock, std::uint32_t frames_before);
   void evict_everything(Lock& lock);
   void drain_freed();
   void stamp(StorageRecord& record, ThreadFrames& frames);
