@@ -129,8 +129,8 @@ Answer try_traces(const PlanningRequest& request) {
   for (const std::string& path : request.files) {
     const PlanningInputs inputs = read_inputs(request, path);
     machine = printable(inputs.machine.name, kMachineWidth);
-    rows.push_back({path, inputs.whole_device, peak_bytes(inputs.trace),
-                    compute_time(inputs.trace), step_of(inputs.problem(), request, progress)});
+    rows.push_back({path, inputs.whole_device, peak_bytes(inputs.trace), compute_time(inputs.trace),
+                    step_of(inputs.problem(), request, progress)});
   }
   return rows_answer(rows, "trace", "On " + machine + ".", request.json);
 }
