@@ -23,6 +23,7 @@ COUNTERS = (
     "device_bytes",
     "host_bytes",
     "disk_bytes",
+    "unmanaged_bytes",
     "peak_device_bytes",
     "evicted_bytes",
     "clean_evicted_bytes",
@@ -61,7 +62,7 @@ def claim(**counters):
     """Claims the first free slot; the order of stores is the engine's: the pid last."""
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
-    assert page.version == 2, page.version
+    assert page.version == 3, page.version
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2
