@@ -145,6 +145,7 @@ def round_under(budget, effort):
         if moved(other.run(effort.steps)[1]) != moved(warm):
             return None
         alone = turns(Under(other, 0), Under(other, budget), effort.pairs, effort.steps)
+        other.ask("budget", budget)  # whichever of the two had the last turn
         whole = turns(stock, other, effort.pairs, effort.steps)
         # Last, lest the profiler leave something behind.
         return HookRound(alone, whole, stock.ask("events", 10)["events"])
@@ -152,8 +153,13 @@ def round_under(budget, effort):
 
 def rounds_under(budget, effort):
     """None if bytes had to move."""
-    rounds = [round_under(budget, effort) for _ in range(effort.rounds)]
-    return rounds if all(rounds) else None
+    rounds = []
+    for _ in range(effort.rounds):
+        done = round_under(budget, effort)
+        if done is None:
+            return None
+        rounds.append(done)
+    return rounds
 
 
 def moved(counters):
