@@ -27,7 +27,7 @@ std::string bound_line(const planning::LowerBound& bound, TimeNs step) {
                                                 static_cast<double>(bound.step_ns);
   std::string line = fmt::format("bound         {}: no plan is faster; this one is {} above",
                                  short_time(bound.step_ns), short_percent(share));
-  if (const auto cause = binding_cause(bound)) {
+  if (const auto cause = bound.binds) {
     line += fmt::format("\n              what binds: {}", to_string(*cause));
   }
   return line + "\n";

@@ -211,21 +211,14 @@ Json infeasible_json(const planning::Infeasible& answer) {
   return json;
 }
 
-std::optional<planning::BoundCause> binding_cause(const planning::LowerBound& bound) {
-  const auto most = std::max_element(bound.extra_ns.begin(), bound.extra_ns.end());
-  if (*most <= 0) return std::nullopt;
-  return static_cast<planning::BoundCause>(most - bound.extra_ns.begin());
-}
-
 Json bound_json(const planning::LowerBound& bound) {
   Json extra = Json::object();
   for (std::size_t cause = 0; cause < planning::kBoundCauseCount; ++cause) {
     extra[std::string(to_string(static_cast<planning::BoundCause>(cause)))] = bound.extra_ns[cause];
   }
-  const auto binding = binding_cause(bound);
   return Json{{"step_ns", bound.step_ns},
               {"compute_ns", bound.compute_ns},
-              {"binds", binding ? to_string(*binding) : std::string_view("computing")},
+              {"binds", bound.binds ? to_string(*bound.binds) : std::string_view("computing")},
               {"extra_ns", std::move(extra)}};
 }
 

@@ -3,7 +3,6 @@
 // ui.perfetto.dev. Pure functions; thread-safe.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "output_text.hpp"
@@ -25,9 +24,8 @@ Json failure_json(const planning::SimulationFailure& failure);
 Json infeasible_json(const planning::Infeasible& answer);
 Json budgets_json(const Budgets& budgets);
 
-/// What most of the bound above the ops' own time is owed to; nothing where the ops alone bind.
-std::optional<planning::BoundCause> binding_cause(const planning::LowerBound& bound);
-/// `step_ns`, `compute_ns`, `extra_ns` by cause, and `binds`: the cause above, or `computing`.
+/// `step_ns`, `compute_ns`, `extra_ns` by cause, and `binds`: a cause, or `computing` where the ops
+/// alone bind.
 Json bound_json(const planning::LowerBound& bound);
 
 /// Trace Event Format, which Perfetto and chrome://tracing open: a track for computing and one for
