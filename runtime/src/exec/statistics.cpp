@@ -11,6 +11,12 @@
 
 namespace spillway::runtime {
 
+namespace {
+
+Bytes unmanaged_beside(Bytes device) { return saturating_sub(resident_bytes(), device); }
+
+}  // namespace
+
 Statistics Engine::statistics() {
   const Lock lock(*this);
   if (!in_child_) drain_freed();
@@ -19,7 +25,7 @@ Statistics Engine::statistics() {
   result.budget = stated_budget();
   result.shared = shared_.claimed_by_others();
   result.device = memory_.budget().used();
-  result.unmanaged = saturating_sub(resident_bytes(), memory_.budget().used());
+  result.unmanaged = unmanaged_beside(memory_.budget().used());
   result.peak_device = memory_.budget().peak();
   result.peak_live = memory_.peak_live();
   result.floor = floor_;
@@ -68,8 +74,7 @@ void Engine::publish() {
   const bool limited = settings_.budget.has_value() || settings_.emulate_device.has_value();
   slot.budget_bytes.store(limited ? stated_budget().count : 0, kRelaxed);
   slot.device_bytes.store(memory_.budget().used().count, kRelaxed);
-  slot.unmanaged_bytes.store(saturating_sub(resident_bytes(), memory_.budget().used()).count,
-                             kRelaxed);
+  slot.unmanaged_bytes.store(unmanaged_beside(memory_.budget().used()).count, kRelaxed);
   slot.peak_device_bytes.store(memory_.budget().peak().count, kRelaxed);
   slot.host_bytes.store(mover_.used(Tier::kHost).count, kRelaxed);
   slot.disk_bytes.store(mover_.spool() == nullptr ? 0 : mover_.spool()->used_bytes().count,
