@@ -83,30 +83,31 @@ class EngineAheadTest : public EngineTest {
     }
   }
 
+  // A departure leaves no more on their way than have started; the others are where they were.
+  void expect_taken_back(const std::vector<FakeStorage*>& storages, ResidencyState moving,
+                         ResidencyState before, const char* delay) {
+    learn();
+    ASSERT_TRUE(many_are(moving, storages, delay));
+    const std::size_t under_way = count(storages, moving);
+    const std::size_t unmoved = count(storages, before);
+    run_op(kElsewhere);
+    EXPECT_LE(count(storages, moving), kStarted);
+    EXPECT_GE(count(storages, before), unmoved + under_way - kStarted);
+    expect_all_intact();
+  }
+
   std::vector<FakeStorage*> first_;
   std::vector<FakeStorage*> second_;
 };
 
 TEST_F(EngineAheadTest, ADepartureTakesBackWhatWasToLeave) {
-  learn();
-  ASSERT_TRUE(many_are(ResidencyState::kEvicting, first_, "spool.write=delay:300ms@1+"));
-  const std::size_t leaving = count(first_, ResidencyState::kEvicting);
-  const std::size_t here = count(first_, ResidencyState::kResident);
-  run_op(kElsewhere);
-  EXPECT_LE(count(first_, ResidencyState::kEvicting), kStarted);
-  EXPECT_GE(count(first_, ResidencyState::kResident), here + leaving - kStarted);
-  expect_all_intact();
+  expect_taken_back(first_, ResidencyState::kEvicting, ResidencyState::kResident,
+                    "spool.write=delay:300ms@1+");
 }
 
 TEST_F(EngineAheadTest, ADepartureTakesBackWhatWasToCome) {
-  learn();
-  ASSERT_TRUE(many_are(ResidencyState::kFetching, second_, "spool.read=delay:300ms@1+"));
-  const std::size_t coming = count(second_, ResidencyState::kFetching);
-  const std::size_t away = count(second_, ResidencyState::kOnDisk);
-  run_op(kElsewhere);
-  EXPECT_LE(count(second_, ResidencyState::kFetching), kStarted);
-  EXPECT_GE(count(second_, ResidencyState::kOnDisk), away + coming - kStarted);
-  expect_all_intact();
+  expect_taken_back(second_, ResidencyState::kFetching, ResidencyState::kOnDisk,
+                    "spool.read=delay:300ms@1+");
 }
 
 // A thread that saves a checkpoint or loads data runs ops of no step at all.
