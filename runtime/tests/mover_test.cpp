@@ -380,6 +380,20 @@ TEST_F(MoverTest, TheHostTierTakesEvictionsFirst) {
   EXPECT_EQ(state(a), ResidencyState::kOnHost);
   EXPECT_EQ(mover_.spool()->used_bytes(), Bytes{0});
   EXPECT_EQ(mover_.used(Tier::kHost), Bytes{kBytes});
+  const auto out = mover_.statistics().copied_at_once;
+  EXPECT_GT(out.count(), 0) << "whoever evicted waited for the copy";
+  memory_.release_idle();
+  EXPECT_EQ(fetch(a), Outcome::kReady);
+  EXPECT_GT(mover_.statistics().copied_at_once, out);
+  EXPECT_TRUE(a.holds(1));
+}
+
+TEST_F(MoverTest, WhereTheMachineHasNoMemoryForTheHostTierTheDiskTakesOver) {
+  configure({.host_budget = kPages, .verify = false});
+  auto& a = make(1);
+  arm_faults("host.allocate=ENOMEM@1+");
+  EXPECT_EQ(evict(a), kPages);
+  EXPECT_EQ(state(a), ResidencyState::kOnDisk);
   EXPECT_EQ(fetch(a), Outcome::kReady);
   EXPECT_TRUE(a.holds(1));
 }

@@ -27,6 +27,7 @@ COUNTED = (
     "clean_evicted_bytes",
     "fetched_bytes",
     "disk_written_bytes",
+    "stall_ns",
 )
 
 

@@ -37,6 +37,12 @@ std::string device_line(const StatusTotals& totals) {
   return line("device", text);
 }
 
+std::string why_nothing(runtime::Mode mode) {
+  const bool moves = mode != runtime::Mode::kOff && mode != runtime::Mode::kRecord;
+  return moves ? "nothing: everything fitted"
+               : fmt::format("nothing: mode {} moves nothing", to_string(mode));
+}
+
 std::string steps_line(const StatusTotals& totals) {
   const ProcessStatus& sum = totals.sum;
   if (sum.steps == 0) return line("steps", "none recognised");
@@ -67,7 +73,7 @@ std::string format_summary(const StatusTotals& totals) {
   }
   const Bytes evicted = sum.evicted + sum.clean_evicted;
   if (evicted + sum.fetched == Bytes{0}) {
-    text += line("evicted", "nothing: everything fitted");
+    text += line("evicted", why_nothing(sum.mode));
   } else {
     text += line("evicted", fmt::format("{}, of which {} clean (no copy needed)",
                                         short_bytes(evicted), short_bytes(sum.clean_evicted)));

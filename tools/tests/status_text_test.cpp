@@ -189,6 +189,13 @@ TEST(Summary, SaysThatNothingHadToMove) {
   EXPECT_THAT(text, Not(HasSubstr("stall")));
 }
 
+TEST(Summary, ClaimsNoFitWhereNothingCouldMove) {
+  ProcessStatus off = busy_process();
+  off.mode = runtime::Mode::kOff;
+  off.evicted = off.clean_evicted = off.fetched = Bytes{0};
+  EXPECT_THAT(format_summary(totals_of({off})), HasSubstr("nothing: mode off moves nothing"));
+}
+
 TEST(Summary, ShowsAnOvershoot) {
   ProcessStatus over = busy_process();
   over.overshoot = kMiB * 3;

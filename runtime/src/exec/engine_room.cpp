@@ -200,6 +200,15 @@ Bytes Engine::held_by(ThreadFrames& frames) const {
   return held;
 }
 
+std::string Engine::advice() const {
+  if (mode() == Mode::kOff || mode() == Mode::kRecord) {
+    return fmt::format("SPILLWAY_MODE={} moves nothing; without it, what does not fit is evicted.",
+                       to_string(mode()));
+  }
+  return fmt::format("Raise {}, or set SPILLWAY_OVER=allow to let single ops exceed it.",
+                     settings_.emulate_device ? "SPILLWAY_EMULATE_DEVICE" : "SPILLWAY_BUDGET");
+}
+
 OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   const char* op = this_thread_frames().op;
   OutOfBudget::Facts facts;
@@ -207,6 +216,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   facts.need = need;
   facts.have = saturating_sub(need, short_by);
   facts.budget = budget();
+  facts.advice = advice();
   facts.smallest_budget = memory_.budget().limit() + short_by;
   facts.why = mover_.failure();
   std::vector<const StorageRecord*> resident;
@@ -275,8 +285,7 @@ OutOfBudget::OutOfBudget(Facts facts)
               "\nTensors too small to move hold {} together: a lower SPILLWAY_MIN_SIZE lets them.",
               to_string(facts.small));
         }
-        text += "\nRaise SPILLWAY_BUDGET, or set SPILLWAY_OVER=allow to let single ops exceed it.";
-        return text;
+        return text + "\n" + facts.advice;
       }()),
       facts_(std::move(facts)) {}
 

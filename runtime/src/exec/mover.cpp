@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -39,6 +39,7 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& 
 void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
                       std::unique_ptr<Transfers> transfers) {
   options_ = options;
+  host_.set_limit(options.host_budget);
   const Bytes moved = transfers_->bytes_written() + transfers_->bytes_read();
   if (transfers != nullptr && in_flight_ == 0 && moved == Bytes{0}) {
     transfers_ = std::move(transfers);
@@ -169,9 +170,7 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
       }
       break;
     case Tier::kHost:
-      host_used_ -= round_up(record.bytes, kPage);
-      std::free(record.host);
-      record.host = nullptr;
+      host_.free(std::exchange(record.host, nullptr), record.bytes);
       break;
     case Tier::kDisk:
       if (record.disk.bytes != 0) spool_->free(record.disk);
@@ -201,11 +200,18 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
   } else if (from == Tier::kDisk) {
     start_disk_copy(record, record.block->address, Direction::kIn);
   } else {
-    std::byte* device = record.block->address;
-    const bool out = from == Tier::kDevice;
-    std::memcpy(out ? record.host : device, out ? device : record.host, record.bytes.count);
+    copy_beside_host(record, from);
     finish(record, from, to, Ending::kDone);
   }
+}
+
+// Between an emulated device and its host: at once, so whoever asked has waited for it.
+void Mover::copy_beside_host(StorageRecord& record, Tier from) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::byte* device = record.block->address;
+  const bool out = from == Tier::kDevice;
+  std::memcpy(out ? record.host : device, out ? device : record.host, record.bytes.count);
+  statistics_.copied_at_once += std::chrono::steady_clock::now() - begin;
 }
 
 void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction) {
@@ -320,20 +326,14 @@ bool Mover::close_to_users(StorageRecord& record) {
 }
 
 bool Mover::reserve_target(StorageRecord& record, Tier& target) {
-  const Bytes bytes = round_up(record.bytes, kPage);
-  if (options_.host_budget.count != 0 && bytes <= options_.host_budget) {
+  if (host_.could_hold(record.bytes)) {
     // No room before demotions end; where none could be started, the disk takes it directly.
-    if (host_used_ + bytes > options_.host_budget &&
-        demote_for(host_used_ + bytes - options_.host_budget)) {
-      return false;
-    }
-    if (host_used_ + bytes <= options_.host_budget) {
-      record.host = static_cast<std::byte*>(std::aligned_alloc(kPage, bytes.count));
-      if (record.host != nullptr) {
-        host_used_ += bytes;
-        target = Tier::kHost;
-        return true;
-      }
+    const Bytes short_by = host_.short_by(record.bytes);
+    if (short_by.count != 0 && demote_for(short_by)) return false;
+    record.host = host_.allocate(record.bytes);
+    if (record.host != nullptr) {
+      target = Tier::kHost;
+      return true;
     }
   }
   if (spool_ == nullptr) return false;
@@ -358,7 +358,7 @@ bool Mover::reserve_extent(StorageRecord& record) {
 /// Starts copying from host to disk what makes `bytes` of room. False if there is room already, or
 /// nothing can go.
 bool Mover::demote_for(Bytes bytes) {
-  const Bytes used_before = host_used_;
+  const Bytes used_before = host_.budget().used();
   Bytes going{};
   for (StorageRecord* record : live_) {
     if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->bytes;
@@ -380,7 +380,7 @@ bool Mover::demote_for(Bytes bytes) {
     going += record->bytes;
     send(*record, EventKind::kEvict, Tier::kDisk);
   }
-  if (used_before - host_used_ >= bytes) return false;
+  if (used_before - host_.budget().used() >= bytes) return false;
   return going.count != 0;
 }
 

@@ -17,6 +17,10 @@ Bytes unmanaged_beside(Bytes device) { return saturating_sub(resident_bytes(), d
 
 }  // namespace
 
+std::int64_t Engine::stalled_ns() const {
+  return stall_ns_ + mover_.statistics().copied_at_once.count();
+}
+
 Statistics Engine::statistics() {
   const Lock lock(*this);
   if (!in_child_) drain_freed();
@@ -31,7 +35,7 @@ Statistics Engine::statistics() {
   result.floor = floor_;
   result.host = mover_.used(Tier::kHost);
   result.overshoot = memory_.budget().overshoot();
-  result.stall_ns = stall_ns_;
+  result.stall_ns = stalled_ns();
   result.elapsed_ns = now_ns() - started_;
   result.ops = clock_.load() - 1;
   result.steps = steps_.load();
@@ -85,7 +89,7 @@ void Engine::publish() {
   slot.fetched_bytes.store(moves.fetched.count, kRelaxed);
   slot.disk_written_bytes.store(mover_.transfers().bytes_written().count, kRelaxed);
   slot.disk_read_bytes.store(mover_.transfers().bytes_read().count, kRelaxed);
-  slot.stall_ns.store(static_cast<std::uint64_t>(stall_ns_), kRelaxed);
+  slot.stall_ns.store(static_cast<std::uint64_t>(stalled_ns()), kRelaxed);
   slot.elapsed_ns.store(static_cast<std::uint64_t>(now_ns() - started_), kRelaxed);
   slot.steps.store(steps_.load(kRelaxed), kRelaxed);
   slot.last_step_ns.store(static_cast<std::uint64_t>(last_step_ns_), kRelaxed);

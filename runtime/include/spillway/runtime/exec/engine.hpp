@@ -182,7 +182,9 @@ class Engine {
   Bytes stays_beside(ThreadFrames& frames);
   [[nodiscard]] Bytes held_by(ThreadFrames& frames) const;
   void publish();
+  [[nodiscard]] std::int64_t stalled_ns() const;
   bool will_fit(ThreadFrames& frames);
+  [[nodiscard]] std::string advice() const;
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
   OutOfBudget::Facts shortage_in_op(Bytes need, Bytes short_by) const;
   OutOfBudget::Facts refusal(Bytes need) const;
@@ -223,7 +225,7 @@ class Engine {
   std::vector<void*> dead_owners_;
   std::vector<Block*> freed_;
   Bytes floor_{};
-  std::int64_t stall_ns_ = 0;
+  std::int64_t stall_ns_ = 0;  ///< waited on the condition; see stalled_ns
   TimeNs started_ = 0;
   TimeNs step_started_ = 0;
   TimeNs follow_again_ = 0;  ///< not before then is the machine's memory looked at

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -24,6 +25,7 @@
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/host_memory.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
 
@@ -41,6 +43,7 @@ struct MoveStatistics {
   std::uint64_t failed_copies = 0;
   std::uint64_t undeclared_writes = 0;  ///< verify: written by an op that did not say so
   std::uint64_t checksums_compared = 0;
+  std::chrono::nanoseconds copied_at_once{};  ///< time of copies that everybody waited for
 };
 
 struct MoverOptions {
@@ -130,6 +133,7 @@ class Mover {
   void send(StorageRecord& record, residency::EventKind kind, Tier tier = Tier::kDevice);
   void carry_out(StorageRecord& record, const Action& action);
   void start_copy(StorageRecord& record, Tier from, Tier to);
+  void copy_beside_host(StorageRecord& record, Tier from);
   void start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction);
   void complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result);
   enum class Ending : std::uint8_t { kDone, kFailed, kCancelled };
@@ -148,6 +152,7 @@ class Mover {
   std::mutex& mutex_;
   std::condition_variable& settled_;
   DeviceMemory& memory_;
+  HostMemory host_;
   Framework& framework_;
   MoverOptions options_;
   residency::ResidencyMachine machine_;
@@ -159,7 +164,6 @@ class Mover {
   std::vector<Action> spare_actions_;  // memory for the next event's
   Bytes leaving_{};
   std::atomic<std::uint64_t> away_{0};
-  Bytes host_used_{};
   std::size_t in_flight_ = 0;
   std::string failure_;
   std::uint64_t failures_in_a_row_ = 0;

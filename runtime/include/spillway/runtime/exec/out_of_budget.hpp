@@ -24,6 +24,7 @@ class OutOfBudget : public std::runtime_error {
     bool is_all = false;  ///< the op is known and was refused before it began: it needs no more
     bool begun = false;   ///< the op was running
     std::string refused;  ///< by the kernel: what may be short there; empty: the budget is short
+    std::string advice;   ///< what to do
     std::vector<std::string> pinned;  ///< largest storages that cannot leave, up to five
   };
   explicit OutOfBudget(Facts facts);
