@@ -78,7 +78,10 @@ class Starter:
 
     def __init__(self, folder):
         self._folder = Path(folder)
-        self._process = subprocess.Popen(
+        self._process = self._start()
+
+    def _start(self):
+        return subprocess.Popen(
             [sys.executable, "-m", "tests.faults.starter"],
             cwd=ROOT,
             env=clean_environment(),
@@ -120,10 +123,16 @@ class Starter:
             )
 
     def _ask(self, request):
+        if self._process.poll() is not None:
+            self._process = self._start()
         print(json.dumps(request), file=self._process.stdin, flush=True)
         answered, _, _ = select.select([self._process.stdout], [], [], request["timeout"] + 60)
         line = self._process.stdout.readline() if answered else ""
-        assert line, f"the starter of children is gone or hangs: {self._process.poll()}"
+        if not line:  # only the test that was under way fails
+            status = self._process.poll()
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the starter of children is gone or hangs: {status}")
         return json.loads(line)
 
     def close(self):

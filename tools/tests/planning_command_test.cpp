@@ -324,7 +324,7 @@ TEST_F(PlanningCommandTest, WorkspaceThatTheTraceDoesNotKnowIsLeftFree) {
   Trace quiet = spillway::testing::layered_step(6);
   quiet.scratch_known = false;
   write_trace(quiet, path("quiet.json"));
-  const auto planned = [this](const std::string& file, const std::vector<std::string>& more) {
+  const auto planned = [](const std::string& file, const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan", file, "--planner", "lru", "--budget"};
     words.insert(words.end(), more.begin(), more.end());
     return json(words);

@@ -20,8 +20,6 @@ namespace {
 using testing::plain_machine;
 using testing::StepBuilder;
 
-constexpr std::uint64_t kAmple = std::uint64_t{1} << 50;
-
 class ShortageTest : public PlanFixture {
  protected:
   /// Half of the peak on the device, and a share of it on the host.
