@@ -24,6 +24,10 @@ _AFFINE = {
     "unet3d": ("resolution", (32, 64), 96),
     "residual_unet3d": ("resolution", (32, 64), 96),
 }
+# An embedding reads its words until it has read the whole table: 25 samples of 400 words do.
+_AFFINE_ELSEWHERE = {
+    ("translation", (("steps", 400),)): ("batch", (32, 64), 40),
+}
 # Others: at each of these.
 _VALUES = {
     "resnet_layers": (101, 245, 503, 749, 1001, 1250, 1499, 1916, 2000, 2501),
@@ -53,22 +57,27 @@ class Recording:
     sizes: tuple[tuple[str, int], ...]
 
     @property
+    def _affine_in(self) -> tuple[str, tuple[int, int], int] | None:
+        """What grows, the two values and the third; None where the network itself changes."""
+        return _AFFINE_ELSEWHERE.get((self.network, self.sizes), _AFFINE.get(self.network))
+
+    @property
     def grows(self) -> str:
-        if self.network in _AFFINE:
-            return _AFFINE[self.network][0]
+        if self._affine_in:
+            return self._affine_in[0]
         return {"resnet_layers": "layers", "mixture_of_experts": "experts"}.get(
             self.network, "steps"
         )
 
     @property
     def values(self) -> tuple[int, ...]:
-        if self.network in _AFFINE:
-            return _AFFINE[self.network][1]
+        if self._affine_in:
+            return self._affine_in[1]
         return _FEWER_VALUES.get((self.network, self.sizes), _VALUES[self.network])
 
     @property
     def third(self) -> int | None:
-        return _AFFINE[self.network][2] if self.network in _AFFINE else None
+        return self._affine_in[2] if self._affine_in else None
 
     @property
     def is_kept(self) -> bool:
