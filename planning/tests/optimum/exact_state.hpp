@@ -15,7 +15,9 @@ using Mask = std::uint16_t;
 inline constexpr std::uint8_t kNone = 0xff;
 
 constexpr Mask bit(std::size_t storage) { return static_cast<Mask>(1U << storage); }
-constexpr bool in(Mask mask, std::size_t storage) { return (mask >> storage & 1U) != 0; }
+constexpr bool in(Mask mask, std::size_t storage) {
+  return (std::uint32_t{mask} >> storage & 1U) != 0;
+}
 
 /// Between device and host a copy through the host, without room there, is under way to or from
 /// the disk.
