@@ -12,7 +12,7 @@ using residency::EventKind;
 using residency::ResidencyState;
 
 MemoryModel::MemoryModel(const Problem& problem, TimeNs page_fault_ns, Measurements& measurements,
-                         TransitionObserver* observer)
+                         SimulationObserver* observer)
     : problem_(problem),
       page_fault_ns_(page_fault_ns),
       measurements_(measurements),
@@ -22,7 +22,7 @@ void MemoryModel::send(ItemIndex item, EventKind kind, Tier tier) {
   actions_.clear();
   const residency::Event event{kind, items_[item].id, tier};
   machine_.on(event, now_, actions_);
-  if (observer_ != nullptr) observer_->on_event(event, now_, actions_);
+  if (observer_ != nullptr) observer_->on_event(machine_, event, now_, actions_);
 }
 
 MemoryModel::ItemIndex MemoryModel::create(StorageId storage, Bytes bytes) {

@@ -31,7 +31,7 @@ class MemoryModel {
 
   /// Refers to all of them.
   MemoryModel(const Problem& problem, TimeNs page_fault_ns, Measurements& measurements,
-              TransitionObserver* observer);
+              SimulationObserver* observer);
 
   /// Resident, in room that the caller has made sure of.
   ItemIndex create(StorageId storage, Bytes bytes);
@@ -137,7 +137,7 @@ class MemoryModel {
   const Problem& problem_;
   TimeNs page_fault_ns_;
   Measurements& measurements_;
-  TransitionObserver* observer_;
+  SimulationObserver* observer_;
   residency::ResidencyMachine machine_;
   std::vector<residency::Action> actions_;  // of the last event
   std::vector<Item> items_;
