@@ -212,6 +212,7 @@ PlanCase random_plan_case(std::uint32_t seed) {
   made.machine = random_machine(random, host);
   made.budgets = {{kGiB, kGiB, kGiB}};
   tighten(made, Tier::kDevice);
+  if (host && random() % 2 == 0) tighten(made, Tier::kHost);
   return made;
 }
 

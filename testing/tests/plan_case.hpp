@@ -22,7 +22,7 @@ struct PlanCase {
 };
 
 /// The same for the same seed. One in three is on a machine without a host tier, as one that trains
-/// on its processor. The device's budget is one that the plan just fits.
+/// on its processor. The plan just fits the device; half of the hosts, too.
 PlanCase random_plan_case(std::uint32_t seed);
 
 /// What is wrong with a case, if anything.
