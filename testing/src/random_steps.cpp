@@ -86,8 +86,8 @@ class StepMaker {
 /// Walks the step, deciding at every op what to do with every storage that is alive.
 class PlanMaker {
  public:
-  PlanMaker(std::mt19937& random, const Trace& trace, bool with_disk)
-      : random_(random), trace_(trace), with_disk_(with_disk) {
+  PlanMaker(std::mt19937& random, const Trace& trace, const PlanMeans& means)
+      : random_(random), trace_(trace), means_(means) {
     for (const StorageId id : trace.ops.creates.items) born_.insert(id);
     for (const StorageId id : trace.storages.continues) continued_.insert(id);
     for (std::size_t op = 0; op < trace.ops.size(); ++op) {
@@ -132,7 +132,10 @@ class PlanMaker {
     }
   }
 
-  Tier lower_tier() { return with_disk_ && chance(random_, 40) ? Tier::kDisk : Tier::kHost; }
+  Tier lower_tier() {
+    const bool disk = means_.disk && (!means_.host || chance(random_, 40));
+    return disk ? Tier::kDisk : Tier::kHost;
+  }
 
   [[nodiscard]] bool is_used(StorageId id) const {
     for (const StorageLists* lists : {&trace_.ops.reads, &trace_.ops.writes}) {
@@ -144,6 +147,7 @@ class PlanMaker {
 
   /// Its creator may be run again at any time: it reads what lives and stays as it is.
   [[nodiscard]] bool can_be_made_again(StorageId id) const {
+    if (!means_.replays) return false;
     const auto creator = creator_.find(id);
     if (creator == creator_.end() || written_.contains(id)) return false;
     if (trace_.ops.replayable[to_value(creator->second)] == 0) return false;
@@ -171,7 +175,7 @@ class PlanMaker {
     }
     if (chance(random_, is_used(id) ? 60 : 15)) {
       fetch(id);
-    } else if (with_disk_ && copies.contains(Tier::kHost) && chance(random_, 20)) {
+    } else if (means_.disk && copies.contains(Tier::kHost) && chance(random_, 20)) {
       plan_.actions.push_back(PlanAction::demote(op_, id));
       copies_[id] = {Tier::kDisk};
     }
@@ -239,7 +243,7 @@ class PlanMaker {
 
   std::mt19937& random_;
   const Trace& trace_;
-  bool with_disk_;
+  PlanMeans means_;
   Plan plan_;
   std::set<StorageId> born_, continued_, written_;
   std::map<StorageId, OpIndex> creator_;
@@ -384,8 +388,8 @@ class LayeredStep {
 
 Trace random_step(std::mt19937& random, std::size_t ops) { return StepMaker(random).make(ops); }
 
-Plan random_plan(std::mt19937& random, const Trace& trace, bool with_disk) {
-  return PlanMaker(random, trace, with_disk).make();
+Plan random_plan(std::mt19937& random, const Trace& trace, const PlanMeans& means) {
+  return PlanMaker(random, trace, means).make();
 }
 
 Trace layered_step(std::size_t layers) { return LayeredStep().make(layers); }

@@ -25,13 +25,13 @@ namespace {
 using planning::SimulationReport;
 
 /// Repeats every event on the reference and compares what it does.
-class Comparison final : public planning::TransitionObserver {
+class Comparison final : public planning::SimulationObserver {
  public:
   void on_create(StorageId machine_id, StorageId /*storage*/, Bytes bytes) override {
     EXPECT_TRUE(reference_.create(machine_id, bytes));
   }
-  void on_event(const residency::Event& event, TimeNs /*now*/,
-                std::span<const residency::Action> actions) override {
+  void on_event(const residency::ResidencyMachine& /*machine*/, const residency::Event& event,
+                TimeNs /*now*/, std::span<const residency::Action> actions) override {
     ++events_;
     kinds_[static_cast<std::size_t>(event.kind)] = true;
     const auto expected = reference_.on(event);
@@ -99,7 +99,7 @@ void check_rounds(std::uint32_t first, std::array<bool, 10>& kinds) {
     std::mt19937 random(first + round);
     const Trace trace = random_step(random, 5 + random() % 40);
     ASSERT_EQ(spillway::validate(trace), std::nullopt);
-    const Plan plan = random_plan(random, trace, round % 2 == 0);
+    const Plan plan = random_plan(random, trace, {.disk = round % 2 == 0});
     const auto flaw = validate(plan, trace, budgets_with({kGiB}));
     ASSERT_FALSE(flaw) << flaw->text;
     const Budgets budgets = tight_budgets(plan, trace);
@@ -146,7 +146,7 @@ TEST(SimulatorProperty, FasterLinksOfSteadyPlansNeverEndInFailure) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     const Trace trace = random_step(random, 30);
-    const Plan plan = random_plan(random, trace, true);
+    const Plan plan = random_plan(random, trace, {});
     const Budgets budgets = tight_budgets(plan, trace);
     for (const double rate : {1e7, 1e9, 1e12}) {
       Machine machine = plain_machine();

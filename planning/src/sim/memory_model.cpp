@@ -12,7 +12,7 @@ using residency::EventKind;
 using residency::ResidencyState;
 
 MemoryModel::MemoryModel(const Problem& problem, TimeNs page_fault_ns, Measurements& measurements,
-                         TransitionObserver* observer)
+                         SimulationObserver* observer)
     : problem_(problem),
       page_fault_ns_(page_fault_ns),
       measurements_(measurements),
@@ -20,9 +20,10 @@ MemoryModel::MemoryModel(const Problem& problem, TimeNs page_fault_ns, Measureme
 
 void MemoryModel::send(ItemIndex item, EventKind kind, Tier tier) {
   actions_.clear();
+  if (kind == EventKind::kWrite || kind == EventKind::kDrop) items_[item].meant_for_disk = false;
   const residency::Event event{kind, items_[item].id, tier};
   machine_.on(event, now_, actions_);
-  if (observer_ != nullptr) observer_->on_event(event, now_, actions_);
+  if (observer_ != nullptr) observer_->on_event(machine_, event, now_, actions_);
 }
 
 MemoryModel::ItemIndex MemoryModel::create(StorageId storage, Bytes bytes) {
@@ -85,6 +86,7 @@ Bytes MemoryModel::room(Tier tier) const {
 void MemoryModel::evict(ItemIndex index, Tier tier) {
   Item& item = items_[index];
   withdraw_fetch(item);
+  if (tier == Tier::kDisk) mean_for_disk(index);
   switch (state(index)) {
     case ResidencyState::kResident:
       leave(index, tier);
@@ -115,9 +117,12 @@ void MemoryModel::evict(ItemIndex index, Tier tier) {
 void MemoryModel::leave(ItemIndex index, Tier tier) {
   Item& item = items_[index];
   if (!has_slower_copy(item)) {
-    item.leaves_for = tier;
+    // Where the plan has a copy already, it has no room elsewhere.
+    item.leaves_for = item.meant_for_disk ? Tier::kDisk : tier;
     item.waits_to_leave = true;
-    if (!try_leave(index)) waiting_.push_back(index);
+    // Not ahead of others: the plan has room for all in their order.
+    const bool in_turn = item.leaves_for == Tier::kDisk || !waiting_eviction();
+    if (!in_turn || !try_leave(index)) waiting_.push_back(index);
     return;
   }
   send(index, EventKind::kEvict, tier);
@@ -147,27 +152,17 @@ bool MemoryModel::try_leave(ItemIndex index) {
   return true;
 }
 
-void MemoryModel::promise_disk(Item& item) {
-  if (item.disk_is_promised) return;
-  item.disk_is_promised = true;
-  promised_disk_ += item.bytes;
-}
-
-void MemoryModel::break_promise(Item& item) {
-  item.demote_next = false;
-  if (!item.disk_is_promised) return;
-  item.disk_is_promised = false;
-  promised_disk_ -= item.bytes;
-}
-
 void MemoryModel::demote(ItemIndex index) {
   Item& item = items_[index];
   withdraw_fetch(item);
+  mean_for_disk(index);
   if (state(index) == ResidencyState::kOnHost) {
     start_demotion(index);
   } else if (state(index) == ResidencyState::kEvicting) {
     item.demote_next = true;
     if (item.bytes <= room(Tier::kDisk)) promise_disk(item);
+  } else if (item.waits_to_leave) {
+    item.leaves_for = Tier::kDisk;
   }
   begin_copies();
 }
@@ -197,6 +192,7 @@ void MemoryModel::retry_waiting() {
     if (items_[index].waits_to_leave) {
       const bool left =
           state(index) == ResidencyState::kOnHost ? try_demote(index) : try_leave(index);
+      if (!left && items_[index].leaves_for == Tier::kHost && clear_passage()) continue;
       if (!left) return;
     }
     waiting_.pop_front();
@@ -276,9 +272,10 @@ void MemoryModel::forget(ItemIndex index) {
   Item& item = items_[index];
   if (item.fetch_queued) {
     item.forget_on_arrival = true;
-  } else if (state(index) == ResidencyState::kResident ||
-             state(index) == ResidencyState::kFetching) {
-    // As if an op were to write: the slower copies are given up, at once or on arrival.
+  } else if (const ResidencyState now = state(index); now == ResidencyState::kResident ||
+                                                      now == ResidencyState::kEvicting ||
+                                                      now == ResidencyState::kFetching) {
+    // As if an op were to write: the slower copies are given up, at once or when the copy ends.
     send(index, EventKind::kWrite);
     note_levels();
   }
@@ -320,9 +317,15 @@ void MemoryModel::die(ItemIndex index) {
   begin_copies();
 }
 
+// What a replay makes has no slower copies, and their room is another's by the plan.
 bool MemoryModel::withdraw_drop(ItemIndex index) {
   if (!std::exchange(items_[index].drop_next, false)) return false;
-  if (state(index) == ResidencyState::kEvicting) send(index, EventKind::kUse);
+  if (state(index) == ResidencyState::kDemoting) {
+    fetch(index);
+    items_[index].forget_on_arrival = true;
+  } else {
+    send(index, EventKind::kWrite);
+  }
   return true;
 }
 
@@ -336,6 +339,13 @@ void MemoryModel::end_recomputation(ItemIndex index) { send(index, EventKind::kC
 void MemoryModel::keep_room_for_computing(bool keep) {
   room_is_for_computing_ = keep;
   if (!keep) begin_copies();
+}
+
+bool MemoryModel::let_fetches_in() {
+  if (!std::exchange(room_is_for_computing_, false)) return false;
+  begin_copies();
+  room_is_for_computing_ = true;
+  return queues_.first_to_end().has_value();
 }
 
 void MemoryModel::hold(Bytes bytes) {
@@ -418,7 +428,11 @@ MemoryModel::Begun MemoryModel::begin_fetch(LinkKind link, const Copy& copy) {
     Copy moved = copy;
     moved.leg = Leg::kInFirst;
     moved.ticket = ++item.ticket;
-    queues_.push_in_order(LinkKind::kDiskToHost, moved);
+    if (item.urgent) {
+      queues_.push_urgent(LinkKind::kDiskToHost, moved);
+    } else {
+      queues_.push_in_order(LinkKind::kDiskToHost, moved);
+    }
     return Begun::kWithout;
   }
   if (now != ResidencyState::kResident) {

@@ -31,7 +31,7 @@ class MemoryModel {
 
   /// Refers to all of them.
   MemoryModel(const Problem& problem, TimeNs page_fault_ns, Measurements& measurements,
-              TransitionObserver* observer);
+              SimulationObserver* observer);
 
   /// Resident, in room that the caller has made sure of.
   ItemIndex create(StorageId storage, Bytes bytes);
@@ -63,6 +63,9 @@ class MemoryModel {
   void release(Bytes bytes);
   /// While computing waits for room or is about to take it, only what it waits for may take any.
   void keep_room_for_computing(bool keep);
+  /// Where nothing is under way: lets fetches take that room all the same, since one may free what
+  /// computing waits for, by the copy on the host that it leaves behind. False if none began.
+  bool let_fetches_in();
 
   [[nodiscard]] residency::ResidencyState state(ItemIndex item) const {
     return machine_.state(items_[item].id);
@@ -104,6 +107,7 @@ class MemoryModel {
     bool demote_next = false;       // when it is on the host
     bool disk_is_promised = false;  // room for that
     bool drop_next = false;         // when its copy has ended
+    bool meant_for_disk = false;    // the plan has its slower copy there: see host_passage.cpp
   };
 
   void send(ItemIndex item, residency::EventKind kind, Tier tier = Tier::kDevice);
@@ -120,6 +124,9 @@ class MemoryModel {
   void promise_disk(Item& item);
   void break_promise(Item& item);
   void retry_waiting();
+  void mean_for_disk(ItemIndex item);
+  bool clear_passage();
+  bool leaves_passage(ItemIndex item);
   void queue_fetch(ItemIndex item, bool urgent);
   void withdraw_fetch(Item& item);
 
@@ -137,12 +144,13 @@ class MemoryModel {
   const Problem& problem_;
   TimeNs page_fault_ns_;
   Measurements& measurements_;
-  TransitionObserver* observer_;
+  SimulationObserver* observer_;
   residency::ResidencyMachine machine_;
   std::vector<residency::Action> actions_;  // of the last event
   std::vector<Item> items_;
   CopyQueues queues_;
-  std::deque<ItemIndex> waiting_;  // to leave; void where the item no longer waits
+  std::deque<ItemIndex> waiting_;   // to leave; void where the item no longer waits
+  std::vector<ItemIndex> passing_;  // meant for the disk; others too
   std::uint64_t fetches_queued_ = 0;
   Bytes held_{};
   Bytes promised_disk_{};  // to items on the host that are to go on to the disk

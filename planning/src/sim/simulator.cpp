@@ -39,6 +39,7 @@ class Simulator::Run {
         trace_(prepared.problem.trace),
         layout_(prepared.layout),
         plan_(plan),
+        observer_(options.observer),
         measurements_(options.timeline),
         memory_(problem_, plan.page_fault_ns, measurements_, options.observer),
         items_(trace_.storages.size(), kNoItem),
@@ -159,6 +160,7 @@ class Simulator::Run {
     }
     memory_.hold(scratch);
     memory_.keep_room_for_computing(false);
+    if (observer_ != nullptr) observer_->on_op_begin(op_);
     const TimeNs begin = memory_.now();
     memory_.advance(begin + duration_[op]);
     measurements_.note_op(begin, memory_.now(), op_);
@@ -166,6 +168,7 @@ class Simulator::Run {
     for (const StorageId storage : trace_.ops.frees[op_]) {
       memory_.die(std::exchange(item_of(storage), kNoItem));
     }
+    if (observer_ != nullptr) observer_->on_op_end(op_);
     return true;
   }
 
@@ -195,7 +198,7 @@ class Simulator::Run {
   bool wait_until(const Condition& condition, StallCause cause, StorageId storage, Bytes need) {
     const TimeNs begin = memory_.now();
     while (!condition()) {
-      if (!memory_.step_to_next_end()) return stuck(storage, need);
+      if (!memory_.step_to_next_end() && !memory_.let_fetches_in()) return stuck(storage, need);
     }
     measurements_.note_stall(cause, begin, memory_.now(), op_, storage);
     return true;
@@ -335,6 +338,7 @@ class Simulator::Run {
   const Trace& trace_;
   const sim::StepLayout& layout_;
   const Plan& plan_;
+  SimulationObserver* observer_;
   sim::Measurements measurements_;
   MemoryModel memory_;
   std::vector<MemoryModel::ItemIndex> items_;  // by storage

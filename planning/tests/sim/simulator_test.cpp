@@ -394,6 +394,69 @@ TEST(SimulatorSteps, ASecondLegDoesNotWaitForTheRoomThatItHolds) {
   EXPECT_EQ(std::get<SimulationReport>(result).step_ns, 10 + 160 + 100);
 }
 
+// A host of 60 bytes: b fits if nothing of a lies there any more.
+//
+//   op            0     1     2     3     4              duration 100 each
+//   a   60        c     .    (r)    .     r f            read by op 2 if `back`
+//   b   50        .     c     .     .     r f
+class ScarceHostTest : public ::testing::Test {
+ protected:
+  SimulationReport report(bool back, std::vector<PlanAction> actions) {
+    StepBuilder step;
+    const StorageId a = step.temporary(60, "a");
+    const StorageId b = step.temporary(50, "b");
+    step.op(100, {.creates = {a}});
+    step.op(100, {.creates = {b}});
+    step.op(100, {.reads = back ? std::vector{a} : std::vector<StorageId>{}});
+    step.op(100, {});
+    step.op(100, {.reads = {a, b}, .frees = {a, b}});
+    const Trace trace = step.build();
+    const Budgets budgets{{Bytes{1000}, Bytes{60}, Bytes{1000}}};
+    Plan plan;
+    plan.structure = structure_hash(trace);
+    plan.actions = std::move(actions);
+    const auto problem = validate(plan, trace, budgets);
+    EXPECT_FALSE(problem) << problem->text;
+    const auto outcome = simulate({trace, plain_machine(), budgets}, plan);
+    if (const auto* failure = std::get_if<SimulationFailure>(&outcome)) {
+      ADD_FAILURE() << failure->reason;
+      return {};
+    }
+    return std::get<SimulationReport>(outcome);
+  }
+  static constexpr StorageId kA{0};
+  static constexpr StorageId kB{1};
+};
+
+// Op 2 needs a before the disk has it, so a comes back from the host, which keeps its copy: until b
+// lacks the room.
+// compute        | op0 | op1 |stall| op2 |wait| op3 |stall| op4 |
+// out                  |=a=|             |=b==|
+// to disk                  |=a=|
+// in                           |=a=|                |==b==|
+TEST_F(ScarceHostTest, WhatCameBackOnItsWayToTheDiskKeepsNoRoomThatOthersLack) {
+  const SimulationReport result = report(
+      true, {PlanAction::evict(OpIndex{1}, kA, Tier::kDisk),
+             PlanAction::evict(OpIndex{3}, kB, Tier::kHost), PlanAction::wait(OpIndex{3}, kB)});
+  EXPECT_EQ(result.stall_ns[index_of(StallCause::kDemandFetch)], 80 + 50);
+  EXPECT_EQ(result.stall_ns[index_of(StallCause::kWait)], 50);
+  EXPECT_EQ(result.step_ns, 680);
+  EXPECT_EQ(result.peak[index_of(Tier::kHost)].bytes, Bytes{60});
+}
+
+// compute        | op0 | op1 | op2 |wait| op3 |stall| op4 |
+// out                  |=a=|       |=b==|
+// in                                          |==b==|
+TEST_F(ScarceHostTest, WhatIsForgottenWhileItLeavesHasNoCopyThen) {
+  const SimulationReport result = report(
+      false, {PlanAction::evict(OpIndex{1}, kA, Tier::kHost), PlanAction::fetch(OpIndex{1}, kA),
+              PlanAction::forget(OpIndex{1}, kA), PlanAction::evict(OpIndex{3}, kB, Tier::kHost),
+              PlanAction::wait(OpIndex{3}, kB)});
+  EXPECT_EQ(result.stall_ns[index_of(StallCause::kDemandFetch)], 50);
+  EXPECT_EQ(result.stall_ns[index_of(StallCause::kWait)], 50);
+  EXPECT_EQ(result.step_ns, 600);
+}
+
 TEST(SimulatorSteps, ATraceWithoutDurationsIsRefused) {
   Trace trace;
   trace.timed = false;

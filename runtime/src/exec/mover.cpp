@@ -109,11 +109,13 @@ void Mover::retire(StorageRecord& record) {
 void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
   std::vector<Action> actions = std::move(spare_actions_);  // events nest: the inner finds none
   const StorageId id = record.id;
-  machine_.on(Event{.kind = kind, .id = id, .tier = tier}, 0, actions);
+  const Event event{.kind = kind, .id = id, .tier = tier};
+  machine_.on(event, 0, actions);
   if (machine_.contains(id)) {
     record.has_copy.store(machine_.has_copy(id, Tier::kHost) || machine_.has_copy(id, Tier::kDisk));
     record.state.store(machine_.state(id));
   }
+  if (options_.observer != nullptr) options_.observer->on_event(machine_, event, 0, actions);
   for (const Action& action : actions) carry_out(record, action);
   actions.clear();
   spare_actions_ = std::move(actions);
@@ -146,7 +148,8 @@ void Mover::carry_out(StorageRecord& record, const Action& action) {
       settled_.notify_all();
       break;
     case ActionKind::kRecompute:
-      SPILLWAY_CHECK(false, "nothing drops storages yet");
+      start_recomputation(record);
+      break;
   }
 }
 
@@ -200,18 +203,23 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
   } else if (from == Tier::kDisk) {
     start_disk_copy(record, record.block->address, Direction::kIn);
   } else {
-    copy_beside_host(record, from);
-    finish(record, from, to, Ending::kDone);
+    start_memory_copy(record, from, to);
   }
 }
 
-// Between an emulated device and its host: at once, so whoever asked has waited for it.
-void Mover::copy_beside_host(StorageRecord& record, Tier from) {
+void Mover::start_memory_copy(StorageRecord& record, Tier from, Tier to) {
   const auto begin = std::chrono::steady_clock::now();
-  std::byte* device = record.block->address;
+  std::byte* const device = record.block->address;
   const bool out = from == Tier::kDevice;
-  std::memcpy(out ? record.host : device, out ? device : record.host, record.bytes.count);
-  statistics_.copied_at_once += std::chrono::steady_clock::now() - begin;
+  const auto under_way = transfers_->copy(
+      {.from = out ? device : record.host, .to = out ? record.host : device, .bytes = record.bytes},
+      [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
+  if (under_way) {
+    record.transfer = *under_way;
+  } else {
+    statistics_.copied_at_once += std::chrono::steady_clock::now() - begin;
+    finish(record, from, to, Ending::kDone);
+  }
 }
 
 void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction) {
@@ -233,14 +241,31 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
   }
 }
 
+// Nobody took its pages: then there is nothing to be run.
+void Mover::start_recomputation(StorageRecord& record) {
+  ++in_flight_;
+  record.block->intact = record.block->intact && !options_.verify;
+  if (record.block->intact) recomputed(record, true);
+}
+
+void Mover::recomputed(StorageRecord& record, bool succeeded) {
+  --in_flight_;
+  record.ahead_of = nullptr;
+  record.block->intact = succeeded;
+  send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
+  record.prefetched = false;
+}
+
 void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result) {
   // A copy made before verify mode was switched on has no checksum.
   const bool intact = result.error != 0 || to != Tier::kDevice || record.checksum == 0 ||
                       checksum_of(record.block->address, record.bytes) == record.checksum;
   const std::lock_guard lock(mutex_);
   if (result.error != 0 || !intact) {
-    failure_ = fmt::format("storage {} of {}: {} the spool file failed: {}", to_value(record.id),
+    const bool disk = from == Tier::kDisk || to == Tier::kDisk;
+    failure_ = fmt::format("storage {} of {}: {} {} failed: {}", to_value(record.id),
                            to_string(record.bytes), to == Tier::kDevice ? "reading" : "writing",
+                           disk ? "the spool file" : "host memory",
                            intact ? std::strerror(result.error) : "checksum differs");
   }
   if (to == Tier::kDevice && record.checksum != 0) ++statistics_.checksums_compared;
@@ -288,100 +313,6 @@ bool Mover::verify_clean(StorageRecord& record) {
                   to_value(record.id), to_string(record.bytes),
                   record.made_by.load() == nullptr ? "unknown" : record.made_by.load());
   return false;
-}
-
-Bytes Mover::evict(StorageRecord& record) {
-  void* owner = record.owner.load();
-  if (owner == nullptr || record.kept != 0 ||
-      machine_.state(record.id) != ResidencyState::kResident ||
-      !framework_.may_evict(owner, record)) {
-    return {};
-  }
-  if (!close_to_users(record)) return {};
-  const Bytes pages{record.block->resident};
-  if (record.has_copy.load() && (record.always_dirty.load() || !verify_clean(record))) {
-    send(record, EventKind::kWrite);  // which opens it again
-    if (!close_to_users(record)) return {};
-  }
-  if (record.has_copy.load()) {
-    statistics_.clean_evicted += record.bytes;
-    send(record, EventKind::kEvict, Tier::kDisk);
-    return pages;
-  }
-  Tier target = Tier::kDisk;
-  if (!reserve_target(record, target)) {
-    record.state.store(ResidencyState::kResident);
-    return {};
-  }
-  send(record, EventKind::kEvict, target);
-  return pages;
-}
-
-// The evicting side of Note [Pin, then look]. False if an op is using the storage.
-bool Mover::close_to_users(StorageRecord& record) {
-  record.state.store(ResidencyState::kEvicting);
-  if (record.pins.load() == 0) return true;
-  record.state.store(ResidencyState::kResident);
-  return false;
-}
-
-bool Mover::reserve_target(StorageRecord& record, Tier& target) {
-  if (host_.could_hold(record.bytes)) {
-    // No room before demotions end; where none could be started, the disk takes it directly.
-    const Bytes short_by = host_.short_by(record.bytes);
-    if (short_by.count != 0 && demote_for(short_by)) return false;
-    record.host = host_.allocate(record.bytes);
-    if (record.host != nullptr) {
-      target = Tier::kHost;
-      return true;
-    }
-  }
-  if (spool_ == nullptr) return false;
-  target = Tier::kDisk;
-  return reserve_extent(record);
-}
-
-bool Mover::reserve_extent(StorageRecord& record) {
-  try {
-    const auto extent = spool_->allocate(round_up(record.bytes, kPage));
-    if (extent) {
-      record.disk = *extent;
-      return true;
-    }
-    failure_ = spool_->full_reason();
-  } catch (const UserError& error) {  // the file cannot be opened, now
-    failure_ = error.what();
-  }
-  return false;
-}
-
-/// Starts copying from host to disk what makes `bytes` of room. False if there is room already, or
-/// nothing can go.
-bool Mover::demote_for(Bytes bytes) {
-  const Bytes used_before = host_.budget().used();
-  Bytes going{};
-  for (StorageRecord* record : live_) {
-    if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->bytes;
-  }
-  std::vector<StorageRecord*> on_host;
-  std::ranges::copy_if(live_, std::back_inserter(on_host), [&](const StorageRecord* record) {
-    return machine_.state(record->id) == ResidencyState::kOnHost;
-  });
-  std::ranges::sort(on_host, std::ranges::greater{},
-                    [](const StorageRecord* record) { return record->next_use.load(); });
-  for (StorageRecord* record : on_host) {
-    if (going >= bytes) break;
-    if (machine_.has_copy(record->id, Tier::kDisk)) {  // leaves at once
-      going += record->bytes;
-      send(*record, EventKind::kEvict, Tier::kDisk);
-      continue;
-    }
-    if (!reserve_extent(*record)) break;
-    going += record->bytes;
-    send(*record, EventKind::kEvict, Tier::kDisk);
-  }
-  if (used_before - host_.budget().used() >= bytes) return false;
-  return going.count != 0;
 }
 
 Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking overbooking) {

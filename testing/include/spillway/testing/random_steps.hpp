@@ -15,9 +15,16 @@ namespace spillway::testing {
 /// step, scratch memory, ops that may be run again.
 Trace random_step(std::mt19937& random, std::size_t ops);
 
+/// What a random plan may use. At least one of host and disk.
+struct PlanMeans {
+  bool host = true;
+  bool disk = true;
+  bool replays = true;
+};
+
 /// A plan that is right where budgets are ample: it evicts, demotes, fetches, forgets, drops,
-/// replays and waits at random. `with_disk` false: only to the host.
-Plan random_plan(std::mt19937& random, const Trace& trace, bool with_disk);
+/// replays and waits at random.
+Plan random_plan(std::mt19937& random, const Trace& trace, const PlanMeans& means);
 
 /// Forward, backward and update of `layers` layers of about 25 ops each: convolution, norm and
 /// activation in turn, with durations, sizes, names, modules and source lines as recordings have.

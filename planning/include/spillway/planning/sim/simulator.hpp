@@ -20,7 +20,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -32,6 +31,7 @@
 #include "spillway/plan/plan.hpp"
 #include "spillway/planning/problem.hpp"
 #include "spillway/residency/residency_machine.hpp"
+#include "spillway/residency/transition_observer.hpp"
 
 namespace spillway::planning {
 
@@ -112,14 +112,15 @@ struct SimulationFailure {
 
 using SimulationOutcome = std::variant<SimulationReport, SimulationFailure>;
 
-/// Sees every event that a simulation sends to the residency machine, in order.
-class TransitionObserver {
+/// Sees what a simulation does to the residency machine, and when ops run, in order.
+class SimulationObserver : public residency::TransitionObserver {
  public:
-  virtual ~TransitionObserver() = default;
   /// `machine_id` names a storage of the machine for its life, `storage` the trace's row.
   virtual void on_create(StorageId machine_id, StorageId storage, Bytes bytes) = 0;
-  virtual void on_event(const residency::Event& event, TimeNs now,
-                        std::span<const residency::Action> actions) = 0;
+  /// All that the op uses is there, and what it creates.
+  virtual void on_op_begin(OpIndex /*op*/) {}
+  /// What it frees is gone. Replays are not shown.
+  virtual void on_op_end(OpIndex /*op*/) {}
 };
 
 struct SimulationOptions {
@@ -127,7 +128,7 @@ struct SimulationOptions {
   /// shows only from the third on: judged by two, plans win that put their copies off for ever.
   std::uint32_t steps = 4;
   bool timeline = false;
-  TransitionObserver* observer = nullptr;
+  SimulationObserver* observer = nullptr;
 };
 
 class Simulator {

@@ -16,12 +16,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/residency/residency_machine.hpp"
+#include "spillway/residency/transition_observer.hpp"
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
@@ -49,6 +51,9 @@ struct MoveStatistics {
 struct MoverOptions {
   Bytes host_budget{};  ///< zero: no host tier, evictions go to disk
   bool verify = false;  ///< checksum on the way out and back
+  /// Hears of every event, under the engine's lock and at time 0, after the record's state was set.
+  /// Outlives the mover.
+  residency::TransitionObserver* observer = nullptr;
 };
 
 /// Whether an op reads a storage or may also write it.
@@ -97,6 +102,18 @@ class Mover {
   /// in use, or no slower tier has room.
   Bytes evict(StorageRecord& record);
 
+  /// What a plan asks for, and meets storages in every state: leave the device for `tier`, host or
+  /// disk, or what lies on the host for the disk. A copy under way goes on and counts as that.
+  /// False if the storage stays where it is: it is in use, or `tier` has no room.
+  bool leave(StorageRecord& record, Tier tier);
+
+  /// Frees the bytes everywhere: whoever asks for them has the ops run again that made them. False
+  /// if the storage is in use, or a copy of it under way.
+  bool drop(StorageRecord& record);
+  /// A dropped storage was asked for, so that its room is there, and those ops were run.
+  /// `succeeded`: its bytes are in place.
+  void recomputed(StorageRecord& record, bool succeeded);
+
   /// Exported memory is never evicted, and nothing knows when it is written.
   void exempt(StorageRecord& record);
 
@@ -133,8 +150,9 @@ class Mover {
   void send(StorageRecord& record, residency::EventKind kind, Tier tier = Tier::kDevice);
   void carry_out(StorageRecord& record, const Action& action);
   void start_copy(StorageRecord& record, Tier from, Tier to);
-  void copy_beside_host(StorageRecord& record, Tier from);
   void start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction);
+  void start_memory_copy(StorageRecord& record, Tier from, Tier to);
+  void start_recomputation(StorageRecord& record);
   void complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result);
   enum class Ending : std::uint8_t { kDone, kFailed, kCancelled };
   void finish(StorageRecord& record, Tier from, Tier to, Ending ending);
@@ -143,7 +161,11 @@ class Mover {
   void retire(StorageRecord& record);
   bool verify_clean(StorageRecord& record);
   static bool close_to_users(StorageRecord& record);
-  bool reserve_target(StorageRecord& record, Tier& target);
+  bool may_leave(const StorageRecord& record) const;
+  Bytes evict_to(StorageRecord& record, std::optional<Tier> tier);
+  bool demote(StorageRecord& record);
+  std::optional<Tier> reserve(StorageRecord& record, std::optional<Tier> stated);
+  bool reserve_host(StorageRecord& record);
   bool reserve_extent(StorageRecord& record);
   bool demote_for(Bytes bytes);
   std::string revoked_text(const StorageRecord& record) const;

@@ -32,6 +32,13 @@ struct Transfer {
   Priority priority = direction == Direction::kIn ? Priority::kUrgent : Priority::kBackground;
 };
 
+/// One movement of bytes within memory.
+struct MemoryCopy {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  Bytes bytes{};
+};
+
 struct TransferResult {
   int error = 0;            ///< errno of the first chunk that failed; 0: all bytes are in place
   std::uint64_t bytes = 0;  ///< moved; on an error those of the chunks that succeeded

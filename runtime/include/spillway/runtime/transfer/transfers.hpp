@@ -28,6 +28,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "spillway/base/bytes.hpp"
@@ -45,6 +46,11 @@ class Transfers {
   /// Throws InternalError if the transfer does not fit its extent, UserError if no thread can be
   /// started; `done` is then never called.
   virtual TransferId submit(Transfer transfer, TransferDone done) = 0;
+
+  /// Copies within memory, between the device's and the host's: by the processor, before it
+  /// returns; nothing is returned then and `done` is not called. Where a device's streams copy, or
+  /// a virtual clock, it is a transfer like any other.
+  virtual std::optional<TransferId> copy(const MemoryCopy& copy, TransferDone done);
 
   /// Takes back a transfer of which no chunk has started. True: `done` will never be called, is
   /// destroyed by the time this returns, and memory and extent are the caller's again. False: it

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leaving the device and the host: who may, for which tier, and its room there.
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "spillway/base/error.hpp"
+#include "spillway/runtime/exec/mover.hpp"
+
+namespace spillway::runtime {
+
+using residency::EventKind;
+using residency::ResidencyState;
+
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+}  // namespace
+
+bool Mover::may_leave(const StorageRecord& record) const {
+  void* owner = record.owner.load();
+  return owner != nullptr && record.kept == 0 && framework_.may_evict(owner, record);
+}
+
+Bytes Mover::evict(StorageRecord& record) { return evict_to(record, std::nullopt); }
+
+Bytes Mover::evict_to(StorageRecord& record, std::optional<Tier> tier) {
+  if (machine_.state(record.id) != ResidencyState::kResident || !may_leave(record)) return {};
+  if (!close_to_users(record)) return {};
+  const Bytes pages{record.block->resident};
+  if (record.has_copy.load() && (record.always_dirty.load() || !verify_clean(record))) {
+    send(record, EventKind::kWrite);  // which opens it again
+    if (!close_to_users(record)) return {};
+  }
+  if (record.has_copy.load()) {
+    statistics_.clean_evicted += record.bytes;
+    send(record, EventKind::kEvict, tier.value_or(Tier::kDisk));
+    return pages;
+  }
+  const std::optional<Tier> target = reserve(record, tier);
+  if (!target) {
+    record.state.store(ResidencyState::kResident);
+    return {};
+  }
+  send(record, EventKind::kEvict, *target);
+  return pages;
+}
+
+// The evicting side of Note [Pin, then look]. False if an op is using the storage.
+bool Mover::close_to_users(StorageRecord& record) {
+  record.state.store(ResidencyState::kEvicting);
+  if (record.pins.load() == 0) return true;
+  record.state.store(ResidencyState::kResident);
+  return false;
+}
+
+bool Mover::leave(StorageRecord& record, Tier tier) {
+  switch (machine_.state(record.id)) {
+    case ResidencyState::kResident:
+      return evict_to(record, tier).count != 0;
+    case ResidencyState::kOnHost:
+      return tier == Tier::kHost || demote(record);
+    case ResidencyState::kOnDisk:
+    case ResidencyState::kDropped:
+      return true;
+    case ResidencyState::kExempt:
+      return false;
+    case ResidencyState::kEvicting:
+    case ResidencyState::kDemoting:
+    case ResidencyState::kFetching:
+      break;
+  }
+  // An op that pins it from here on finds that it is not resident and asks for it, which counts.
+  if (record.pins.load() != 0 || !may_leave(record)) return false;
+  send(record, EventKind::kEvict, tier);
+  return true;
+}
+
+bool Mover::drop(StorageRecord& record) {
+  if (record.pins.load() != 0 || !may_leave(record)) return false;
+  switch (machine_.state(record.id)) {
+    case ResidencyState::kResident:
+      if (!close_to_users(record)) return false;
+      break;
+    case ResidencyState::kOnHost:
+    case ResidencyState::kOnDisk:
+    case ResidencyState::kDropped:
+      break;
+    case ResidencyState::kEvicting:
+    case ResidencyState::kDemoting:
+    case ResidencyState::kFetching:
+    case ResidencyState::kExempt:
+      return false;
+  }
+  send(record, EventKind::kDrop);
+  return true;
+}
+
+// On the tier stated, else on the host where it has room, else on the disk. Nothing if there is
+// none, or none before demotions end.
+std::optional<Tier> Mover::reserve(StorageRecord& record, std::optional<Tier> stated) {
+  if (stated == Tier::kHost) return reserve_host(record) ? stated : std::nullopt;
+  if (!stated && host_.could_hold(record.bytes)) {
+    // Where no demotion could be started, the disk takes it directly.
+    const Bytes short_by = host_.short_by(record.bytes);
+    if (short_by.count != 0 && demote_for(short_by)) return std::nullopt;
+    if (reserve_host(record)) return Tier::kHost;
+  }
+  return reserve_extent(record) ? std::optional(Tier::kDisk) : std::nullopt;
+}
+
+bool Mover::reserve_host(StorageRecord& record) {
+  record.host = host_.allocate(record.bytes);
+  return record.host != nullptr;
+}
+
+bool Mover::reserve_extent(StorageRecord& record) {
+  if (spool_ == nullptr) return false;
+  try {
+    const auto extent = spool_->allocate(round_up(record.bytes, kPage));
+    if (extent) {
+      record.disk = *extent;
+      return true;
+    }
+    failure_ = spool_->full_reason();
+  } catch (const UserError& error) {  // the file cannot be opened, now
+    failure_ = error.what();
+  }
+  return false;
+}
+
+/// From the host to the disk: at once where there is a copy. False if the disk has no room.
+bool Mover::demote(StorageRecord& record) {
+  if (!machine_.has_copy(record.id, Tier::kDisk) && !reserve_extent(record)) return false;
+  send(record, EventKind::kEvict, Tier::kDisk);
+  return true;
+}
+
+/// Starts copying from host to disk what makes `bytes` of room. False if there is room already, or
+/// nothing can go.
+bool Mover::demote_for(Bytes bytes) {
+  const Bytes used_before = host_.budget().used();
+  Bytes going{};
+  for (StorageRecord* record : live_) {
+    if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->bytes;
+  }
+  std::vector<StorageRecord*> on_host;
+  std::ranges::copy_if(live_, std::back_inserter(on_host), [&](const StorageRecord* record) {
+    return machine_.state(record->id) == ResidencyState::kOnHost;
+  });
+  std::ranges::sort(on_host, std::ranges::greater{},
+                    [](const StorageRecord* record) { return record->next_use.load(); });
+  for (StorageRecord* record : on_host) {
+    if (going >= bytes || !demote(*record)) break;
+    going += record->bytes;
+  }
+  if (used_before - host_.budget().used() >= bytes) return false;
+  return going.count != 0;
+}
+
+}  // namespace spillway::runtime
