@@ -16,8 +16,9 @@ namespace {
 // for all. Each does better than the other on some steps.
 constexpr std::size_t kManyInstants = 96;
 constexpr std::size_t kFewInstants = 48;
-// Steps through gaps and instants, over all turns of one way: some hundredths of a second.
-constexpr double kWork = 1.2e7;
+// Steps through gaps and instants, over all turns of a way: some tenths of a second, and some
+// hundredths.
+constexpr double kManyWork = 4.8e7, kFewWork = 1.2e7;
 constexpr double kFewestTurns = 40;
 constexpr double kMostTurns = 1500;
 
@@ -161,14 +162,16 @@ PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
   constexpr Row kMostTouches = 200'000;
   if (view.model->table.touches() > kMostTouches) return {};
   const double unit = view.model->copy_ns(boundary.in, std::uint64_t{1} << 40) / std::exp2(40);
-  const auto turns_of = [](const PricedGaps& gaps) {
-    const double turns = std::min(kMostTurns, kWork / (gaps.work() + 1));
+  const auto turns_of = [](const PricedGaps& gaps, double work) {
+    const double turns = std::min(kMostTurns, work / (gaps.work() + 1));
     return turns < kFewestTurns || gaps.gaps() == 0 ? 0 : static_cast<int>(turns);
   };
   PricedGaps many(view, boundary, windows, kManyInstants);
-  const PricedStep adapted = Ascent(many, unit, many.prices_of(windows)).adapt(turns_of(many));
+  const PricedStep adapted =
+      Ascent(many, unit, many.prices_of(windows)).adapt(turns_of(many, kManyWork));
   PricedGaps few(view, boundary, {}, kFewInstants);
-  const PricedStep aimed = Ascent(few, unit, few.prices_of({})).aim(turns_of(few), view.period);
+  const PricedStep aimed =
+      Ascent(few, unit, few.prices_of({})).aim(turns_of(few, kFewWork), view.period);
   PricedStep best = adapted.extra_ns > aimed.extra_ns ? adapted : aimed;
   const auto all = static_cast<std::size_t>(2 * view.ops);
   if (best.links.in.size() != all) best.links = adapted.links;

@@ -37,7 +37,7 @@ struct PricedStep {
 /// costs where the slot `waits`.
 std::pair<double, double> nearest_allowed(double in, double out, bool waits);
 
-/// From the prices that stand for some disjoint windows. Takes no more than some hundredths of a
+/// From the prices that stand for some disjoint windows. Takes no more than some tenths of a
 /// second; nothing on traces too long for that.
 PricedStep ascend_prices(const CyclicView& view, const Boundary& boundary,
                          const std::vector<BoundWindow>& windows);

@@ -319,6 +319,12 @@ PricedGaps::Choice PricedGaps::leave(const Gap& gap, bool pays_out) const {
   return best;
 }
 
+// Whether leaving may be better than staying. Where room costs nothing it is not: a later gap of
+// the same epoch could have copied out wherever this one could.
+bool PricedGaps::may_gain(const Gap& gap) const {
+  return gap.must_to >= gap.must_from || room_before_[row(gap.last)] > room_before_[row(gap.first)];
+}
+
 void PricedGaps::take(const Gap& gap, const Choice& choice, Demand& demand) const {
   demand.paid += choice.pays;
   for (Index i = choice.from; i <= choice.to; ++i) demand.away[wrapped(i)] += gap.bytes;
@@ -335,8 +341,12 @@ void PricedGaps::settle(std::size_t first, std::size_t last, Demand& demand) {
   double after = 0;
   for (std::size_t g = first; g < last; ++g) {
     kept_.push_back(stay_or_replay(gaps_[g]));
-    Choice free = leave(gaps_[g], false);
-    if (kept_.back().pays <= free.pays) free = kept_.back();
+    Choice free;  // of no account for the first one, before which nothing was copied out
+    if (g > first) {
+      free = kept_.back();
+      const Choice leaves = may_gain(gaps_[g]) ? leave(gaps_[g], false) : free;
+      if (leaves.pays < free.pays) free = leaves;
+    }
     free_.push_back(free);
     all_kept += kept_.back().pays;
     after += free.pays;
@@ -347,12 +357,14 @@ void PricedGaps::settle(std::size_t first, std::size_t last, Demand& demand) {
   double before = 0;
   for (std::size_t g = first; g < last; ++g) {
     after -= free_[g - first].pays;
-    const Choice choice = leave(gaps_[g], true);
-    const double sum = before + choice.pays + after;
-    if (sum < best) {
-      best = sum;
-      payer = g;
-      pays = choice;
+    if (may_gain(gaps_[g])) {
+      const Choice choice = leave(gaps_[g], true);
+      const double sum = before + choice.pays + after;
+      if (sum < best) {
+        best = sum;
+        payer = g;
+        pays = choice;
+      }
     }
     before += kept_[g - first].pays;
     if (before == kInfinite) break;

@@ -95,6 +95,7 @@ class PricedGaps {
   void tabulate(const Prices& prices);
   [[nodiscard]] Choice stay_or_replay(const Gap& gap) const;
   [[nodiscard]] Choice leave(const Gap& gap, bool pays_out) const;
+  [[nodiscard]] bool may_gain(const Gap& gap) const;
   void settle(std::size_t first, std::size_t last, Demand& demand);
   void take(const Gap& gap, const Choice& choice, Demand& demand) const;
 

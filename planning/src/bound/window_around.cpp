@@ -4,6 +4,8 @@
 // that must be away (a fractional knapsack); given the price of the last of them, the best window.
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "bound/window_scan.hpp"
 
@@ -22,20 +24,28 @@ struct Away {
   Position used = kNeverAgain;              // by the start of this op it must be back
 };
 
+// Its price for a byte.
+struct Offer {
+  double per_byte = 0;
+  const Away* item = nullptr;
+};
+
 class Instant {
  public:
   Instant(const CyclicView& view, Position p, double must_leave, std::vector<Away> away)
-      : view_(view), p_(p), must_leave_(must_leave), room_(-must_leave), away_(std::move(away)) {
-    for (const Away& item : away_) room_ += item.bytes;
-    for (std::size_t i = 0; i < away_.size(); ++i) {
-      by_written_.push_back(i);
-      by_used_.push_back(i);
-    }
+      : view_(view),
+        p_(p),
+        must_leave_(must_leave),
+        room_(-must_leave),
+        by_used_(std::move(away)),
+        by_written_(by_used_) {
+    for (const Away& item : by_used_) room_ += item.bytes;
+    // Each order has rows of its own: on long traces they fit in no cache, and are read in turn.
     std::sort(by_written_.begin(), by_written_.end(),
-              [&](std::size_t a, std::size_t b) { return away_[a].written > away_[b].written; });
+              [](const Away& a, const Away& b) { return a.written > b.written; });
     std::sort(by_used_.begin(), by_used_.end(),
-              [&](std::size_t a, std::size_t b) { return away_[a].used < away_[b].used; });
-    price_.resize(away_.size());
+              [](const Away& a, const Away& b) { return a.used < b.used; });
+    offers_.reserve(by_used_.size());
   }
 
   BoundWindow best(bool to_disk) {
@@ -56,8 +66,10 @@ class Instant {
           window.instant = static_cast<Row>(p_ + wrap);
           window.last = static_cast<Row>(last_ + wrap);
         }
+        const std::pair before{first_, last_};
         move_first(share);
         move_last(share);
+        if (before == std::pair{first_, last_}) break;
       }
     }
     return window;
@@ -90,37 +102,55 @@ class Instant {
 
   // The excess of the window at hand: sets the price of the dearest byte that must leave.
   double evaluate(double share) {
-    std::vector<std::size_t> order(away_.size());
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      order[i] = i;
-      price_[i] = full_price(away_[i], share);
-    }
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return price_[a] * away_[b].bytes < price_[b] * away_[a].bytes;
-    });
     double left = must_leave_;
     double paid = 0;
     paid_ = {};
     per_byte_ = 0;
-    for (const std::size_t i : order) {
-      if (!must_go(away_[i])) continue;
-      paid += price_[i];
-      pay(away_[i], share, 1);
-      left -= away_[i].bytes;
+    offers_.clear();
+    for (const Away& item : by_used_) {
+      const double price = full_price(item, share);
+      if (must_go(item)) {
+        paid += price;
+        pay(item, share, 1);
+        left -= item.bytes;
+      } else if (item.bytes > 0) {
+        offers_.push_back({price / item.bytes, &item});
+      }
     }
-    for (const std::size_t i : order) {
-      if (left <= 0) break;
-      if (must_go(away_[i])) continue;
-      const double taken = std::min(left, away_[i].bytes);
-      if (away_[i].bytes <= 0) continue;
-      per_byte_ = price_[i] / away_[i].bytes;
-      paid += taken * per_byte_;
-      pay(away_[i], share, taken / away_[i].bytes);
-      left -= taken;
-    }
+    if (left > 0) paid += cheapest(left, share);
     const double before = view_.time(p_) - view_.time(first_ + 1);
     const double after = view_.time(last_) - view_.time(p_);
     return paid - std::max(before, 0.0) - share * after;
+  }
+
+  // What the cheapest `left` bytes on offer cost, the last storage taken in part: halves of what is
+  // left to look at are taken whole or left out, which needs no order among them.
+  double cheapest(double left, double share) {
+    double paid = 0;
+    const auto take = [&](const Offer& offer) {
+      const double taken = std::min(left, offer.item->bytes);
+      per_byte_ = offer.per_byte;
+      paid += taken * offer.per_byte;
+      pay(*offer.item, share, taken / offer.item->bytes);
+      left -= taken;
+    };
+    auto low = offers_.begin();
+    auto high = offers_.end();
+    while (high - low > 1) {
+      const auto middle = low + (high - low) / 2;
+      std::nth_element(low, middle, high,
+                       [](const Offer& a, const Offer& b) { return a.per_byte < b.per_byte; });
+      double cheaper = 0;
+      for (auto offer = low; offer != middle; ++offer) cheaper += offer->item->bytes;
+      if (cheaper >= left) {
+        high = middle;
+      } else {
+        std::for_each(low, middle, take);
+        low = middle;
+      }
+    }
+    if (low != high) take(*low);
+    return paid;
   }
 
   // What is larger than the room beside the op cannot stay, whatever else leaves.
@@ -135,8 +165,7 @@ class Instant {
     double gain = 0;
     double most = 0;
     Position best = p_ - 1;
-    for (const std::size_t i : by_written_) {
-      const Away& item = away_[i];
+    for (const Away& item : by_written_) {
       if (item.written < p_ - view_.ops / 2) break;
       first_ = kNeverAgain;
       const double without = capped(item, full_price(item, share));
@@ -155,8 +184,7 @@ class Instant {
     double gain = 0;
     double most = 0;
     Position best = p_;
-    for (const std::size_t i : by_used_) {
-      const Away& item = away_[i];
+    for (const Away& item : by_used_) {
       if (item.used > p_ + view_.ops / 2) break;
       last_ = item.used;
       const double within = capped(item, full_price(item, share));
@@ -175,9 +203,8 @@ class Instant {
   Position p_;
   double must_leave_;
   double room_;  // beside what the op needs
-  std::vector<Away> away_;
-  std::vector<std::size_t> by_written_, by_used_;
-  std::vector<double> price_;
+  std::vector<Away> by_used_, by_written_;
+  std::vector<Offer> offers_;
   Position first_ = 0, last_ = 0;
   double per_byte_ = 0;
   BoundPayment paid_;

@@ -8,6 +8,7 @@
 
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
+#include "tune/small_storages.hpp"
 
 namespace spillway::planning {
 namespace {
@@ -30,16 +31,25 @@ struct Start {
   double link_price, reach, lead, reserve;  // the last as a share of the device budget
   double fit;
   bool by_size = true;
+  std::size_t small = 0;  // of kSmallShares
 };
-constexpr std::array<Start, 23> kStarts{{
-    {0.2, 1.0, 0.05, 0, 1},   {0.05, 0.0, 0.05, 0, 0},       {1.0, 1.0, 0.05, 0, 0},
-    {0.2, 0.0, 0.05, 0, 1},   {0.2, 1.0, 0.05, 0, 1, false}, {0.2, 1.0, 0.05, 0, 0, false},
-    {0.2, 1.0, 0.05, 0, 0},   {1.0, 1.0, 0.05, 0.1, 0},      {0.02, 1.0, 0.5, 0, 1},
-    {0.02, 1.0, 0.5, 0, 0},   {5.0, 1.0, 0.5, 0.2, 0},       {0.2, 2.0, 0.05, 0, 0.5},
-    {0.2, 2.0, 0.05, 0, 0},   {0.0, 3.0, 0.0, 0, 0},         {0.5, 0.5, 0.2, 0.05, 1},
-    {0.5, 0.5, 0.2, 0.05, 0}, {0.02, 0.3, 0.05, 0, 0},       {2.0, 1.0, 1.0, 0, 0.5},
-    {0.1, 1.5, 2.0, 0.3, 0},  {5.0, 2.0, 0.05, 0, 0},        {0.0, 1.0, 4.0, 0.05, 1},
-    {0.3, 0.0, 0.05, 0, 0},   {0.02, 1.0, 0.5, 0, 0, false},
+// Shares of the room beside each op for storages that are small enough to stay.
+constexpr std::array<double, 3> kSmallShares{0, 0.5, 1};
+constexpr std::array<Start, 27> kStarts{{
+    {0.2, 1.0, 0.05, 0, 1, true, 2}, {0.2, 1.0, 0.05, 0, 0, true, 1},
+    {0.02, 1.0, 0.5, 0, 0, true, 2}, {1.0, 1.0, 0.05, 0, 0, true, 2},
+    {0.2, 1.0, 0.05, 0, 1},          {0.05, 0.0, 0.05, 0, 0},
+    {1.0, 1.0, 0.05, 0, 0},          {0.2, 0.0, 0.05, 0, 1},
+    {0.2, 1.0, 0.05, 0, 1, false},   {0.2, 1.0, 0.05, 0, 0, false},
+    {0.2, 1.0, 0.05, 0, 0},          {1.0, 1.0, 0.05, 0.1, 0},
+    {0.02, 1.0, 0.5, 0, 1},          {0.02, 1.0, 0.5, 0, 0},
+    {5.0, 1.0, 0.5, 0.2, 0},         {0.2, 2.0, 0.05, 0, 0.5},
+    {0.2, 2.0, 0.05, 0, 0},          {0.0, 3.0, 0.0, 0, 0},
+    {0.5, 0.5, 0.2, 0.05, 1},        {0.5, 0.5, 0.2, 0.05, 0},
+    {0.02, 0.3, 0.05, 0, 0},         {2.0, 1.0, 1.0, 0, 0.5},
+    {0.1, 1.5, 2.0, 0.3, 0},         {5.0, 2.0, 0.05, 0, 0},
+    {0.0, 1.0, 4.0, 0.05, 1},        {0.3, 0.0, 0.05, 0, 0},
+    {0.02, 1.0, 0.5, 0, 0, false},
 }};
 
 SweepSettings with(const Start& start, const SweepSettings& base, const StepModel& model) {
@@ -67,6 +77,9 @@ SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, S
       began_(context.now()) {
   const double touches = std::max<double>(1, model.table.touches());
   simulate_ = model.table.touches() <= kMostSimulatedTouches;
+  for (const double share : kSmallShares) {
+    stay_up_to_.push_back(simulate_ && share > 0 ? tune::size_that_may_stay(model, share) : 0);
+  }
   passes_left_ =
       simulate_ ? static_cast<int>(std::clamp(kPassWork / touches, 3.0, double{kMostPasses})) : 1;
   passes_ = passes_left_;
@@ -119,6 +132,7 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
   if (random_.share() < 0.1) other.recompute = false;
   if (random_.share() < 0.1) other.early_out = false;
   if (random_.share() < 0.1) other.by_size = !other.by_size;
+  if (random_.share() < 0.2) other.stay_up_to = stay_up_to_[random_.below(stay_up_to_.size())];
   return other;
 }
 
@@ -168,6 +182,7 @@ std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
   const auto most = static_cast<std::size_t>(
       std::clamp(kPassWork / (model.table.touches() + 1.0), 12.0, double{kMostPasses}));
   for (const Start& start : kStarts) {
+    if (start.small > 0) continue;
     for (const double spared : kSpared) {
       if (all.size() >= most || (spared > 0 && budget <= floor)) break;
       SweepSettings settings = with(start, base, model);
@@ -188,7 +203,9 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
   if (search) {
     for (const Start& start : kStarts) {
       if (done(best) || time_is_up()) break;
-      if (!consider(with(start, base, model_), best)) break;
+      SweepSettings settings = with(start, base, model_);
+      settings.stay_up_to = stay_up_to_[start.small];
+      if (!consider(settings, best)) break;
     }
     const int changes = passes_left_;
     for (int turn = 0; turn < changes && best && !done(best) && !time_is_up(); ++turn) {

@@ -54,7 +54,7 @@ std::vector<std::uint8_t> small_ones(const StepModel& model) {
 
 // Before the first pass: what is used first is on the device, as far as half of it goes, and what
 // is small; what is never used is not.
-BeginState first_guess(const StepModel& model) {
+BeginState first_guess(const StepModel& model, std::uint64_t stay_up_to) {
   const AccessTable& table = model.table;
   BeginState begin;
   begin.away.assign(table.storages(), 0);
@@ -80,7 +80,7 @@ BeginState first_guess(const StepModel& model) {
   std::uint64_t host = 0;
   const std::vector<std::uint8_t> small = small_ones(model);
   for (const auto& [op, s] : order) {
-    const bool stays = small[s] != 0 ||
+    const bool stays = small[s] != 0 || table.bytes(s) <= stay_up_to ||
                        (op != kNoRow && there + table.bytes(s) <= model.budget(Tier::kDevice) / 2);
     if (stays) there += table.bytes(s);
     if (stays) continue;
@@ -112,7 +112,7 @@ SweepResult retried(const StepModel& model, SweepSettings& settings, const Begin
 
 SweepResult sweep(const StepModel& model, const SweepSettings& settings) {
   SweepSettings now = settings;
-  SweepResult first = retried(model, now, first_guess(model));
+  SweepResult first = retried(model, now, first_guess(model, now.stay_up_to));
   if (!first.feasible) return first;
   SweepResult second = retried(model, now, first.end);
   return second.feasible ? second : first;

@@ -94,6 +94,7 @@ class SweepState {
   void add_segments(Row op, std::vector<Row>& roots) const;
   [[nodiscard]] std::uint64_t own_need(Row op) const { return model_.created[op] + scratch_[op]; }
   [[nodiscard]] StorageRule rule_of(Row storage) const {
+    if (table_.bytes(storage) <= settings_.stay_up_to) return StorageRule::kKeep;
     return settings_.rules.rule.empty() ? StorageRule::kAny : settings_.rules.rule[storage];
   }
   [[nodiscard]] bool may_replay(Row storage) const;

@@ -11,6 +11,9 @@
 #include "spillway/planning/tune/arrival_queue.hpp"
 #include "spillway/planning/tune/link_clock.hpp"
 #include "spillway/planning/tune/range_max.hpp"
+#include "spillway/planning/tune/sweep.hpp"
+#include "spillway/testing/small_steps.hpp"
+#include "tune/small_storages.hpp"
 
 namespace spillway::planning {
 namespace {
@@ -94,6 +97,83 @@ TEST(ArrivalQueueTest, slack_is_what_adding_the_copy_would_leave) {
     EXPECT_GE(slack, queue.latest_start() - 5);
     if (turn % 3 == 0) queue.remove(position, duration);
   }
+}
+
+//   op                0        1..4            5
+//   big, 1000 bytes   c        r               r f
+//   v0..v3, 10 bytes           one read by each
+//   w, 300 bytes                               r
+//   scratch         100
+// Beside op 0 are 40 + 300 other bytes, beside op i 30 + 300, beside op 5 only 40.
+TEST(SmallStoragesTest, as_many_of_the_smallest_as_have_room_beside_every_op) {
+  testing::StepBuilder step;
+  const StorageId big = step.temporary(1000, "big");
+  std::vector<StorageId> vectors;
+  for (int i = 0; i < 4; ++i) vectors.push_back(step.persistent(10, "v"));
+  const StorageId w = step.persistent(300, "w");
+  step.op(10, {.creates = {big}, .scratch = 100});
+  for (const StorageId v : vectors) step.op(10, {.reads = {big, v}});
+  step.op(10, {.reads = {big, w}, .frees = {big}});
+  const Trace trace = step.build();
+  const Machine machine = testing::plain_machine();
+  const auto of = [&](std::uint64_t device, double share) {
+    Problem problem{trace, machine, {}};
+    problem.budgets[Tier::kDevice] = Bytes{device};
+    return tune::size_that_may_stay(StepModel(problem), share);
+  };
+  EXPECT_EQ(of(1339, 1), 0U) << "39 beside op 5";
+  EXPECT_EQ(of(1340, 1), 10U);
+  EXPECT_EQ(of(1379, 0.5), 0U);
+  EXPECT_EQ(of(1380, 0.5), 10U);
+  EXPECT_EQ(of(1340, 0), 0U);
+  EXPECT_EQ(of(1439, 1), 10U) << "beside op 0";
+  EXPECT_EQ(of(1440, 1), 1000U) << "all of them";
+}
+
+// A layer has vectors and a matrix. Kept up to their size the vectors stay, and matrices and
+// outputs make all the room.
+TEST(SmallStoragesTest, what_is_kept_by_its_size_has_no_gap_away) {
+  constexpr int kLayers = 30;
+  testing::StepBuilder step;
+  std::vector<StorageId> vectors, weights, outputs;
+  for (int i = 0; i < kLayers; ++i) {
+    for (int k = 0; k < 4; ++k) vectors.push_back(step.persistent(10, "v"));
+    weights.push_back(step.persistent(400, "w"));
+    outputs.push_back(step.temporary(1000, "a"));
+  }
+  const auto vector = [&](int layer, int k) {
+    return vectors[static_cast<std::size_t>(4 * layer + k)];
+  };
+  for (std::size_t i = 0; i < kLayers; ++i) {
+    testing::StepBuilder::Op op{.creates = {outputs[i]}, .reads = {weights[i]}};
+    for (int k = 0; k < 2; ++k) op.reads.push_back(vector(static_cast<int>(i), k));
+    if (i > 0) op.reads.push_back(outputs[i - 1]);
+    step.op(500, op);
+  }
+  for (std::size_t i = kLayers; i-- > 0;) {
+    testing::StepBuilder::Op op{.reads = {outputs[i], weights[i]}, .frees = {outputs[i]}};
+    for (int k = 2; k < 4; ++k) op.reads.push_back(vector(static_cast<int>(i), k));
+    op.writes = {weights[i]};
+    step.op(500, op);
+  }
+  const Trace trace = step.build();
+  const Machine machine = testing::plain_machine();
+  Problem problem{trace, machine, {}};
+  problem.budgets[Tier::kDevice] = Bytes{2420 + 10 * 4 * kLayers};
+  problem.budgets[Tier::kHost] = Bytes{1'000'000};
+  const StepModel model(problem);
+  SweepSettings settings;
+  settings.stay_up_to = tune::size_that_may_stay(model, 1);
+  EXPECT_EQ(settings.stay_up_to, 10U);
+  const SweepResult result = sweep(model, settings);
+  ASSERT_TRUE(result.feasible);
+  int away = 0;
+  for (Row row = 0; row < model.table.touches(); ++row) {
+    if (result.draft.gap[row].remedy == Remedy::kKeep) continue;
+    ++away;
+    EXPECT_GT(model.table.bytes(model.table.touch(row).storage), 10U);
+  }
+  EXPECT_GT(away, kLayers);
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ class SettingsSearch {
   int simulations_left_;
   bool simulate_;
   double goal_ns_ = 0;
+  std::vector<std::uint64_t>
+      stay_up_to_;  // bytes, by share of the room that small storages may have
   RandomNumbers random_;
   SweepResult last_failure_;
 };

@@ -68,7 +68,8 @@ struct SweepSettings {
   bool choose_workspace = true;  ///< ops run as the fastest alternative that fits
   LeaveOrder order = LeaveOrder::kFurthest;
   SweepRules rules{};
-  std::uint64_t reserve = 0;  ///< bytes of the device left unused, for copies to overlap
+  std::uint64_t reserve = 0;     ///< bytes of the device left unused, for copies to overlap
+  std::uint64_t stay_up_to = 0;  ///< storages of up to so many bytes never leave
 };
 
 /// Of a storage that the step only frees.
