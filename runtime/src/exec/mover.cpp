@@ -36,6 +36,14 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& 
       framework_(framework),
       transfers_(std::make_unique<TransferPool>()) {}
 
+// Copies on the host are the mover's own, and transfers may be at them until they end.
+Mover::~Mover() {
+  transfers_.reset();
+  for (StorageRecord& record : records_) {
+    if (record.host != nullptr) host_.free(record.host, record.bytes);
+  }
+}
+
 void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
                       std::unique_ptr<Transfers> transfers) {
   options_ = options;

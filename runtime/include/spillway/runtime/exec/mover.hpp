@@ -63,6 +63,7 @@ class Mover {
  public:
   Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& memory,
         Framework& framework);
+  ~Mover();
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
