@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "demand_pager.hpp"
@@ -63,9 +65,22 @@ int refining_turns(const StepModel& model) {
   return turns < 50 ? 0 : static_cast<int>(std::min(turns, 4000.0));
 }
 
-void take_if_shorter(const Plan& plan, const std::string& label, SettingsSearch& search,
-                     std::optional<Candidate>& best) {
-  const std::optional<double> step = search.measure(plan);
+// The search looks at the fourth step. A plan that puts its copies off from step to step may be
+// slow only after it: before plans of several planners are compared, they run on.
+std::optional<double> settled_step_ns(Simulator& simulator, const SettingsSearch& search,
+                                      const Plan& plan) {
+  constexpr std::uint32_t kSettled = 8;
+  SimulationOptions options;
+  if (!search.estimates()) options.steps = kSettled;
+  const SimulationOutcome outcome = simulator.run(plan, options);
+  const auto* report = std::get_if<SimulationReport>(&outcome);
+  if (report == nullptr) return std::nullopt;
+  return static_cast<double>(report->step_ns);
+}
+
+void take_if_shorter(const Plan& plan, const std::string& label, Simulator& simulator,
+                     const SettingsSearch& search, std::optional<Candidate>& best) {
+  const std::optional<double> step = settled_step_ns(simulator, search, plan);
   if (!step || (best && *step >= best->step_ns)) return;
   if (!best) best.emplace();
   best->plan = plan;
@@ -212,23 +227,24 @@ class HybridPlanner final : public Planner {
       others = plans_of_others(allowed, model, options, search, true);
     }
     std::optional<Candidate> best = search.run(base, options.get<bool>("search"));
-    if (best && search.estimates() && !context.seeds.empty()) {
-      best->step_ns = search.measure(best->plan).value_or(best->step_ns);
-    }
     if (options.get<bool>("search")) {
       start_from_paging(allowed, model, options, base, label, search, best);
     }
     if (best && options.get<bool>("refine")) {
       Refiner(allowed, model, simulator, search, base).refine(*best, refining_turns(model));
     }
+    if (best && (!context.seeds.empty() || !others.empty())) {
+      constexpr double kNever = std::numeric_limits<double>::infinity();
+      best->step_ns = settled_step_ns(simulator, search, best->plan).value_or(kNever);
+    }
     for (const Plan& seed : context.seeds) {
-      if (!forbidden(seed, model, options)) take_if_shorter(seed, label, search, best);
+      if (!forbidden(seed, model, options)) take_if_shorter(seed, label, simulator, search, best);
     }
     if (!best && borrow) others = plans_of_others(allowed, model, options, search, false);
-    for (const Plan& plan : others) take_if_shorter(plan, label, search, best);
+    for (const Plan& plan : others) take_if_shorter(plan, label, simulator, search, best);
     if (!best && borrow && !search.estimates()) {
       for (const Plan& plan : plans_with_less(allowed, model, options, search)) {
-        take_if_shorter(plan, label, search, best);
+        take_if_shorter(plan, label, simulator, search, best);
       }
     }
     if (best) {
