@@ -67,20 +67,14 @@ int refining_turns(const StepModel& model) {
 
 // The search looks at the fourth step. A plan that puts its copies off from step to step may be
 // slow only after it: before plans of several planners are compared, they run on.
-std::optional<double> settled_step_ns(Simulator& simulator, const SettingsSearch& search,
-                                      const Plan& plan) {
+std::optional<double> settled_step_ns(SettingsSearch& search, const Plan& plan) {
   constexpr std::uint32_t kSettled = 8;
-  SimulationOptions options;
-  if (!search.estimates()) options.steps = kSettled;
-  const SimulationOutcome outcome = simulator.run(plan, options);
-  const auto* report = std::get_if<SimulationReport>(&outcome);
-  if (report == nullptr) return std::nullopt;
-  return static_cast<double>(report->step_ns);
+  return search.estimates() ? search.measure(plan) : search.measure(plan, {.steps = kSettled});
 }
 
-void take_if_shorter(const Plan& plan, const std::string& label, Simulator& simulator,
-                     const SettingsSearch& search, std::optional<Candidate>& best) {
-  const std::optional<double> step = settled_step_ns(simulator, search, plan);
+void take_if_shorter(const Plan& plan, const std::string& label, SettingsSearch& search,
+                     std::optional<Candidate>& best) {
+  const std::optional<double> step = settled_step_ns(search, plan);
   if (!step || (best && *step >= best->step_ns)) return;
   if (!best) best.emplace();
   best->plan = plan;
@@ -235,16 +229,16 @@ class HybridPlanner final : public Planner {
     }
     if (best && (!context.seeds.empty() || !others.empty())) {
       constexpr double kNever = std::numeric_limits<double>::infinity();
-      best->step_ns = settled_step_ns(simulator, search, best->plan).value_or(kNever);
+      best->step_ns = settled_step_ns(search, best->plan).value_or(kNever);
     }
     for (const Plan& seed : context.seeds) {
-      if (!forbidden(seed, model, options)) take_if_shorter(seed, label, simulator, search, best);
+      if (!forbidden(seed, model, options)) take_if_shorter(seed, label, search, best);
     }
     if (!best && borrow) others = plans_of_others(allowed, model, options, search, false);
-    for (const Plan& plan : others) take_if_shorter(plan, label, simulator, search, best);
+    for (const Plan& plan : others) take_if_shorter(plan, label, search, best);
     if (!best && borrow && !search.estimates()) {
       for (const Plan& plan : plans_with_less(allowed, model, options, search)) {
-        take_if_shorter(plan, label, simulator, search, best);
+        take_if_shorter(plan, label, search, best);
       }
     }
     if (best) {

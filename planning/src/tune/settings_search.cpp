@@ -102,9 +102,9 @@ void SettingsSearch::tell(double work, std::string_view doing) const {
   context_.progress(std::clamp(std::max(work, time), 0.0, 1.0), doing);
 }
 
-std::optional<double> SettingsSearch::measure(const Plan& plan) {
+std::optional<double> SettingsSearch::measure(const Plan& plan, const SimulationOptions& options) {
   --simulations_left_;
-  const SimulationOutcome outcome = simulator_.run(plan);
+  const SimulationOutcome outcome = simulator_.run(plan, options);
   const auto* report = std::get_if<SimulationReport>(&outcome);
   if (report == nullptr) return std::nullopt;
   return static_cast<double>(report->step_ns);

@@ -47,7 +47,8 @@ class SettingsSearch {
   std::optional<Candidate> run(const SweepSettings& base, bool search);
 
   /// The simulated step of a plan; nothing if it fails.
-  [[nodiscard]] std::optional<double> measure(const Plan& plan);
+  [[nodiscard]] std::optional<double> measure(const Plan& plan,
+                                              const SimulationOptions& options = {});
   [[nodiscard]] bool time_is_up() const;
   /// Whether a candidate's step is the pass's own estimate.
   [[nodiscard]] bool estimates() const { return !simulate_; }
@@ -73,8 +74,7 @@ class SettingsSearch {
   int simulations_left_;
   bool simulate_;
   double goal_ns_ = 0;
-  std::vector<std::uint64_t>
-      stay_up_to_;  // bytes, by share of the room that small storages may have
+  std::vector<std::uint64_t> stay_up_to_;  // bytes; one for each share of the room
   RandomNumbers random_;
   SweepResult last_failure_;
 };
