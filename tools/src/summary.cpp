@@ -38,9 +38,8 @@ std::string device_line(const StatusTotals& totals) {
 }
 
 std::string why_nothing(runtime::Mode mode) {
-  const bool moves = mode != runtime::Mode::kOff && mode != runtime::Mode::kRecord;
-  return moves ? "nothing: everything fitted"
-               : fmt::format("nothing: mode {} moves nothing", to_string(mode));
+  return moves(mode) ? "nothing: everything fitted"
+                     : fmt::format("nothing: mode {} moves nothing", to_string(mode));
 }
 
 std::string steps_line(const StatusTotals& totals) {

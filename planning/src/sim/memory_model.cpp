@@ -63,9 +63,7 @@ bool MemoryModel::is_here(ItemIndex item) const {
 bool MemoryModel::is_moving(ItemIndex index) const {
   const Item& item = items_[index];
   if (item.fetch_queued || item.waits_to_leave) return true;
-  const ResidencyState now = state(index);
-  return now == ResidencyState::kEvicting || now == ResidencyState::kDemoting ||
-         now == ResidencyState::kFetching;
+  return residency::in_flight(state(index));
 }
 
 bool MemoryModel::has_slower_copy(const Item& item) const {

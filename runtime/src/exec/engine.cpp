@@ -84,15 +84,14 @@ void Engine::start(const Settings& stated) {
   } else if (settings.budget && mode != Mode::kOff) {
     budget = resolve_budget(*settings.budget, machine, "budget");
   }
-  const bool moves = mode != Mode::kOff && mode != Mode::kRecord;
   Bytes host_budget{};
   if (settings.emulate_device) {
     host_budget = settings.host_budget
                       ? resolve_budget(*settings.host_budget, machine, "host budget")
                       : machine.total;
   }
-  std::shared_ptr<Spool> spool = moves ? open_spool(settings) : nullptr;
-  std::unique_ptr<Transfers> transfers = moves ? make_transfers(settings.io) : nullptr;
+  std::shared_ptr<Spool> spool = moves(mode) ? open_spool(settings) : nullptr;
+  std::unique_ptr<Transfers> transfers = moves(mode) ? make_transfers(settings.io) : nullptr;
   arm_faults(settings.faults);
 
   Lock lock(*this);

@@ -90,7 +90,7 @@ Bytes Engine::start_evictions(Bytes needed) {
 // SPILLWAY_START_AT: storages begin to leave before the budget is full, and nobody waits for them.
 void Engine::keep_headroom() {
   const Mode mode = mode_.load();
-  if (settings_.start_at >= 1.0 || blind() || mode == Mode::kOff || mode == Mode::kRecord) return;
+  if (settings_.start_at >= 1.0 || blind() || !moves(mode)) return;
   const auto start =
       static_cast<std::uint64_t>(settings_.start_at * static_cast<double>(budget().count));
   const Bytes excess = saturating_sub(memory_.live(), Bytes{start} + mover_.leaving());
@@ -99,7 +99,7 @@ void Engine::keep_headroom() {
 
 bool Engine::make_room(Bytes needed, Lock& lock) {
   const Mode mode = mode_.load();
-  if (mode == Mode::kOff || mode == Mode::kRecord) return false;
+  if (!moves(mode)) return false;
   if (claim_room(needed)) return true;
   const std::uint32_t frames_before = open_frames_.load();
   // What is dead already must neither be evicted nor stand in the way.
@@ -201,7 +201,7 @@ Bytes Engine::held_by(ThreadFrames& frames) const {
 }
 
 std::string Engine::advice() const {
-  if (mode() == Mode::kOff || mode() == Mode::kRecord) {
+  if (!moves(mode())) {
     return fmt::format("SPILLWAY_MODE={} moves nothing; without it, what does not fit is evicted.",
                        to_string(mode()));
   }

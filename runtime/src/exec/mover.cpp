@@ -20,13 +20,17 @@ using residency::ResidencyState;
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-
 std::uint64_t checksum_of(const std::byte* memory, Bytes bytes) {
   return XXH3_64bits(memory, bytes.count);
 }
 
 }  // namespace
+
+// Direct transfers move whole pages.
+Bytes Mover::bytes_on_disk(const StorageRecord& record) {
+  constexpr std::uint64_t kPage = 4096;
+  return round_up(record.bytes, kPage);
+}
 
 Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& memory,
              Framework& framework)
@@ -241,7 +245,7 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
                  .memory = memory,
                  .extent = record.disk,
                  .descriptor = spool_->descriptor(),
-                 .length = round_up(record.bytes, kPage).count},
+                 .length = bytes_on_disk(record).count},
         [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
   } catch (const UserError& error) {  // no thread can be started
     failure_ = error.what();
@@ -404,12 +408,11 @@ bool Mover::read_in_child(StorageRecord& record) {
   }
   // Only the thread that forked exists here: a pool of its own, which starts no worker.
   TransferPool pool(1);
-  const TransferResult result =
-      pool.run_here(Transfer{.direction = Direction::kIn,
-                             .memory = record.block->address,
-                             .extent = record.disk,
-                             .descriptor = spool_->descriptor(),
-                             .length = round_up(record.bytes, kPage).count});
+  const TransferResult result = pool.run_here(Transfer{.direction = Direction::kIn,
+                                                       .memory = record.block->address,
+                                                       .extent = record.disk,
+                                                       .descriptor = spool_->descriptor(),
+                                                       .length = bytes_on_disk(record).count});
   return result.error == 0;
 }
 

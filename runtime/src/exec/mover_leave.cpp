@@ -12,12 +12,6 @@ namespace spillway::runtime {
 using residency::EventKind;
 using residency::ResidencyState;
 
-namespace {
-
-constexpr std::uint64_t kPage = 4096;
-
-}  // namespace
-
 bool Mover::may_leave(const StorageRecord& record) const {
   void* owner = record.owner.load();
   return owner != nullptr && record.kept == 0 && framework_.may_evict(owner, record);
@@ -118,7 +112,7 @@ bool Mover::reserve_host(StorageRecord& record) {
 bool Mover::reserve_extent(StorageRecord& record) {
   if (spool_ == nullptr) return false;
   try {
-    const auto extent = spool_->allocate(round_up(record.bytes, kPage));
+    const auto extent = spool_->allocate(bytes_on_disk(record));
     if (extent) {
       record.disk = *extent;
       return true;

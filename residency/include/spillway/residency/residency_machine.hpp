@@ -52,6 +52,11 @@ enum class ResidencyState : std::uint8_t {
   kExempt,    ///< on the device and never moved
 };
 std::string_view to_string(ResidencyState state);
+/// A copy of the storage is under way: its end is an event to come.
+constexpr bool in_flight(ResidencyState state) {
+  return state == ResidencyState::kEvicting || state == ResidencyState::kDemoting ||
+         state == ResidencyState::kFetching;
+}
 
 enum class EventKind : std::uint8_t {
   kUse,            ///< an op is about to read

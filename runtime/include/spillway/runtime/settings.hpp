@@ -19,6 +19,8 @@ namespace spillway::runtime {
 enum class Mode : std::uint8_t { kOff, kRecord, kEnforce, kFuzz, kVerify };
 
 std::string_view to_string(Mode mode);
+/// Whether anything leaves the device in this mode.
+constexpr bool moves(Mode mode) { return mode != Mode::kOff && mode != Mode::kRecord; }
 /// Throws UserError naming the nearest mode.
 Mode parse_mode(std::string_view text);
 

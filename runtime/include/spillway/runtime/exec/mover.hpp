@@ -168,6 +168,7 @@ class Mover {
   std::optional<Tier> reserve(StorageRecord& record, std::optional<Tier> stated);
   bool reserve_host(StorageRecord& record);
   bool reserve_extent(StorageRecord& record);
+  static Bytes bytes_on_disk(const StorageRecord& record);
   bool demote_for(Bytes bytes);
   std::string revoked_text(const StorageRecord& record) const;
   void count_move(const StorageRecord& record);
