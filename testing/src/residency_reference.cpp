@@ -42,6 +42,12 @@ std::string_view to_string(Mutation mutation) {
   return kNames[static_cast<std::size_t>(mutation)];
 }
 
+std::string test_name(Mutation mutation) {
+  std::string name(to_string(mutation));
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
 bool ResidencyReference::create(StorageId id, Bytes bytes) {
   if (to_value(id) == 0 || !ever_.insert(id).second) return false;
   Storage s;

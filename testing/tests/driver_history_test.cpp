@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <optional>
 #include <random>
 #include <set>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "spillway/testing/residency_reference.hpp"
+#include "spillway/testing/shrink.hpp"
 #include "transition.hpp"
 #include "virtual_driver.hpp"
 
@@ -27,6 +27,7 @@ namespace {
 
 using residency::Event;
 using residency::EventKind;
+using residency::in_flight;
 using residency::ResidencyState;
 using Call = VirtualDriver::Call;
 
@@ -50,11 +51,6 @@ std::string describe(const Act& act) {
   const auto* call = std::get_if<Call>(&act.what);
   return fmt::format("{} {}", call ? kCalls[static_cast<std::size_t>(*call)] : "create",
                      act.storage);
-}
-
-bool in_flight(ResidencyState state) {
-  return state == ResidencyState::kEvicting || state == ResidencyState::kDemoting ||
-         state == ResidencyState::kFetching;
 }
 
 class Sides {
@@ -193,20 +189,8 @@ std::optional<Failure> replay(const History& history) {
   return std::nullopt;
 }
 
-// Removes ever shorter runs of acts while it still fails.
-std::string shrunken(Failure failure) {
-  for (std::size_t run = failure.history.size() / 2; run > 0; run /= 2) {
-    for (std::size_t at = 0; at + run <= failure.history.size();) {
-      History shorter = failure.history;
-      const auto first = shorter.begin() + static_cast<std::ptrdiff_t>(at);
-      shorter.erase(first, first + static_cast<std::ptrdiff_t>(run));
-      if (auto still = replay(shorter)) {
-        failure = std::move(*still);
-      } else {
-        at += run;
-      }
-    }
-  }
+std::string described_shrunken(const Failure& found) {
+  const Failure failure = shrunken(found, &Failure::history, replay);
   std::string text;
   for (const Act& act : failure.history) text += "  " + describe(act) + "\n";
   return text + "  " + failure.difference;
@@ -214,17 +198,15 @@ std::string shrunken(Failure failure) {
 
 TEST(DriverHistory, TheDriverKeepsToTheReferenceWhateverFailsOrIsTakenBack) {
   std::set<EventKind> seen;
-  const char* const given = std::getenv("HISTORY_SEED");
-  const std::uint32_t first = given != nullptr
-                                  ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10))
-                                  : std::random_device{}();
-  for (std::uint32_t i = 0; i < (given != nullptr ? 1 : kHistories); ++i) {
+  const auto given = stated_seed("HISTORY_SEED");
+  const std::uint32_t first = given.value_or(std::random_device{}());
+  for (std::uint32_t i = 0; i < (given ? 1 : kHistories); ++i) {
     const auto failure = run_random(first + i, seen);
     ASSERT_FALSE(failure) << "HISTORY_SEED=" << first + i << ": " << failure->difference
                           << "\nshrunk:\n"
-                          << shrunken(*failure);
+                          << described_shrunken(*failure);
   }
-  if (given != nullptr) return;
+  if (given) return;
   for (const EventKind kind :
        {EventKind::kUse, EventKind::kWrite, EventKind::kEvict, EventKind::kDrop, EventKind::kExempt,
         EventKind::kCopyCompleted, EventKind::kCopyFailed, EventKind::kCancel, EventKind::kDie}) {

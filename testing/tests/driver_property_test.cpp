@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <random>
@@ -34,6 +33,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 #include "spillway/testing/residency_reference.hpp"
+#include "spillway/testing/shrink.hpp"
 #include "transition.hpp"
 #include "virtual_driver.hpp"
 
@@ -42,17 +42,13 @@ namespace {
 
 using residency::Event;
 using residency::EventKind;
+using residency::in_flight;
 using residency::ResidencyState;
 
 constexpr std::uint32_t kPlans = 300;
 
 /// The state in which a storage was met, and by what. Nothing for a state: it died in flight.
 using Coverage = std::set<std::pair<std::optional<ResidencyState>, EventKind>>;
-
-bool is_settled(ResidencyState state) {
-  return state != ResidencyState::kEvicting && state != ResidencyState::kDemoting &&
-         state != ResidencyState::kFetching;
-}
 
 /// Repeats on the reference and on the driver what the simulator does, up to the first difference.
 class ThreeWay final : public planning::SimulationObserver {
@@ -103,7 +99,7 @@ class ThreeWay final : public planning::SimulationObserver {
   /// Ends what is under way and lets all storages die, on the reference and the driver.
   void finish() {
     for (const StorageId id : reference_.live()) {
-      while (!difference_ && reference_.contains(id) && !is_settled(reference_.state(id))) {
+      while (!difference_ && reference_.contains(id) && in_flight(reference_.state(id))) {
         happen({EventKind::kCopyCompleted, id}, nullptr);
       }
       if (!difference_ && reference_.contains(id)) happen({EventKind::kDie, id}, nullptr);
@@ -140,7 +136,7 @@ class ThreeWay final : public planning::SimulationObserver {
       return differ(event.id, "driver", error.what(), wanted);
     }
     // The driver may keep from its machine what changes nothing.
-    const bool nothing = wanted.actions.empty() && wanted.state == before && is_settled(before);
+    const bool nothing = wanted.actions.empty() && wanted.state == before && !in_flight(before);
     if (made.size() != 1 || made.front() != wanted) {
       if (!(made.empty() && nothing)) {
         std::string text = made.empty() ? "no transition" : "";
@@ -156,7 +152,7 @@ class ThreeWay final : public planning::SimulationObserver {
 
   void note(const Event& event, ResidencyState before) {
     const bool dying = dying_.contains(event.id);
-    if (event.kind == EventKind::kDie && !is_settled(before)) dying_.insert(event.id);
+    if (event.kind == EventKind::kDie && in_flight(before)) dying_.insert(event.id);
     if (coverage_ == nullptr) return;
     coverage_->emplace(dying ? std::nullopt : std::optional(before), event.kind);
   }
@@ -229,20 +225,18 @@ std::vector<std::pair<ResidencyState, EventKind>> met_by_plans() {
 }
 
 TEST(DriverProperty, SimulatorDriverAndReferenceMakeTheSameTransitionsOfRandomPlans) {
-  const char* const given = std::getenv("DRIVER_SEED");
-  const std::uint32_t first = given != nullptr
-                                  ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10))
-                                  : std::random_device{}();
+  const auto given = stated_seed("DRIVER_SEED");
+  const std::uint32_t first = given.value_or(std::random_device{}());
   std::cout << "DRIVER_SEED=" << first << '\n';
   Coverage coverage;
-  for (std::uint32_t plan = 0; plan < (given != nullptr ? 1 : kPlans); ++plan) {
+  for (std::uint32_t plan = 0; plan < (given ? 1 : kPlans); ++plan) {
     const PlanCase made = random_plan_case(first + plan);
     const auto difference = compare(made, Mutation::kNone, &coverage);
     ASSERT_FALSE(difference) << "DRIVER_SEED=" << first + plan << ": " << *difference
                              << "\nshrunk:\n"
                              << describe(shrunken(made, Mutation::kNone));
   }
-  if (given != nullptr) return;
+  if (given) return;
   for (const auto& met : met_by_plans()) {
     EXPECT_TRUE(coverage.contains(met))
         << residency::to_string(met.first) << " never met " << residency::to_string(met.second);
@@ -290,11 +284,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Mutation::kCleanEvictionCopies, Mutation::kDeathFreesAtOnce,
                       Mutation::kFetchDropsCopies, Mutation::kFetchIgnoresEvict,
                       Mutation::kFetchForgetsWrite, Mutation::kDropKeepsSlowerCopies),
-    [](const ::testing::TestParamInfo<Mutation>& tested) {
-      std::string name(to_string(tested.param));
-      std::replace(name.begin(), name.end(), ' ', '_');
-      return name;
-    });
+    [](const auto& tested) { return test_name(tested.param); });
 
 }  // namespace
 }  // namespace spillway::testing

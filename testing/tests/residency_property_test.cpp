@@ -21,6 +21,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/residency/residency_machine.hpp"
 #include "spillway/testing/residency_reference.hpp"
+#include "spillway/testing/shrink.hpp"
 
 namespace spillway::testing {
 namespace {
@@ -267,16 +268,15 @@ class Generator {
   }
 
   EventKind pick(std::optional<ResidencyState> state) {
-    const bool in_flight = state == ResidencyState::kEvicting ||
-                           state == ResidencyState::kDemoting || state == ResidencyState::kFetching;
+    const bool flies = state && residency::in_flight(*state);
     const bool exempt = state == ResidencyState::kExempt;
     // Use, Write, Evict, Drop, Exempt, Readmit, CopyCompleted, CopyFailed, Cancel, Die
     std::discrete_distribution<int> settled{14, 8, 40, 4, 3, 4, 1, 1, 2, 2};
     std::discrete_distribution<int> flying{14, 8, 14, 3, 4, 4, 26, 9, 9, 2};
     std::discrete_distribution<int> exempted{2, 2, 2, 2, 2, 9, 1, 1, 2, 1};
-    return static_cast<EventKind>(in_flight ? flying(random_)
-                                  : exempt  ? exempted(random_)
-                                            : settled(random_));
+    return static_cast<EventKind>(flies    ? flying(random_)
+                                  : exempt ? exempted(random_)
+                                           : settled(random_));
   }
 
   std::mt19937_64 random_;
@@ -315,28 +315,9 @@ std::optional<Failure> replay(const Program& program, Mutation mutation) {
   return std::nullopt;
 }
 
-// Removes ever smaller runs of steps for as long as the sides still differ.
-Failure shrink(Failure failure, Mutation mutation) {
-  for (std::size_t run = std::max<std::size_t>(failure.program.size() / 2, 1); run > 0;) {
-    bool removed = false;
-    for (std::size_t at = 0; at + run <= failure.program.size();) {
-      Program shorter = failure.program;
-      const auto first = shorter.begin() + static_cast<std::ptrdiff_t>(at);
-      shorter.erase(first, first + static_cast<std::ptrdiff_t>(run));
-      if (auto still = replay(shorter, mutation)) {
-        failure = std::move(*still);
-        removed = true;
-      } else {
-        at += run;
-      }
-    }
-    if (run > 1) {
-      run /= 2;
-    } else if (!removed) {
-      break;
-    }
-  }
-  return failure;
+Failure shrink(const Failure& failure, Mutation mutation) {
+  return shrunken(failure, &Failure::program,
+                  [&](const Program& shorter) { return replay(shorter, mutation); });
 }
 
 std::string describe(const Failure& failure) {
@@ -447,11 +428,7 @@ std::vector<Mutation> all_mutations() {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryMutation, BrokenRule, ::testing::ValuesIn(all_mutations()),
-                         [](const ::testing::TestParamInfo<Mutation>& tested) {
-                           std::string name(to_string(tested.param));
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+                         [](const auto& tested) { return test_name(tested.param); });
 
 }  // namespace
 }  // namespace spillway::testing

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <random>
@@ -17,6 +16,7 @@
 #include "spillway/planning/sim/simulator.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/testing/residency_reference.hpp"
+#include "spillway/testing/shrink.hpp"
 #include "spillway/testing/small_steps.hpp"
 
 namespace spillway::testing {
@@ -86,11 +86,7 @@ void expect_within_budgets(const SimulationReport& report, const Budgets& budget
   ASSERT_EQ(report.step_ns, report.compute_ns + stalls);
 }
 
-std::uint32_t seed() {
-  const char* const given = std::getenv("SIMULATOR_SEED");
-  return given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10))
-                          : std::random_device{}();
-}
+std::uint32_t seed() { return stated_seed("SIMULATOR_SEED").value_or(std::random_device{}()); }
 
 /// 300 plans; `kinds` learns which kinds of event they led to.
 void check_rounds(std::uint32_t first, std::array<bool, 10>& kinds) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +41,8 @@ enum class Mutation {
 };
 inline constexpr Mutation kLastMutation = Mutation::kDropKeepsSlowerCopies;
 std::string_view to_string(Mutation mutation);
+/// The same as a test's name may be.
+std::string test_name(Mutation mutation);
 
 class ResidencyReference {
  public:

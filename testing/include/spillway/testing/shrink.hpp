@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What random tests share: a failure made small, and a seed that repeats it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+namespace spillway::testing {
+
+/// The failure with ever shorter runs of its `items` removed for as long as `replay` of the rest
+/// returns a failure.
+template <typename Failure, typename Items, typename Replay>
+Failure shrunken(Failure failure, Items Failure::*items, const Replay& replay) {
+  for (std::size_t run = std::max<std::size_t>((failure.*items).size() / 2, 1); run > 0;) {
+    bool removed = false;
+    for (std::size_t at = 0; at + run <= (failure.*items).size();) {
+      Items shorter = failure.*items;
+      const auto first = shorter.begin() + static_cast<std::ptrdiff_t>(at);
+      shorter.erase(first, first + static_cast<std::ptrdiff_t>(run));
+      if (auto still = replay(shorter)) {
+        failure = std::move(*still);
+        removed = true;
+      } else {
+        at += run;
+      }
+    }
+    if (run > 1) {
+      run /= 2;
+    } else if (!removed) {
+      break;
+    }
+  }
+  return failure;
+}
+
+/// The seed that the environment states: one case is to be repeated. Nothing: many new ones.
+inline std::optional<std::uint32_t> stated_seed(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  return static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+}  // namespace spillway::testing
