@@ -63,6 +63,34 @@ def test_it_rests_after_three_steps_that_fit():
     assert stats.evictions == 0 and stats.overshoot_bytes == 0, stats
 
 
+@in_child
+def test_what_repeats_inside_the_first_step_is_no_step_that_fits():
+    """A step that needs twice the budget, then repeats some small ops up to the optimizer's step."""
+    import spillway
+    import torch
+
+    activate(BUDGET=BUDGET)
+    weight = torch.nn.Parameter(torch.ones(MIB // 4))
+    weight.grad = torch.ones(MIB // 4)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    @torch.no_grad()
+    def step():
+        large = [weight.repeat(8) + i for i in range(16)]
+        assert sum(piece[0].item() for piece in large) != 0
+        del large
+        for _ in range(12):
+            x = weight
+            for _ in range(4):
+                x = (x + x).sin().sqrt().exp().cos()
+        optimizer.step()
+
+    for _ in range(3):
+        _require_watching(step)
+    stats = spillway.stats()
+    assert stats.evictions != 0 and stats.overshoot_bytes == 0, stats
+
+
 def _live_peak():
     """What the training needs at its peak, without cached blocks."""
     import spillway

@@ -90,6 +90,7 @@ void Session::start(const runtime::Settings& settings) {
   settings_ = settings;
   if (!hook_) install();
   steps_looked_at_ = engine_.steps();
+  marked_steps_ = engine_.steps_are_marked();
   fitting_steps_ = 0;
   resting_.store(false);
   // Another thread may be in the midst of an op that nobody saw begin.
@@ -118,6 +119,12 @@ void Session::consider_rest() {
   const std::uint64_t steps = engine_.steps();
   if (steps == steps_looked_at_) return;
   steps_looked_at_ = steps;
+  // Until the first optimizer's step what repeated were parts of one step, and of that one only
+  // what follows the last of them was looked at.
+  if (engine_.steps_are_marked() && !marked_steps_.exchange(true)) {
+    fitting_steps_ = 0;
+    return;
+  }
   const bool fits = engine_.last_step_peak() < share_of(engine_.reach(), kRestBelow);
   fitting_steps_ = fits ? fitting_steps_ + 1 : 0;
   if (fitting_steps_ < kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return;

@@ -54,6 +54,7 @@ class Session {
   std::atomic<bool> hook_on_{false};
   std::atomic<bool> resting_{false};
   std::atomic<std::uint64_t> steps_looked_at_{0};
+  std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer
   std::atomic<std::uint32_t> fitting_steps_{0};  // in a row, up to the last
 };
 
