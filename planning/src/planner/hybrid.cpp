@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -65,16 +64,9 @@ int refining_turns(const StepModel& model) {
   return turns < 50 ? 0 : static_cast<int>(std::min(turns, 4000.0));
 }
 
-// The search looks at the fourth step. A plan that puts its copies off from step to step may be
-// slow only after it: before plans of several planners are compared, they run on.
-std::optional<double> settled_step_ns(SettingsSearch& search, const Plan& plan) {
-  constexpr std::uint32_t kSettled = 8;
-  return search.estimates() ? search.measure(plan) : search.measure(plan, {.steps = kSettled});
-}
-
 void take_if_shorter(const Plan& plan, const std::string& label, SettingsSearch& search,
                      std::optional<Candidate>& best) {
-  const std::optional<double> step = settled_step_ns(search, plan);
+  const std::optional<double> step = search.settled(plan, best ? best->step_ns : kNever);
   if (!step || (best && *step >= best->step_ns)) return;
   if (!best) best.emplace();
   best->plan = plan;
@@ -121,7 +113,7 @@ void start_from_paging(const Problem& problem, const StepModel& model, const Opt
   for (Draft& draft : drafts) {
     Plan plan = write_plan(problem, model, draft, label);
     if (forbidden(plan, model, options)) continue;
-    const std::optional<double> step = search.measure(plan);
+    const std::optional<double> step = search.settled(plan, best ? best->step_ns : kNever);
     if (!step || (best && *step >= best->step_ns)) continue;
     if (validate(plan, problem.trace, problem.budgets)) continue;
     best = Candidate{std::move(plan), std::move(draft), base, *step};
@@ -225,11 +217,10 @@ class HybridPlanner final : public Planner {
       start_from_paging(allowed, model, options, base, label, search, best);
     }
     if (best && options.get<bool>("refine")) {
-      Refiner(allowed, model, simulator, search, base).refine(*best, refining_turns(model));
+      Refiner(allowed, model, search, base).refine(*best, refining_turns(model));
     }
-    if (best && (!context.seeds.empty() || !others.empty())) {
-      constexpr double kNever = std::numeric_limits<double>::infinity();
-      best->step_ns = settled_step_ns(search, best->plan).value_or(kNever);
+    if (best && search.estimates() && (!context.seeds.empty() || !others.empty())) {
+      best->step_ns = search.measure(best->plan).value_or(kNever);
     }
     for (const Plan& seed : context.seeds) {
       if (!forbidden(seed, model, options)) take_if_shorter(seed, label, search, best);

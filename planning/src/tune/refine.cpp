@@ -15,12 +15,11 @@ Row use_of(const AccessTable& table, const GapEnd& end) {
 
 }  // namespace
 
-Refiner::Refiner(const Problem& problem, const StepModel& model, Simulator& simulator,
-                 SettingsSearch& clock, const SweepSettings& allowed)
+Refiner::Refiner(const Problem& problem, const StepModel& model, SettingsSearch& search,
+                 const SweepSettings& allowed)
     : problem_(problem),
       model_(model),
-      simulator_(simulator),
-      clock_(clock),
+      search_(search),
       recompute_(allowed.recompute),
       prefetch_(allowed.prefetch),
       early_out_(allowed.early_out) {
@@ -35,9 +34,9 @@ Refiner::Refiner(const Problem& problem, const StepModel& model, Simulator& simu
 
 void Refiner::refine(Candidate& candidate, int turns) {
   if (gaps_.empty()) return;
-  for (int turn = 0; turn < turns && !clock_.time_is_up(); ++turn) {
-    if (clock_.good_enough(candidate.step_ns)) return;
-    clock_.tell(static_cast<double>(turn) / turns, "improving");
+  for (int turn = 0; turn < turns && !search_.time_is_up(); ++turn) {
+    if (search_.good_enough(candidate.step_ns)) return;
+    search_.tell(static_cast<double>(turn) / turns, "improving");
     Draft draft = candidate.draft;
     bool changed = change(draft);
     // Some improvements need two changes at once: room made here for a copy kept there.
@@ -45,10 +44,9 @@ void Refiner::refine(Candidate& candidate, int turns) {
     if (!changed) continue;
     Plan plan = write_plan(problem_, model_, draft, candidate.plan.planner);
     if (validate(plan, problem_.trace, problem_.budgets)) continue;
-    const SimulationOutcome outcome = simulator_.run(plan);
-    const auto* report = std::get_if<SimulationReport>(&outcome);
-    if (report == nullptr || static_cast<double>(report->step_ns) > candidate.step_ns) continue;
-    candidate.step_ns = static_cast<double>(report->step_ns);
+    const std::optional<double> step = search_.settled(plan, candidate.step_ns);
+    if (!step || *step > candidate.step_ns) continue;
+    candidate.step_ns = *step;
     candidate.draft = std::move(draft);
     candidate.plan = std::move(plan);
   }

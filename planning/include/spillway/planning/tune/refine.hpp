@@ -24,8 +24,8 @@ class Refiner {
  public:
   /// `allowed`: what a change may do: its rules, and whether it may compute again, queue copies in
   /// ahead and begin copies out early.
-  Refiner(const Problem& problem, const StepModel& model, Simulator& simulator,
-          SettingsSearch& clock, const SweepSettings& allowed);
+  Refiner(const Problem& problem, const StepModel& model, SettingsSearch& search,
+          const SweepSettings& allowed);
 
   /// Improves the candidate in place, with no more than `turns` changes tried.
   void refine(Candidate& candidate, int turns);
@@ -36,8 +36,7 @@ class Refiner {
 
   const Problem& problem_;
   const StepModel& model_;
-  Simulator& simulator_;
-  SettingsSearch& clock_;
+  SettingsSearch& search_;
   bool recompute_, prefetch_, early_out_;
   std::vector<Row> gaps_;
   RandomNumbers random_;

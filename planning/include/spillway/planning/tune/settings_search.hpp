@@ -49,6 +49,9 @@ class SettingsSearch {
   /// The simulated step of a plan; nothing if it fails.
   [[nodiscard]] std::optional<double> measure(const Plan& plan,
                                               const SimulationOptions& options = {});
+  /// Of a plan that is to take `most` nanoseconds or less: its step in the long run, or, of one
+  /// that takes longer and while `estimates()`, as `measure` says.
+  [[nodiscard]] std::optional<double> settled(const Plan& plan, double most = kNever);
   [[nodiscard]] bool time_is_up() const;
   /// Whether a candidate's step is the pass's own estimate.
   [[nodiscard]] bool estimates() const { return !simulate_; }
