@@ -60,9 +60,10 @@ Answer plan_answer(const PlanningRequest& request) {
   ProgressLine progress;
   auto outcome = run_planner(planner, problem, request, progress);
   if (const auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) {
-    const planning::Infeasible answer = beside(*infeasible, inputs.margin);
+    const planning::Infeasible answer = as_stated(*infeasible, inputs);
     return {request.json ? json_text(infeasible_json(answer))
-                         : infeasible_lines(answer, problem) + margin_line(inputs),
+                         : infeasible_lines(answer, inputs.trace, inputs.stated_budgets()) +
+                               margin_line(inputs),
             kNoPlanFits};
   }
   auto& step = std::get<PlannedStep>(outcome);

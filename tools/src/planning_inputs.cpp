@@ -82,6 +82,21 @@ planning::Infeasible beside(planning::Infeasible answer, Bytes margin) {
   return answer;
 }
 
+planning::Infeasible as_stated(const planning::Infeasible& answer, const PlanningInputs& inputs) {
+  planning::Infeasible stated = beside(answer, inputs.margin);
+  Bytes& missing = stated.short_by[index_of(Tier::kDevice)];
+  if (missing == Bytes{0}) return stated;
+  const Bytes need = inputs.budgets[Tier::kDevice] + missing + inputs.margin;
+  missing = saturating_sub(need, inputs.whole_device);
+  return stated;
+}
+
+Budgets PlanningInputs::stated_budgets() const {
+  Budgets stated = budgets;
+  stated[Tier::kDevice] = whole_device;
+  return stated;
+}
+
 std::string heading(const PlanningInputs& inputs) {
   constexpr std::size_t kWidth = 66;
   constexpr std::size_t kRecordedWidth = 30;

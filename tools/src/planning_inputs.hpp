@@ -25,6 +25,8 @@ struct PlanningInputs {
   Budgets budgets;  ///< the device's less the margin
 
   [[nodiscard]] planning::Problem problem() const { return {trace, machine, budgets}; }
+  /// As the person stated them: the device's with the margin.
+  [[nodiscard]] Budgets stated_budgets() const;
   /// The same with another device budget.
   [[nodiscard]] planning::Problem problem_at(Bytes device) const;
 };
@@ -34,6 +36,8 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
 
 /// The answer in terms of whole budgets: what would fit needs the margin besides.
 planning::Infeasible beside(planning::Infeasible answer, Bytes margin);
+/// Likewise, with what is short of the stated device budget.
+planning::Infeasible as_stated(const planning::Infeasible& answer, const PlanningInputs& inputs);
 
 /// Lines of at most 80 columns: what machine, and where the durations are from.
 std::string heading(const PlanningInputs& inputs);

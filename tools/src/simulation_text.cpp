@@ -115,12 +115,13 @@ std::string failure_lines(const planning::SimulationFailure& failure, const Trac
                             to_string(failure.short_by()));
 }
 
-std::string infeasible_lines(const planning::Infeasible& answer, const planning::Problem& problem) {
+std::string infeasible_lines(const planning::Infeasible& answer, const Trace& trace,
+                             const Budgets& budgets) {
   std::string text = "No plan fits the budgets.\n";
-  text += "binding       " + op_text(problem.trace, answer.op, kColumns - kIndent) + "\n";
+  text += "binding       " + op_text(trace, answer.op, kColumns - kIndent) + "\n";
   for (const Tier tier : kTiers) {
     const Bytes missing = answer.short_by[index_of(tier)];
-    const Bytes have = problem.budgets[tier];
+    const Bytes have = budgets[tier];
     if (missing == Bytes{0}) continue;
     text += fmt::format("{:<12}  need {}, have {}, short {}\n", to_string(tier),
                         to_string(have + missing), to_string(have), to_string(missing));

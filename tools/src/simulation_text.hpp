@@ -16,7 +16,9 @@ namespace spillway::tools {
 std::string report_lines(const planning::SimulationReport& report,
                          const planning::Problem& problem);
 std::string failure_lines(const planning::SimulationFailure& failure, const Trace& trace);
-std::string infeasible_lines(const planning::Infeasible& answer, const planning::Problem& problem);
+/// `budgets`: as the person stated them.
+std::string infeasible_lines(const planning::Infeasible& answer, const Trace& trace,
+                             const Budgets& budgets);
 
 /// The members of SimulationReport by their names; the timeline if `timeline`.
 Json report_json(const planning::SimulationReport& report, bool timeline);

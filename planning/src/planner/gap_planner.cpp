@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "spillway/plan/validator.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 
 namespace spillway::planning {
@@ -70,6 +71,8 @@ bool fits(const StepModel& model, const Draft& draft) {
 std::optional<Plan> checked_plan(const Problem& problem, const StepModel& model, const Draft& draft,
                                  const std::string& planner) {
   Plan plan = write_plan(problem, model, draft, planner);
+  // Where the host is scarce the simulator may get through a step that cannot begin again.
+  if (validate(plan, problem.trace, problem.budgets)) return std::nullopt;
   if (!std::holds_alternative<SimulationReport>(simulate(problem, plan))) return std::nullopt;
   return plan;
 }
@@ -85,16 +88,14 @@ PlanOutcome outcome_of(const Problem& problem, const PlanningContext& context,
   const StepModel model(problem);
   if (std::optional<Plan> plan = attempt(problem, model)) return *std::move(plan);
   if (!context.explain) return Infeasible{};
-  const auto fits_budget = [&](Bytes budget) {
-    Budgets budgets = problem.budgets;
-    budgets[Tier::kDevice] = budget;
+  const auto fits_budgets = [&](const Budgets& budgets) {
     const Problem larger = problem.with(budgets);
     return attempt(larger, StepModel(larger)).has_value();
   };
   // The smallest budget to a thousandth on short traces, roughly on long ones.
   const int tries =
       static_cast<int>(std::clamp<std::uint64_t>(400'000 / (model.table.touches() + 1), 3, 14));
-  return explain_shortage(problem, model, fits_budget, tries);
+  return explain_shortage(problem, model, fits_budgets, tries);
 }
 
 bool is_feature_map(const Problem& problem, const AccessTable& table, Row storage) {

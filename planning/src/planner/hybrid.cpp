@@ -175,9 +175,7 @@ bool counting_rules_out(const StepModel& model) {
 Infeasible explained(const Problem& problem, const StepModel& model, const SweepSettings& base,
                      const PlanningContext& context) {
   if (!context.explain) return {};
-  const auto fits = [&](Bytes budget) {
-    Budgets larger = problem.budgets;
-    larger[Tier::kDevice] = budget;
+  const auto fits = [&](const Budgets& larger) {
     return some_pass_fits(StepModel(problem.with(larger)), base);
   };
   constexpr Row kWork = 1'500'000;  // touches, over all tries

@@ -33,58 +33,72 @@ std::string op_words(const Problem& problem, Row op) {
   return fmt::format("op {} ({})", op, problem.trace.ops.name[op]);
 }
 
-// The least budget that fits, to a thousandth of the range, from asking for halves of it.
-std::optional<Bytes> smallest_budget(const StepModel& model, const FitsBudget& fits,
-                                     int most_tries) {
+// With fewer tries than this only the device budget is searched for: each is a pass over a long
+// step.
+constexpr int kTriesPerTier = 6;
+
+// The least budget of one tier that fits, those of the others unchanged, to a thousandth of the
+// range, from asking for halves of it.
+std::optional<Bytes> smallest_on(Tier tier, const Problem& problem, const StepModel& model,
+                                 const FitsBudgets& fits, int most_tries) {
+  const auto fits_with = [&](std::uint64_t bytes) {
+    Budgets budgets = problem.budgets;
+    budgets[tier] = Bytes{bytes};
+    return fits(budgets);
+  };
+  const std::uint64_t have = model.budget(tier);
   std::uint64_t high = 0;
   for (Row op = 0; op < model.ops(); ++op) high = std::max(high, model.table.alive(op));
-  std::uint64_t low = std::max({floor_of(model).bytes, model.budget(Tier::kDevice) + 1,
-                                model.budget(Tier::kDevice) + short_on_all_tiers(model)});
-  if (low > high) high = low;
-  if (fits(Bytes{low})) return Bytes{low};
-  if (!fits(Bytes{high})) return std::nullopt;
+  std::uint64_t low = have + std::max<std::uint64_t>(short_on_all_tiers(model), 1);
+  if (tier == Tier::kDevice) low = std::max(low, floor_of(model).bytes);
+  high = std::max(high, low);
+  if (fits_with(low)) return Bytes{low};
+  if (!fits_with(high)) return std::nullopt;
   for (int tries = 2; tries < most_tries && high - low > high / 1024 + 1; ++tries) {
     const std::uint64_t middle = low + (high - low) / 2;
-    (fits(Bytes{middle}) ? high : low) = middle;
+    (fits_with(middle) ? high : low) = middle;
   }
   return Bytes{high};
 }
 
-void add_remedies(const Problem& problem, const StepModel& model, Infeasible& answer) {
-  const Floor floor = floor_of(model);
+void add_remedies_of_the_floor(const Problem& problem, const StepModel& model, const Floor& floor,
+                               Infeasible& answer) {
+  const Bytes least = answer.smallest_budget.value_or(Bytes{floor.bytes});
   const Row op = floor.op;
-  if (floor.bytes > model.budget(Tier::kDevice)) {
-    const Bytes least = answer.smallest_budget.value_or(Bytes{floor.bytes});
-    const std::string needs = least.count > floor.bytes
-                                  ? fmt::format("{} alone needs {} at once", op_words(problem, op),
-                                                to_string(Bytes{floor.bytes}))
-                                  : fmt::format("{} needs as much at once", op_words(problem, op));
-    answer.remedies.push_back(
-        fmt::format("Raise the device budget to {} or more: {}.", to_string(least), needs));
-    const std::size_t touched =
-        model.table.last_touch_of_op(op) - model.table.first_touch_of_op(op);
-    if (touched > 8) {
-      answer.remedies.push_back(
-          fmt::format("Split {}, which touches {} storages at once, into smaller groups.",
-                      op_words(problem, op), touched));
-    }
-    if (model.table.scratch(op) > floor.bytes / 4) {
-      answer.remedies.push_back(
-          fmt::format("Choose a kernel with less than {} of workspace for {}.",
-                      to_string(Bytes{model.table.scratch(op)}), op_words(problem, op)));
-    }
-    return;
+  std::string needs = fmt::format("{} needs as much at once", op_words(problem, op));
+  if (floor.of_inputs) {
+    needs = fmt::format("the step begins with inputs of {} on the device",
+                        to_string(Bytes{floor.bytes}));
+  } else if (least.count > floor.bytes) {
+    needs = fmt::format("{} alone needs {} at once", op_words(problem, op),
+                        to_string(Bytes{floor.bytes}));
   }
-  const Bytes host = answer.short_by[index_of(Tier::kHost)];
-  if (host.count > 0) {
-    answer.remedies.push_back(fmt::format("Give {} more host memory.", to_string(host)));
-    if (model.budget(Tier::kDisk) == 0) {
-      answer.remedies.push_back(fmt::format("Add a disk tier of {} or more.", to_string(host)));
-    }
-  }
-  if (answer.smallest_budget) {
+  answer.remedies.push_back(
+      fmt::format("Raise the device budget to {} or more: {}.", to_string(least), needs));
+  if (floor.of_inputs) return;
+  const std::size_t touched = model.table.last_touch_of_op(op) - model.table.first_touch_of_op(op);
+  if (touched > 8) {
     answer.remedies.push_back(
-        fmt::format("Raise the device budget to {}.", to_string(*answer.smallest_budget)));
+        fmt::format("Split {}, which touches {} storages at once, into smaller groups.",
+                    op_words(problem, op), touched));
+  }
+  if (model.table.scratch(op) > floor.bytes / 4) {
+    answer.remedies.push_back(fmt::format("Choose a kernel with less than {} of workspace for {}.",
+                                          to_string(Bytes{model.table.scratch(op)}),
+                                          op_words(problem, op)));
+  }
+}
+
+// Of the tiers below the device: what each alone would have to be.
+void add_remedies_below(const StepModel& model, Infeasible& answer) {
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    const Bytes missing = answer.short_by[index_of(tier)];
+    if (missing == Bytes{0}) continue;
+    const bool there = model.budget(tier) > 0;
+    const std::string_view name = tier == Tier::kHost ? "host memory" : "disk";
+    answer.remedies.push_back(
+        there ? fmt::format("Give {} more {}.", to_string(missing), name)
+              : fmt::format("Add a {} tier of {} or more.", to_string(tier), to_string(missing)));
   }
 }
 
@@ -99,6 +113,7 @@ Floor floor_of(const StepModel& model) {
     }
   }
   floor.bytes = inputs;
+  floor.of_inputs = true;
   for (Row op = 0; op < model.ops(); ++op) {
     const std::uint64_t need = need_of(model, op);
     if (need > floor.bytes) floor = {need, op};
@@ -141,30 +156,34 @@ std::uint64_t short_on_all_tiers(const StepModel& model) {
   return left;
 }
 
-Infeasible explain_shortage(const Problem& problem, const StepModel& model, const FitsBudget& fits,
+Infeasible explain_shortage(const Problem& problem, const StepModel& model, const FitsBudgets& fits,
                             int most_tries) {
   Infeasible answer;
   const Floor floor = floor_of(model);
   const std::uint64_t device = model.budget(Tier::kDevice);
-  if (floor.bytes > device) {
-    answer.op = OpIndex{floor.op};
-    answer.short_by[index_of(Tier::kDevice)] = Bytes{floor.bytes - device};
-  } else {
-    const Row op = op_with_most_alive(model);
-    answer.op = OpIndex{op};
-    const std::uint64_t away = missing(model.table.alive(op), device);
-    const std::uint64_t below_host = missing(away, model.budget(Tier::kHost));
-    answer.short_by[index_of(Tier::kHost)] = Bytes{missing(below_host, model.budget(Tier::kDisk))};
-    if (model.budget(Tier::kDisk) > 0) {
-      answer.short_by[index_of(Tier::kDisk)] = answer.short_by[index_of(Tier::kHost)];
-    }
+  const bool below_floor = floor.bytes > device;
+  const std::uint64_t short_in_all = short_on_all_tiers(model);
+  answer.op = OpIndex{below_floor        ? floor.op
+                      : short_in_all > 0 ? floor_of_all_tiers(model).op
+                                         : op_with_most_alive(model)};
+  answer.smallest_budget = smallest_on(Tier::kDevice, problem, model, fits, most_tries);
+  Bytes& on_device = answer.short_by[index_of(Tier::kDevice)];
+  on_device = Bytes{missing(floor.bytes, device)};
+  if (answer.smallest_budget) on_device = *answer.smallest_budget - Bytes{device};
+  if (below_floor) {
+    add_remedies_of_the_floor(problem, model, floor, answer);
+    return answer;
   }
-  answer.smallest_budget = smallest_budget(model, fits, most_tries);
-  if (answer.smallest_budget && floor.bytes <= device) {
-    answer.short_by[index_of(Tier::kDevice)] =
-        saturating_sub(*answer.smallest_budget, Bytes{device});
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    if (most_tries < kTriesPerTier) break;
+    const auto least = smallest_on(tier, problem, model, fits, most_tries);
+    if (least) answer.short_by[index_of(tier)] = *least - Bytes{model.budget(tier)};
   }
-  add_remedies(problem, model, answer);
+  add_remedies_below(model, answer);
+  if (answer.smallest_budget) {
+    answer.remedies.push_back(
+        fmt::format("Raise the device budget to {}.", to_string(*answer.smallest_budget)));
+  }
   return answer;
 }
 

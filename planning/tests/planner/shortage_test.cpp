@@ -3,13 +3,17 @@
 // with little more.
 #include "spillway/planning/planner/shortage.hpp"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "plan_fixture.hpp"
 #include "spillway/planning/planner/planners.hpp"
+#include "spillway/planning/registry.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/testing/small_steps.hpp"
 #include "training_steps.hpp"
@@ -140,14 +144,77 @@ TEST_F(ShortageTest, a_smallest_budget_is_looked_for_above_what_all_tiers_lack) 
   std::vector<std::uint64_t> asked;
   const Infeasible answer = explain_shortage(
       problem, model,
-      [&](Bytes budget) {
-        asked.push_back(budget.count);
+      [&](const Budgets& budgets) {
+        asked.push_back(budgets[Tier::kDevice].count);
         return true;
       },
-      24);
+      3);
   ASSERT_TRUE(answer.smallest_budget);
   EXPECT_EQ(answer.smallest_budget->count, floor);
   EXPECT_EQ(asked, std::vector<std::uint64_t>{floor});
+}
+
+// Each of the bytes said to be short is enough by itself.
+TEST_F(ShortageTest, what_is_said_to_be_short_on_a_tier_is_enough_there) {
+  const Machine machine = machine_with_links(4e9);
+  std::array<int, kTierCount> followed{};
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    const Trace trace = TrainingStep({.seed = seed, .layers = 8}).build();
+    for (const double host : {0.0, 0.02, 0.1, 0.2}) {
+      const Problem problem{trace, machine, half_and(trace, host)};
+      for (const Planner* planner : planners()) {
+        const PlanOutcome outcome = planner->plan(problem);
+        const auto* answer = std::get_if<Infeasible>(&outcome);
+        if (answer == nullptr) continue;
+        SCOPED_TRACE(fmt::format("{}, seed {}, host {}", planner->name(), seed, host));
+        for (const Tier tier : kTiers) {
+          const Bytes missing = answer->short_by[index_of(tier)];
+          if (missing == Bytes{0}) continue;
+          Budgets enough = problem.budgets;
+          enough[tier] += missing;
+          EXPECT_TRUE(make(*planner, problem.with(enough))) << to_string(tier);
+          ++followed[index_of(tier)];
+        }
+        if (answer->smallest_budget) {
+          EXPECT_EQ(answer->short_by[0], *answer->smallest_budget - problem.budgets[Tier::kDevice]);
+        }
+      }
+    }
+  }
+  for (const Tier tier : kTiers) EXPECT_GT(followed[index_of(tier)], 0) << to_string(tier);
+}
+
+TEST_F(ShortageTest, inputs_that_bind_are_named_and_not_the_first_op) {
+  StepBuilder step;
+  const StorageId image = step.temporary(60, "image");
+  const StorageId label = step.temporary(60, "label");
+  const StorageId out = step.temporary(10, "out");
+  step.op(10, {.creates = {out}, .reads = {image}});
+  step.op(10, {.reads = {label, out}, .frees = {out, image, label}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{0}}}};
+  const PlanOutcome outcome = hybrid_planner().plan(problem);
+  const auto* answer = std::get_if<Infeasible>(&outcome);
+  ASSERT_TRUE(answer);
+  ASSERT_FALSE(answer->remedies.empty());
+  EXPECT_THAT(answer->remedies.front(),
+              ::testing::HasSubstr("the step begins with inputs of 120 B on the device"));
+}
+
+TEST_F(ShortageTest, an_op_over_many_storages_is_to_be_split) {
+  StepBuilder step;
+  std::vector<StorageId> weights;
+  for (int i = 0; i < 20; ++i) weights.push_back(step.persistent(10, fmt::format("w{}", i)));
+  step.op(10, {.reads = weights, .writes = weights});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{0}}}};
+  const PlanOutcome outcome = hybrid_planner().plan(problem);
+  const auto* answer = std::get_if<Infeasible>(&outcome);
+  ASSERT_TRUE(answer);
+  EXPECT_THAT(answer->remedies, ::testing::Contains(::testing::HasSubstr(
+                                    "Split op 0 (op0), which touches 20 storages at once")));
 }
 
 // No pass is made, and no other planner asked, where counting says that there is no plan.

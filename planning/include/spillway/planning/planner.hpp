@@ -31,8 +31,10 @@ namespace spillway::planning {
 
 /// Why there is no plan, and with what there would be one.
 struct Infeasible {
-  OpIndex op{};                              ///< that binds
-  std::array<Bytes, kTierCount> short_by{};  ///< bytes missing there, per tier
+  OpIndex op{};  ///< that binds
+  /// With so many bytes more on that tier alone there is a plan, or, where only the device could
+  /// help and no budget of it does, an op would fit; 0: of no help, or not looked for.
+  std::array<Bytes, kTierCount> short_by{};
   /// The smallest device budget for which this planner has a plan, the other budgets unchanged;
   /// nothing where no device budget would do.
   std::optional<Bytes> smallest_budget{};

@@ -17,6 +17,7 @@ namespace spillway::planning {
 struct Floor {
   std::uint64_t bytes = 0;
   Row op = 0;
+  bool of_inputs = false;  ///< they need more than any op
 };
 Floor floor_of(const StepModel& model);
 
@@ -26,11 +27,12 @@ Floor floor_of_all_tiers(const StepModel& model);
 /// By how much that is more than all budgets together: above 0 there is no plan.
 std::uint64_t short_on_all_tiers(const StepModel& model);
 
-/// Whether a planner has a plan within a device budget.
-using FitsBudget = std::function<bool(Bytes)>;
+/// Whether a planner has a plan within such budgets.
+using FitsBudgets = std::function<bool(const Budgets&)>;
 
-/// `fits` is asked for budgets above the problem's, about `most_tries` times.
-Infeasible explain_shortage(const Problem& problem, const StepModel& model, const FitsBudget& fits,
+/// `fits` is asked for budgets of which one is larger than the problem's, of each tier about
+/// `most_tries` times; if those are few, of the device alone.
+Infeasible explain_shortage(const Problem& problem, const StepModel& model, const FitsBudgets& fits,
                             int most_tries);
 
 }  // namespace spillway::planning
