@@ -65,7 +65,7 @@ def test_it_rests_after_three_steps_that_fit():
 
 @in_child
 def test_what_repeats_inside_the_first_step_is_no_step_that_fits():
-    """A step that needs twice the budget, then repeats some small ops up to the optimizer's step."""
+    """It needs twice the budget, then repeats some small ops up to the optimizer's step."""
     import spillway
     import torch
 

@@ -76,9 +76,8 @@ TEST(CorpusTest, hybrid_is_seldom_worse_than_another_planner_and_never_with_thei
   std::printf("%d cases: step / bound %.3f on average\n", cases, over_bound / cases);
   for (const std::string& flaw : flaws) ADD_FAILURE() << flaw;
 }
-
-// Judged by its fourth step, the search ends here with a plan that takes what the bound says in that
-// step, and 7 % more from the eighth on.
+// Judged by its fourth step, the search ends here with a plan that takes what the bound says in
+// that one and 7 % more from the eighth on.
 TEST(CorpusTest, the_search_is_not_taken_in_by_a_plan_that_is_slow_only_after_some_steps) {
   const auto steps = corpus_steps(SPILLWAY_SOURCE_TREE);
   const auto step = std::ranges::find(steps, "googlenet-batch16", &CorpusStep::name);
