@@ -135,6 +135,8 @@ def _superneurons(network: str, base: int, published: int, **sizes: int) -> Row:
 
 _UNSTATED = "the paper does not state the widths: those of the large Penn Treebank model"
 _NMT = "the paper does not state the widths: 512, with 10 000 words"
+_EXPERTS = "the paper does not state the layers: six and six, with the parameters that it states"
+_FRAMES = "the paper does not state the widths: 2,048, of Hannun et al. 2014"
 
 ROWS: tuple[Row, ...] = (
     _meng("resnet", 144, 664, depth=50),
@@ -163,12 +165,12 @@ ROWS: tuple[Row, ...] = (
     Row("TensorFlowMem", "mixture_of_experts", (("batch", 8),), "experts", "experts",
         "titan-x-maxwell", "partitioned", 48, 12, samples="pairs",
         options=(("partition-size", "200"),),
-        speeds=(Speed(12, 7.8, None), Speed(48, None, 1.2))),
+        speeds=(Speed(12, 7.8, None), Speed(48, None, 1.2)), remark=_EXPERTS),
     Row("TensorFlowMem", "deep_speech", (("batch", 128),), "steps", "time steps",
         "titan-x-maxwell", "partitioned", 800, 400, samples="",
         options=(("partition-size", "5"),),
         speeds=(Speed(100, 1.15, 1.56), Speed(200, 2.3, 3.03), Speed(400, 4.64, 6.03),
-                Speed(800, None, 12.0))),
+                Speed(800, None, 12.0)), remark=_FRAMES),
     Row("SuperNeurons", "resnet_layers", (("batch", 16),), "layers", "layers", "k40",
         "superneurons", 1920, 592, soft=True),
     _superneurons("alexnet", 1408, 1792),

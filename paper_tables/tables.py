@@ -9,6 +9,9 @@ from paper_tables.rows import MB, Row, Speed
 
 #: How far our rendition may be from the published figure without a word in the page.
 TOLERANCE = 0.15
+#: Marks what hybrid must not do: stay below what was published, or take longer than the paper's
+#: planner.
+SHORT = "‡"
 
 
 def size_table(outcomes: Sequence[SizeOutcome]) -> str:
@@ -23,7 +26,7 @@ def size_table(outcomes: Sequence[SizeOutcome]) -> str:
             _largest(each.without),
             _count(each.row.published),
             _largest(each.largest[each.row.planner]) + _mark(size_is_near(each)),
-            f"{_largest(each.largest[HYBRID])}{'' if hybrid_reaches(each) else ' ‡'}",
+            _largest(each.largest[HYBRID]) + _short(hybrid_reaches(each)),
         )
         for each in outcomes
     ]
@@ -50,7 +53,7 @@ def speed_table(outcomes: Sequence[SpeedOutcome]) -> str:
                 _published_speed(row, published),
                 _figure(row.speed(each.at, each.without_ns)),
                 _speed(row, each, each.planned[row.planner]) + _mark(speed_is_near(each)),
-                _speed(row, each, each.planned[HYBRID]) + ("" if hybrid_keeps_up(each) else " ‡"),
+                _speed(row, each, each.planned[HYBRID]) + _short(hybrid_keeps_up(each)),
             )
         )
     head = (
@@ -133,6 +136,10 @@ def _is_near(ours: float, published: float) -> bool:
 
 def _mark(near: bool) -> str:
     return "" if near else " †"
+
+
+def _short(enough: bool) -> str:
+    return "" if enough else f" {SHORT}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,10 +2,11 @@
 """The search for the largest size and the least memory, and how the figures are shown."""
 
 import dataclasses
+import pathlib
 
 import pytest
 
-from paper_tables import kept, outcome, tables
+from paper_tables import __main__, kept, outcome, tables
 from paper_tables.__main__ import write_between_markers
 from paper_tables.outcome import MemoryOutcome, SizeOutcome, SpeedOutcome
 from paper_tables.reach import Chosen, Largest, Limits, Planned, Reach
@@ -89,6 +90,32 @@ def test_a_published_slowdown_is_shown_and_compared(slowdown, ns, shown):
     plans = {"lru": Planned(ns, 1_000_000_000), "hybrid": Planned(1_000_000_000, 1_000_000_000)}
     found = SpeedOutcome(row, 100, 100, 1_000_000_000, plans)
     assert shown in tables.speed_table([found]).splitlines()[-1]
+
+
+def test_the_published_page_has_every_row_and_hybrid_falls_short_in_none():
+    page = (pathlib.Path(__file__).parents[2] / "docs/paper-tables.md").read_text(encoding="utf-8")
+    shown = {
+        name: page.split(f"<!-- {name}: begin -->")[1].split(f"<!-- {name}: end -->")[0]
+        for name in ("sizes", "speeds", "memory")
+    }
+    for row in ROWS:
+        assert f"| {row.title} | {row.machine} |" in shown["sizes"], row
+        for value in row.speed_values:
+            assert f"| {row.title} | {row.unit} {value:,}" in shown["speeds"], row
+    for row in MEMORY_ROWS:
+        assert f"| {row.title}, " in shown["memory"], row
+    for name, text in shown.items():
+        assert tables.SHORT not in text, name
+
+
+@pytest.mark.parametrize(("reached", "status"), [(99, 1), (100, 0)])
+def test_a_size_that_hybrid_does_not_reach_is_the_exit_status(reached, status, monkeypatch, capsys):
+    found = SizeOutcome(ROW, Largest(51), {"lru": Largest(100), "hybrid": Largest(reached)})
+    nothing = {"sizes": [found], "speeds": [], "memory": []}
+    monkeypatch.setattr(__main__, "sections", lambda papers: nothing)
+    monkeypatch.setattr("sys.argv", ["paper_tables"])
+    assert __main__.main() == status
+    assert ("‡ |" in capsys.readouterr().out) == bool(status)
 
 
 def test_the_papers_options_go_to_the_papers_planner_alone():
