@@ -105,6 +105,7 @@ class MemoryRow:
     published: int  #: bytes with the paper's system
     published_base: int | None  #: and without; None where it did not fit
     host_bytes: int = 64 * GIB
+    soft: bool = False
 
     @property
     def title(self) -> str:
@@ -150,6 +151,12 @@ ROWS: tuple[Row, ...] = (
     _meng("translation", 90, 550, _NMT, steps=100),
     _meng("translation", 20, 230, _NMT, steps=200),
     _meng("translation", 2, 60, _NMT, steps=400),
+    Row("TFLMS v1", "residual_unet3d", (("batch", 1),), "resolution", "voxels a side",
+        "v100-nvlink", "lms", 192, 144, samples="volumes", host_bytes=256 * GIB,
+        remark="published: 192 a side without splitting; machine and 144 are those of v2"),
+    Row("TFLMS v1", "resnet", (("depth", 50),), "batch", "batch", "v100-nvlink", "lms",
+        827, 176, host_bytes=256 * GIB,
+        remark="published: 4.7 times the batch without; machine and 176 are those of v2"),
     Row("TFLMS v2", "residual_unet3d", (("batch", 1),), "resolution", "voxels a side",
         "v100-nvlink", "lms", 256, 144, samples="volumes", host_bytes=256 * GIB,
         remark="5.6 times the voxels of 144 a side, the largest volume of the group's earlier "
@@ -173,6 +180,9 @@ ROWS: tuple[Row, ...] = (
                 Speed(800, None, 12.0)), remark=_FRAMES),
     Row("SuperNeurons", "resnet_layers", (("batch", 16),), "layers", "layers", "k40",
         "superneurons", 1920, 592, soft=True),
+    Row("SuperNeurons", "resnet_layers", (("batch", 16),), "layers", "layers", "k40",
+        "superneurons", 2500, soft=True,
+        remark="ResNet2500 of the abstract, which does not state the batch"),
     _superneurons("alexnet", 1408, 1792),
     _superneurons("vgg", 80, 224, depth=16),
     _superneurons("resnet", 128, 384, depth=50),
@@ -193,10 +203,13 @@ def _meng_memory(
     )  # fmt: skip
 
 
-#: Images are 32 a step in all of them.
+#: Images are 32 a step in all of Meng's.
 MEMORY_ROWS: tuple[MemoryRow, ...] = (
     _meng_memory("resnet", 32, 5815, 2660, depth=101),
     _meng_memory("resnet", 32, 10662, 3052, depth=200),
     _meng_memory("resnet_layers", 1001, None, 5979, batch=32),
     _meng_memory("resnet_layers", 2000, None, 10650, batch=32),
+    MemoryRow(
+        "SuperNeurons", "alexnet", (), 200, "k40", "superneurons", 886 * MB, 2189 * MB, soft=True
+    ),
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from paper_tables.outcome import HYBRID, MemoryOutcome, SizeOutcome, SpeedOutcome
 from paper_tables.reach import Largest, Planned
-from paper_tables.rows import MB, Row, Speed
+from paper_tables.rows import MB, MemoryRow, Row, Speed
 
 #: How far our rendition may be from the published figure without a word in the page.
 TOLERANCE = 0.15
@@ -67,7 +67,7 @@ def memory_table(outcomes: Sequence[MemoryOutcome]) -> str:
     """Device memory of a step of one size."""
     rows = [
         (
-            each.row.paper,
+            _paper(each.row),
             f"{each.row.title}, {_recorded_size(each)}",
             _megabytes(each.row.published_base),
             _megabytes(each.without_bytes),
@@ -148,7 +148,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _paper(row: Row) -> str:
+def _paper(row: Row | MemoryRow) -> str:
     return row.paper + (" *" if row.soft else "")
 
 

@@ -9,6 +9,7 @@
 
 #include "spillway/base/error.hpp"
 #include "spillway/base/processor_clock.hpp"
+#include "spillway/plan/validator.hpp"
 #include "spillway/planning/registry.hpp"
 
 namespace spillway::tools {
@@ -73,6 +74,9 @@ std::variant<PlannedStep, planning::Infeasible> run_planner(const planning::Plan
   auto outcome = planner.plan(problem, options_for(planner, request), context);
   if (auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) return std::move(*infeasible);
   PlannedStep step{std::get<Plan>(std::move(outcome)), {}};
+  if (const auto flaw = validate(step.plan, problem.trace, problem.budgets)) {
+    throw InternalError(fmt::format("the plan of {} is wrong: {}", planner.name(), flaw->text));
+  }
   auto simulated = planning::simulate(problem, step.plan);
   if (const auto* failure = std::get_if<planning::SimulationFailure>(&simulated)) {
     throw InternalError(fmt::format("the plan of {} fails at op {}: {}", planner.name(),

@@ -110,6 +110,13 @@ std::string heading(const PlanningInputs& inputs) {
   if (!inputs.trace.scratch_known) {
     text += "note          recorded without kernels: floor and peak are without workspace\n";
   }
+  const Bytes locked = inputs.machine.page_locked_capacity.value;
+  const Bytes host = inputs.budgets[Tier::kHost];
+  if (host > locked && inputs.machine.link(LinkKind::kDeviceToHost)) {
+    text +=
+        fmt::format("note          only {} of the host's {} can be page-locked: slower copies\n",
+                    to_string(locked), to_string(host));
+  }
   return text + margin_line(inputs);
 }
 

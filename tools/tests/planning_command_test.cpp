@@ -354,6 +354,14 @@ TEST_F(PlanningCommandTest, WorkspaceThatTheTraceDoesNotKnowIsLeftFree) {
                                     to_string(Bytes{fits} - kMiB))));
 }
 
+TEST_F(PlanningCommandTest, MoreHostMemoryThanCanBePageLockedIsNoted) {
+  const auto planned = [&](const std::string& host) {
+    return answer({"plan", trace(), "--machine", "m40", "--budget", "90%", "--host", host}).text;
+  };
+  EXPECT_THAT(planned("64GiB"), HasSubstr("only 32 GiB of the host's 64 GiB can be page-locked"));
+  EXPECT_THAT(planned("32GiB"), ::testing::Not(HasSubstr("page-locked")));
+}
+
 TEST_F(PlanningCommandTest, WhatTuningSearchesForIsNoFlag) {
   const std::vector<std::string> words{"plan", trace(), "--planner", "lms", "--ahead", "2"};
   EXPECT_THAT(error(words), HasSubstr("--ahead means nothing while --tune is on"));
