@@ -37,6 +37,21 @@ TEST(PagesTest, every_planner_has_a_page_with_all_its_options) {
   }
 }
 
+// hybrid renders no system: its page says what it takes from which, and where it departs.
+TEST(PagesTest, every_page_of_a_system_says_what_it_does_what_ours_does_and_where_they_differ) {
+  for (const Planner* planner : planners()) {
+    const std::string page = page_of(*planner);
+    const auto has = [&](const char* part) { return page.find(part) != std::string::npos; };
+    if (planner->name() == "hybrid") {
+      EXPECT_TRUE(has("\n## What it takes from where, and where it departs\n"));
+      continue;
+    }
+    EXPECT_TRUE(has("\n**The paper.**") || has("\n**The system.**")) << planner->name();
+    EXPECT_TRUE(has("\n**Ours.**")) << planner->name();
+    EXPECT_TRUE(has("\n**Where they differ.**")) << planner->name();
+  }
+}
+
 TEST(PagesTest, no_page_lists_an_option_that_does_not_exist) {
   for (const Planner* planner : planners()) {
     const std::string page = page_of(*planner);
