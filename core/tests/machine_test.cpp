@@ -146,6 +146,29 @@ TEST(MachineFiles, AreValidAndSayWhereEachNumberIsFrom) {
   EXPECT_GE(machines, 10);
 }
 
+TEST(MachineFiles, WorkspaceIsReadByOpAndSize) {
+  Machine machine = small_card();
+  machine.workspace = {{{"aten::convolution", Bytes{7}, Bytes{100}},
+                        {"aten::convolution", Bytes{1'000}, Bytes{0}},
+                        {"aten::relu", Bytes{8}, Bytes{1}}},
+                       "measured"};
+  const std::string text = format_machine(machine);
+  EXPECT_EQ(parse_machine(text, "m.json"), machine);
+  const auto error = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    try {
+      (void)parse_machine(changed, "m.json");
+    } catch (const UserError& thrown) {
+      return std::string(thrown.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error("\"1000\"", "\"1e3\""), HasSubstr("\"1e3\" is no number of bytes"));
+  EXPECT_THAT(error("\"1000\"", "\"07\""), HasSubstr("\"aten::convolution\" has 7 bytes twice"));
+  EXPECT_THAT(error("\"7\": 100", "\"7\": -1"), HasSubstr("\"7\" is -1, not a whole number"));
+}
+
 TEST(MachineFiles, AMissingOneIsAUserError) {
   EXPECT_THROW((void)read_machine("/no/such/machine.json"), UserError);
 }

@@ -39,6 +39,8 @@ struct Parsed {
   std::string doctor_file;
   std::string trace_path;
   std::string other_trace_path;
+  std::string trace_machine;
+  std::string trace_output;
   bool trace_json = false;
   PlanningFlags planning;
 };
@@ -131,6 +133,11 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
   CLI::App* diff = trace->add_subcommand("diff", "Say where two steps differ.");
   diff->add_option("FILE", run.trace_path, "A trace written by spillway record.");
   diff->add_option("OTHER", run.other_trace_path, "Another.");
+  CLI::App* workspace = trace->add_subcommand(
+      "workspace", "Add what its kernels allocated for themselves to a machine's file.");
+  workspace->add_option("FILE", run.trace_path, "A trace written by spillway record, of a run.");
+  workspace->add_option("--machine", run.trace_machine, "Where it ran.")->type_name("NAME");
+  workspace->add_option("-o,--output", run.trace_output, "The machine's file.")->type_name("FILE");
   for (CLI::App* view : trace->get_subcommands({})) {
     view->add_flag("--json", run.trace_json, "Print JSON.");
   }
@@ -202,7 +209,7 @@ TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
   if (views.empty()) {
     const auto extras = trace.remaining();
     if (!extras.empty()) throw_unknown_command(extras.front(), trace);
-    throw UserError("No view of the trace: give show, stats or diff.");
+    throw UserError("No view of the trace: give show, stats, diff or workspace.");
   }
   refuse_extras(*views.front());
   if (parsed.trace_path.empty()) {
@@ -212,6 +219,14 @@ TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
   if (view == "show") return {TraceRequest::View::kShow, parsed.trace_path, "", parsed.trace_json};
   if (view == "stats")
     return {TraceRequest::View::kStats, parsed.trace_path, "", parsed.trace_json};
+  if (view == "workspace") {
+    if (parsed.trace_machine.empty() || parsed.trace_output.empty()) {
+      throw UserError(
+          fmt::format("{} needs --machine NAME and -o FILE.", command_path(*views.front())));
+    }
+    return {TraceRequest::View::kWorkspace, parsed.trace_path,  "", parsed.trace_json,
+            parsed.trace_machine,           parsed.trace_output};
+  }
   if (parsed.other_trace_path.empty()) {
     throw UserError(fmt::format("No second trace: {} FILE OTHER", command_path(*views.front())));
   }

@@ -44,11 +44,13 @@ struct DoctorRequest {
 };
 
 struct TraceRequest {
-  enum class View { kShow, kStats, kDiff };
+  enum class View { kShow, kStats, kDiff, kWorkspace };
   View view = View::kShow;
   std::string path;
   std::string other_path;  ///< kDiff
   bool json = false;
+  std::string machine{};      ///< kWorkspace: name or file
+  std::string output_path{};  ///< kWorkspace: the machine's new file
 };
 
 /// Text for standard output, then exit 0: help and version.

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "machine_lookup.hpp"
 #include "output_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/planning/cost/roofline.hpp"
+#include "spillway/planning/kernel_workspace.hpp"
 #include "spillway/trace/trace_io.hpp"
 
 namespace spillway::tools {
@@ -50,6 +53,10 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
   }
   inputs.estimated = !inputs.trace.timed;
   inputs.trace = planning::timed_on(std::move(inputs.trace), inputs.machine);
+  const std::vector<std::uint8_t> known = planning::lend_workspace(inputs.trace, inputs.machine);
+  inputs.lent = inputs.trace.scratch_known
+                    ? 0
+                    : static_cast<std::size_t>(std::ranges::count(known, std::uint8_t{1}));
   inputs.budgets = lower_budgets(request, inputs.machine);
   if (!request.device_budgets.empty()) {
     inputs.budgets[Tier::kDevice] = device_budget(request.device_budgets.front(), inputs.trace);
@@ -57,7 +64,7 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
   // Plans that exist keep to the budgets they were made for.
   using Command = PlanningRequest::Command;
   if (request.command != Command::kSimulate && request.command != Command::kExplain) {
-    inputs.margin = planning::workspace_margin(inputs.trace, request.workspace_share);
+    inputs.margin = planning::workspace_margin(inputs.trace, request.workspace_share, known);
     inputs.whole_device = inputs.budgets[Tier::kDevice];
     inputs.budgets = planning::leaving_free(inputs.budgets, inputs.margin);
   }
@@ -108,7 +115,10 @@ std::string heading(const PlanningInputs& inputs) {
               : fmt::format("durations     as recorded{}; see --estimate-times\n",
                             where.empty() ? "" : " (" + printable(where, kRecordedWidth) + ")");
   if (!inputs.trace.scratch_known) {
-    text += "note          recorded without kernels: floor and peak are without workspace\n";
+    text += inputs.lent == 0
+                ? "note          recorded without kernels: floor and peak are without workspace\n"
+                : fmt::format("note          workspace of {} of {} ops is the machine's\n",
+                              inputs.lent, inputs.trace.ops.size());
   }
   const Bytes locked = inputs.machine.page_locked_capacity.value;
   const Bytes host = inputs.budgets[Tier::kHost];

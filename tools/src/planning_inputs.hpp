@@ -18,6 +18,8 @@ struct PlanningInputs {
   Trace trace;
   Machine machine;
   bool estimated = false;  ///< durations by the machine's figures, not those recorded
+  /// Ops whose workspace the trace does not know and the machine's file does.
+  std::size_t lent = 0;
   /// Left free of the device's budget, for kernels that the trace does not know.
   Bytes margin{};
   /// The first of the device budgets asked for, or the machine's capacity.

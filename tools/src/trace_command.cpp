@@ -4,11 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
+#include "machine_lookup.hpp"
 #include "output_text.hpp"
 #include "quantity_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/machine/machine_io.hpp"
+#include "spillway/planning/kernel_workspace.hpp"
 #include "spillway/trace/trace_io.hpp"
 #include "trace_summary.hpp"
 
@@ -193,9 +199,30 @@ std::string format_trace_diff(const Trace& trace, const Trace& other) {
   return text + differing_ops('+', other, alike.first, other.ops.size() - alike.last);
 }
 
+// The machine with what the step taught, written to its file.
+std::string learned_text(const TraceRequest& request, const Trace& trace) {
+  Machine machine = find_machine(request.machine);
+  const std::size_t before = machine.workspace.value.size();
+  const std::string step = std::filesystem::path(request.path).filename().string();
+  const std::string where = trace.machine.empty() ? "" : fmt::format(" on {}", trace.machine);
+  planning::learn_workspace(machine, trace, fmt::format("measured: {}{}", step, where));
+  machine.name = std::filesystem::path(request.output_path).stem().string();
+  std::ofstream file(request.output_path, std::ios::binary);
+  file << format_machine(machine);
+  if (!file.flush()) throw UserError(fmt::format("{} cannot be written.", request.output_path));
+  const std::size_t kinds = machine.workspace.value.size();
+  if (request.json) {
+    return json_text({{"machine", request.output_path}, {"kinds", kinds}, {"new", kinds - before}});
+  }
+  return fmt::format("{} knows the workspace of {} kinds of ops by size, {} of them new.\n",
+                     request.output_path, kinds, kinds - before);
+}
+
 std::string trace_text(const TraceRequest& request) {
   const Trace trace = read_trace(request.path);
   switch (request.view) {
+    case TraceRequest::View::kWorkspace:
+      return learned_text(request, trace);
     case TraceRequest::View::kShow:
       return request.json ? json_text(ops_json(trace, 0, trace.ops.size()))
                           : format_trace_ops(trace);

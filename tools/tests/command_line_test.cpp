@@ -122,7 +122,7 @@ TEST(Mistakes, AreNamedWhereNothingIsNear) {
   EXPECT_THAT(error_of({"zzzzzz"}), HasSubstr("Commands: run"));
   EXPECT_THAT(error_of({"doctor", "everything"}), HasSubstr("does not take \"everything\""));
   EXPECT_THAT(error_of({"run", "--budget"}), HasSubstr("--budget"));
-  EXPECT_THAT(error_of({"trace"}), HasSubstr("show, stats or diff"));
+  EXPECT_THAT(error_of({"trace"}), HasSubstr("show, stats, diff or workspace"));
   EXPECT_THAT(error_of({"trace", "show"}), HasSubstr("No trace file"));
 }
 

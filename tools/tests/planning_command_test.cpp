@@ -25,6 +25,7 @@
 #include "spillway/planning/registry.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/trace/trace_io.hpp"
+#include "trace_command.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -352,6 +353,37 @@ TEST_F(PlanningCommandTest, WorkspaceThatTheTraceDoesNotKnowIsLeftFree) {
   EXPECT_THAT(answer({"plan", path("quiet.json"), "--planner", "lru", "--budget", "1MiB"}).text,
               HasSubstr(fmt::format("need {}, have 1 MiB, short {}", to_string(Bytes{fits}),
                                     to_string(Bytes{fits} - kMiB))));
+}
+
+// The same step with and without its kernels has the same floor once the machine's file tells.
+TEST_F(PlanningCommandTest, WorkspaceOfARunIsLentToTheSameStepWithoutKernels) {
+  Trace ran = spillway::testing::layered_step(6);
+  for (std::size_t op = 0; op < ran.ops.size(); ++op) {
+    ran.ops.bytes_touched[op] = Bytes{1'000 + op};
+    ran.ops.alloc_peak[op] = kMiB * (op % 5);
+  }
+  write_trace(ran, path("ran.json"));
+  Trace quiet = ran;
+  std::fill(quiet.ops.alloc_peak.begin(), quiet.ops.alloc_peak.end(), Bytes{});
+  quiet.scratch_known = false;
+  write_trace(quiet, path("quiet.json"));
+  const auto view = std::get<TraceRequest>(
+      parse_command_line({{"trace", "workspace", path("ran.json"), "--machine", "v100-pcie", "-o",
+                           path("mine.json"), "--json"}}));
+  EXPECT_EQ(Json::parse(trace_text(view))["new"], ran.ops.size());
+  const auto smallest = [&](const std::string& file, const std::string& machine) {
+    return json({"plan", file, "--planner", "lru", "--budget", "1MiB", "--machine",
+                 machine})["smallest_budget"];
+  };
+  const Json truth = smallest(path("ran.json"), "v100-pcie");
+  EXPECT_EQ(smallest(path("quiet.json"), path("mine.json")), truth);
+  EXPECT_NE(smallest(path("quiet.json"), "v100-pcie"), truth);
+  const std::vector<std::string> words{"plan", path("quiet.json"), "--planner",
+                                       "lru",  "--machine",        path("mine.json")};
+  EXPECT_EQ(json(words)["workspace_margin"], 0);
+  EXPECT_THAT(
+      answer(words).text,
+      HasSubstr(fmt::format("workspace of {0} of {0} ops is the machine's", ran.ops.size())));
 }
 
 TEST_F(PlanningCommandTest, MoreHostMemoryThanCanBePageLockedIsNoted) {

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "../base/json_object.hpp"
@@ -71,6 +73,41 @@ DeviceFacts read_device(const JsonObject& device) {
   return facts;
 }
 
+// The table by op and by bytes touched, which are the keys of its objects.
+Sourced<std::vector<KernelWorkspace>> read_workspace(const JsonObject& table) {
+  Sourced<std::vector<KernelWorkspace>> workspace{{}, table.text("source")};
+  const JsonObject ops = table.object("ops");
+  for (const std::string& op : ops.keys()) {
+    const JsonObject sizes = ops.object(op.c_str());
+    for (const std::string& size : sizes.keys()) {
+      std::uint64_t touched = 0;
+      const char* const end = size.data() + size.size();
+      if (const auto read = std::from_chars(size.data(), end, touched);
+          read.ec != std::errc{} || read.ptr != end) {
+        sizes.fail(size, "is no number of bytes");
+      }
+      workspace.value.push_back({op, Bytes{touched}, Bytes{sizes.whole(size.c_str())}});
+    }
+  }
+  const auto key = [](const KernelWorkspace& each) {
+    return std::tuple(std::string_view(each.op), each.touched);
+  };
+  std::ranges::sort(workspace.value, {}, key);
+  const auto twice = std::ranges::adjacent_find(workspace.value, {}, key);
+  if (twice != workspace.value.end()) {
+    ops.fail(twice->op, fmt::format("has {} bytes twice", twice->touched.count));
+  }
+  return workspace;
+}
+
+ordered_json workspace_json(const Sourced<std::vector<KernelWorkspace>>& workspace) {
+  ordered_json ops = ordered_json::object();
+  for (const KernelWorkspace& each : workspace.value) {
+    ops[each.op][fmt::to_string(each.touched.count)] = each.scratch.count;
+  }
+  return ordered_json{{"source", workspace.source}, {"ops", std::move(ops)}};
+}
+
 Machine read_members(const JsonObject& document) {
   Machine machine;
   machine.name = document.text("name");
@@ -89,6 +126,9 @@ Machine read_members(const JsonObject& document) {
     machine.links[index_of(*kind)] =
         Link{link.real("bytes_per_second"), static_cast<TimeNs>(link.whole_or("latency_ns", 0)),
              link.text("source")};
+  }
+  if (document.has("workspace")) {
+    machine.workspace = read_workspace(document.object("workspace", {"source", "ops"}));
   }
   return machine;
 }
@@ -115,12 +155,14 @@ std::string format_machine(const Machine& machine) {
   add("page_locked", machine.page_locked_capacity);
   add("disk", machine.disk_capacity);
   document["links"] = std::move(links);
+  if (!machine.workspace.value.empty()) document["workspace"] = workspace_json(machine.workspace);
   return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 Machine parse_machine(std::string_view text, std::string_view what) {
   return read_document(text, fmt::format("machine {}", what), [](const JsonObject& document) {
-    document.allow({kVersionKey, "name", "device", "host", "page_locked", "disk", "links"});
+    document.allow(
+        {kVersionKey, "name", "device", "host", "page_locked", "disk", "links", "workspace"});
     document.require_version(kVersionKey, kMachineVersion);
     Machine machine = read_members(document);
     if (const auto problem = validate(machine)) throw UserError(*problem);

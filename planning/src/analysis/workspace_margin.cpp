@@ -8,11 +8,14 @@
 
 namespace spillway::planning {
 
-Bytes workspace_margin(const Trace& trace, double share) {
+Bytes workspace_margin(const Trace& trace, double share, std::span<const std::uint8_t> known) {
   if (trace.scratch_known) return {};
   const AccessTable table(trace);
   std::uint64_t largest = 0;
-  for (Row op = 0; op < table.ops(); ++op) largest = std::max(largest, table.working_set(op));
+  for (Row op = 0; op < table.ops(); ++op) {
+    if (!known.empty() && known[op] != 0) continue;
+    largest = std::max(largest, table.working_set(op));
+  }
   return Bytes{static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(largest)))};
 }
 

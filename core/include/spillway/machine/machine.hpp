@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
@@ -71,6 +72,15 @@ struct DeviceFacts {
   bool operator==(const DeviceFacts&) const = default;
 };
 
+/// Scratch memory that ops of a kind and size were seen to hold when they ran on the device.
+struct KernelWorkspace {
+  std::string op{};  ///< as in traces: `aten::convolution_backward`
+  Bytes touched{};   ///< what such an op reads and writes, which tells its shapes apart
+  Bytes scratch{};   ///< the most that was seen; 0: it needs none
+
+  bool operator==(const KernelWorkspace&) const = default;
+};
+
 struct Machine {
   std::string name{};  ///< as its file is called: `v100-pcie`
   DeviceFacts device{};
@@ -78,6 +88,8 @@ struct Machine {
   Sourced<Bytes> page_locked_capacity{};  ///< the part of the host's that copies may use
   Sourced<Bytes> disk_capacity{};
   std::array<std::optional<Link>, kLinkCount> links{};  ///< by LinkKind
+  /// By op, then by bytes touched, each pair once; empty where no run was learned from.
+  Sourced<std::vector<KernelWorkspace>> workspace{};
 
   [[nodiscard]] const std::optional<Link>& link(LinkKind kind) const {
     return links[index_of(kind)];

@@ -14,6 +14,9 @@
 // Pure functions of linear time.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "spillway/base/bytes.hpp"
 #include "spillway/machine/machine.hpp"
 #include "spillway/trace/trace.hpp"
@@ -22,9 +25,11 @@ namespace spillway::planning {
 
 inline constexpr double kWorkspaceShare = 0.6;
 
-/// `share`, not negative, of the largest working set of an op; 0 where the trace knows its
-/// workspace.
-Bytes workspace_margin(const Trace& trace, double share = kWorkspaceShare);
+/// `share`, not negative, of the largest working set of an op whose workspace is not known; 0 where
+/// the trace knows it of all. `known`, by op: where it was lent (kernel_workspace.hpp); empty: of
+/// none.
+Bytes workspace_margin(const Trace& trace, double share = kWorkspaceShare,
+                       std::span<const std::uint8_t> known = {});
 
 /// The budgets with so much of the device's left free; none of it where it is no more than that.
 Budgets leaving_free(Budgets budgets, Bytes margin);
