@@ -76,11 +76,21 @@ Machine random_machine(std::mt19937& random) {
 }
 
 void expect_within_budgets(const SimulationReport& report, const Budgets& budgets) {
+  Bytes most{};
   for (const planning::TimelineLevel& level : report.timeline.levels) {
     for (const Tier tier : kTiers) {
       ASSERT_LE(level.bytes[index_of(tier)], budgets[tier]) << to_string(tier);
     }
+    const Bytes device = level.bytes[index_of(Tier::kDevice)];
+    Bytes by_role{};
+    for (const Bytes bytes : level.on_device) {
+      ASSERT_LE(bytes, device);  // none below nothing
+      by_role += bytes;
+    }
+    ASSERT_EQ(by_role, device);
+    most = std::max(most, device);
   }
+  ASSERT_EQ(most, report.peak[index_of(Tier::kDevice)].bytes);
   TimeNs stalls = 0;
   for (const TimeNs stall : report.stall_ns) stalls += stall;
   ASSERT_EQ(report.step_ns, report.compute_ns + stalls);

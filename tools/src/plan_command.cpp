@@ -124,10 +124,20 @@ Answer simulate_answer(const PlanningRequest& request) {
   if (request.perfetto_path) {
     write_text(*request.perfetto_path, perfetto_text(report, inputs.trace));
   }
-  if (!request.json) return {planner_line(plan) + heading(inputs) + report_lines(report, problem)};
+  // Without a plan and its budgets nothing binds but computing.
+  std::optional<planning::LowerBound> bound;
+  if (request.plan_path) bound = planning::lower_bound(planning::StepModel(problem));
+  if (!request.json) {
+    return {planner_line(plan) + heading(inputs) + report_lines(report, problem) +
+            (bound ? bound_line(*bound, report.step_ns) : std::string())};
+  }
   Json json = report_json(report, request.timeline);
   json["budgets"] = budgets_json(problem.budgets);
   json["machine"] = inputs.machine.name;
+  if (bound) {
+    json["bound_ns"] = bound->step_ns;
+    json["bound"] = bound_json(*bound);
+  }
   return {json_text(json)};
 }
 

@@ -81,6 +81,21 @@ Json span_json(const TimelineSpan& span) {
   return json;
 }
 
+/// For each role that the device ever holds its bytes, one for each level.
+Json roles_json(const std::vector<planning::TimelineLevel>& levels) {
+  Json json = Json::object();
+  for (std::size_t role = 0; role < kStorageRoleCount; ++role) {
+    Json held = Json::array();
+    bool any = false;
+    for (const planning::TimelineLevel& level : levels) {
+      any = any || level.on_device[role] != Bytes{0};
+      held.push_back(level.on_device[role].count);
+    }
+    if (any) json[std::string(to_string(static_cast<StorageRole>(role)))] = std::move(held);
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string report_lines(const SimulationReport& report, const planning::Problem& problem) {
@@ -186,7 +201,9 @@ Json report_json(const SimulationReport& report, bool timeline) {
     levels.push_back(
         {level.time, level.bytes[0].count, level.bytes[1].count, level.bytes[2].count});
   }
-  json["timeline"] = Json{{"spans", std::move(spans)}, {"levels", std::move(levels)}};
+  json["timeline"] = Json{{"spans", std::move(spans)},
+                          {"levels", std::move(levels)},
+                          {"roles", roles_json(report.timeline.levels)}};
   return json;
 }
 

@@ -209,7 +209,22 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
                                "--perfetto", path("perfetto.json")});
   EXPECT_EQ(simulated["step_ns"], planned["step_ns"]);
   EXPECT_GE(planned["step_ns"].get<TimeNs>(), planned["bound_ns"].get<TimeNs>());
+  EXPECT_EQ(simulated["bound"], planned["bound"]);
+  EXPECT_EQ(simulated["bound_ns"], planned["bound_ns"]);
+  EXPECT_THAT(answer({"simulate", trace(), "--plan", path("p.json")}).text, HasSubstr("\nbound "));
   EXPECT_FALSE(simulated["timeline"]["spans"].empty());
+  const Json& levels = simulated["timeline"]["levels"];
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    std::uint64_t by_role = 0;
+    for (const Json& held : simulated["timeline"]["roles"]) {
+      ASSERT_EQ(held.size(), levels.size());
+      by_role += held[i].get<std::uint64_t>();
+    }
+    EXPECT_EQ(by_role, levels[i][1]);
+    most = std::max(most, by_role);
+  }
+  EXPECT_EQ(most, simulated["peak"]["device"]["bytes"]);
   EXPECT_LE(simulated["peak"]["device"]["bytes"], simulated["budgets"]["device"]);
   std::ifstream file(path("perfetto.json"));
   EXPECT_GT(Json::parse(file)["traceEvents"].size(), 100U);
@@ -307,6 +322,7 @@ TEST_F(PlanningCommandTest, WhatIsNotShownIsCounted) {
 TEST_F(PlanningCommandTest, WithoutAPlanAStepTakesItsOps) {
   const Json result = json({"simulate", trace()});
   EXPECT_EQ(result["step_ns"], result["compute_ns"]);
+  EXPECT_FALSE(result.contains("bound"));
   const Answer too_small = answer({"simulate", trace(), "--budget", "1MiB"});
   EXPECT_EQ(too_small.status, kNoPlanFits);
   EXPECT_THAT(too_small.text, HasSubstr("short "));

@@ -19,11 +19,32 @@ void Measurements::note_levels(TimeNs now, OpIndex op,
     if (levels[index_of(tier)] > peak.bytes) peak = {levels[index_of(tier)], op};
   }
   if (!with_timeline_) return;
+  TimelineLevel level{.time = now - began_, .bytes = levels, .on_device = on_device_};
+  Bytes of_storages{};
+  for (const Bytes bytes : on_device_) of_storages += bytes;
+  level.on_device[index_of(StorageRole::kWorkspace)] +=
+      levels[index_of(Tier::kDevice)] - of_storages;
+  add_level(level);
+}
+
+void Measurements::add_level(TimelineLevel level) {
+  const auto device = [](const TimelineLevel& of) { return of.bytes[index_of(Tier::kDevice)]; };
   auto& line = report_.timeline.levels;
-  const TimeNs time = now - began_;
-  if (!line.empty() && line.back().bytes == levels) return;
-  if (!line.empty() && line.back().time == time) line.pop_back();
-  line.push_back({time, levels});
+  if (!line.empty()) {
+    const TimelineLevel& last = line.back();
+    if (last.bytes == level.bytes && last.on_device == level.on_device) return;
+  }
+  std::size_t here = line.size();  // where the levels of this instant begin
+  while (here > 0 && line[here - 1].time == level.time) --here;
+  if (here < line.size()) {
+    const TimelineLevel highest = *std::max_element(
+        line.begin() + static_cast<std::ptrdiff_t>(here), line.end(),
+        [&](const TimelineLevel& a, const TimelineLevel& b) { return device(a) < device(b); });
+    line.resize(here);
+    const Bytes before = here == 0 ? Bytes{} : device(line.back());
+    if (device(highest) > std::max(before, device(level))) line.push_back(highest);
+  }
+  line.push_back(level);
 }
 
 void Measurements::note_stall(StallCause cause, TimeNs begin, TimeNs end, OpIndex op,

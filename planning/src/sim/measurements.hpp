@@ -10,8 +10,16 @@ class Measurements {
  public:
   explicit Measurements(bool timeline) : with_timeline_(timeline) {}
 
-  /// Forgets everything: the step that begins at `now` is the one reported.
+  /// Forgets all but what is on the device: the step that begins at `now` is the one reported.
   void begin_step(TimeNs now, const std::array<Bytes, kTierCount>& levels);
+
+  /// With a timeline: a storage takes room on the device, or gives it up. Levels noted later show
+  /// it.
+  void note_presence(StorageRole role, bool on_device, Bytes bytes) {
+    if (!with_timeline_) return;
+    Bytes& held = on_device_[index_of(role)];
+    held = on_device ? held + bytes : held - bytes;
+  }
 
   /// What tiers hold from now on, while computing is at `op`.
   void note_levels(TimeNs now, OpIndex op, const std::array<Bytes, kTierCount>& levels);
@@ -27,9 +35,11 @@ class Measurements {
 
  private:
   void add_span(TimelineSpan span);
+  void add_level(TimelineLevel level);
 
   bool with_timeline_;
   TimeNs began_ = 0;
+  std::array<Bytes, kStorageRoleCount> on_device_{};  // storages alone
   SimulationReport report_;
 };
 

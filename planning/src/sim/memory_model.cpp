@@ -22,13 +22,16 @@ void MemoryModel::send(ItemIndex item, EventKind kind, Tier tier) {
   actions_.clear();
   if (kind == EventKind::kWrite || kind == EventKind::kDrop) items_[item].meant_for_disk = false;
   const residency::Event event{kind, items_[item].id, tier};
+  const Bytes device_before = machine_.used(Tier::kDevice);
   machine_.on(event, now_, actions_);
+  note_presence(items_[item], device_before);
   if (observer_ != nullptr) observer_->on_event(machine_, event, now_, actions_);
 }
 
 MemoryModel::ItemIndex MemoryModel::create(StorageId storage, Bytes bytes) {
   const auto index = static_cast<ItemIndex>(items_.size());
   items_.push_back({.id = machine_.create(bytes), .storage = storage, .bytes = bytes});
+  measurements_.note_presence(role(items_[index]), true, bytes);
   if (observer_ != nullptr) observer_->on_create(items_[index].id, storage, bytes);
   note_levels();
   return index;

@@ -38,7 +38,7 @@ class MemoryModel {
   /// Moves a new item to where it is at the beginning, in no time.
   void place(ItemIndex item, const PlanPlace& place);
   /// The step is over: the item is another row of the trace from now on.
-  void rename(ItemIndex item, StorageId storage) { items_[item].storage = storage; }
+  void rename(ItemIndex item, StorageId storage);
 
   // Actions of a plan.
   void evict(ItemIndex item, Tier tier);
@@ -108,6 +108,7 @@ class MemoryModel {
     bool disk_is_promised = false;  // room for that
     bool drop_next = false;         // when its copy has ended
     bool meant_for_disk = false;    // the plan has its slower copy there: see host_passage.cpp
+    bool on_device = true;          // has room there, if only for copies under way
   };
 
   void send(ItemIndex item, residency::EventKind kind, Tier tier = Tier::kDevice);
@@ -139,6 +140,10 @@ class MemoryModel {
   void end_copy(LinkKind link);
   void settle(ItemIndex item);
   [[nodiscard]] TimeNs duration(LinkKind link, const Copy& copy) const;
+  [[nodiscard]] StorageRole role(const Item& item) const {
+    return problem_.trace.storages.role[to_value(item.storage)];
+  }
+  void note_presence(Item& item, Bytes device_before);
   void note_levels() { measurements_.note_levels(now_, op_, levels()); }
 
   const Problem& problem_;

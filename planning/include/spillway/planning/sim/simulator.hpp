@@ -32,6 +32,7 @@
 #include "spillway/planning/problem.hpp"
 #include "spillway/residency/residency_machine.hpp"
 #include "spillway/residency/transition_observer.hpp"
+#include "spillway/trace/trace.hpp"
 
 namespace spillway::planning {
 
@@ -59,15 +60,22 @@ struct TimelineSpan {
   StorageId storage = kNoStorage;  ///< kCopy, and kStall where one storage is waited for
 };
 
-/// What the tiers hold from `time` on.
+constexpr std::size_t index_of(StorageRole role) { return static_cast<std::size_t>(role); }
+
+/// What the tiers hold from `time` on; of two of one time the first held for no time at all.
 struct TimelineLevel {
   TimeNs time = 0;
   std::array<Bytes, kTierCount> bytes{};
+  /// What of it lies on the device, by role; under kWorkspace also what belongs to no storage:
+  /// scratch memory, and what replays make for each other.
+  std::array<Bytes, kStorageRoleCount> on_device{};
 };
 
 struct Timeline {
-  std::vector<TimelineSpan> spans;    ///< by begin
-  std::vector<TimelineLevel> levels;  ///< by time
+  std::vector<TimelineSpan> spans;  ///< by begin
+  /// By time. Of what changes within one instant the most that the device held and the last stay,
+  /// so that the most of all levels is the peak.
+  std::vector<TimelineLevel> levels;
 };
 
 struct TierPeak {
