@@ -137,6 +137,13 @@ def test_a_plan_needs_its_trace(files):
         gather.report(files["PLAN"])
 
 
+def test_a_plan_finds_its_trace_where_both_were_moved(files, tmp_path):
+    beside = tmp_path / "plan.json"
+    with open(beside, "w", encoding="utf-8") as file:
+        json.dump({**samples.PLAN, "trace": "somewhere/else/trace.json"}, file)
+    assert gather.report(str(beside)).title == "trace: plan of hybrid"
+
+
 def test_perfetto_has_every_span_and_the_memory(files):
     report = gather.report(files["PLAN"], trace=files["TRACE"])
     events = json.loads(perfetto.trace_events(report))["traceEvents"]

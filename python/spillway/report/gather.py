@@ -69,7 +69,8 @@ def report(
 def _own_trace(plan: dict[str, Any], subject: str) -> str:
     """The trace that the plan names, here or beside the plan."""
     named = plan.get("trace", "")
-    for path in (pathlib.Path(named), pathlib.Path(subject).parent / named):
+    # Plan and trace may have moved together.
+    for path in (pathlib.Path(named), pathlib.Path(subject).parent / pathlib.Path(named).name):
         if named and path.is_file():
             return str(path)
     raise UserError(f"{subject} is a plan: name the trace it belongs to with --trace")
