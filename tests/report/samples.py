@@ -45,7 +45,7 @@ SIMULATION = {
     "step_ns": 420,
     "compute_ns": 350,
     "stall_ns": {"allocation": 40, "input": 30},
-    "peak": {"device": {"bytes": 530, "op": 1}, "host": {"bytes": 100, "op": 1}},
+    "peak": {"device": {"bytes": 540, "op": 1}, "host": {"bytes": 100, "op": 1}},
     "links": {
         "device-to-host": {"bytes": 100, "copies": 1, "busy_ns": 40},
         "host-to-device": {"bytes": 100, "copies": 1, "busy_ns": 40},
@@ -60,8 +60,22 @@ SIMULATION = {
             {"kind": "stall", "begin": 190, "end": 220, "op": 2, "cause": "input"},
             {"kind": "op", "begin": 220, "end": 420, "op": 2},
         ],
-        "levels": [[0, 500, 0, 0], [100, 500, 100, 0], [140, 410, 100, 0], [220, 510, 0, 0]],
+        "levels": [
+            [0, 500, 0, 0],
+            [100, 500, 100, 0],
+            [140, 440, 100, 0],
+            [180, 540, 100, 0],
+            [190, 510, 100, 0],
+            [420, 400, 0, 0],
+        ],
+        "roles": {
+            "parameter": [400, 400, 400, 400, 400, 400],
+            "activation": [100, 100, 10, 110, 110, 0],
+            "workspace": [0, 0, 30, 30, 0, 0],
+        },
     },
+    "bound_ns": 400,
+    "bound": {"step_ns": 400, "binds": "fetching"},
 }
 
 

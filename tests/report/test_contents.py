@@ -12,6 +12,8 @@ from spillway.report.thinning import thin_curve, thin_spans
 
 from . import samples
 
+SPAN = {"kind": "copy", "storage": 1, "link": "device-to-host"}
+
 
 def at(curve, time):
     """Bytes by role that are held at a time."""
@@ -66,6 +68,22 @@ def test_what_moves_is_counted_whether_its_storage_is_listed_or_not(files, monke
     report = gather.report(files["PLAN"], trace=files["TRACE"], run=files["STATISTICS"])
     figures = {each.what: (each.predicted, each.measured) for each in report.comparisons}
     assert figures["moved in a step"] == (200, 200)
+
+
+def test_the_predicted_step_ends_where_the_next_begins(files):
+    """Not where the last copy ends, which may be in the next step."""
+    late = {**SPAN, "begin": 410, "end": 900}
+    timeline = samples.SIMULATION["timeline"]
+    timeline = {**timeline, "spans": [*timeline["spans"], late]}
+    with open(files["SIMULATION"], "w", encoding="utf-8") as file:
+        json.dump({**samples.SIMULATION, "timeline": timeline}, file)
+    report = gather.report(files["PLAN"], trace=files["TRACE"], run=files["STATISTICS"])
+    assert {each.what: each.predicted for each in report.comparisons}["step time"] == 420
+
+
+def test_the_lower_bound_and_what_binds_are_among_the_facts(files):
+    facts = dict(gather.report(files["PLAN"], trace=files["TRACE"]).facts)
+    assert (facts["lower bound"], facts["what binds"]) == ("400 ns", "fetching")
 
 
 def test_a_machine_is_called_by_its_name_not_its_file(files):

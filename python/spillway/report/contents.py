@@ -91,6 +91,7 @@ class Report:
     streams: dict[str, list[Span]] = dataclasses.field(default_factory=dict)
     decisions: list[Decision] = dataclasses.field(default_factory=list)
     decisions_left_out: int = 0
+    step_ns: int = 0  #: predicted, with the plan
     moved_bytes: int = 0  #: by the plan in a step, over the device's links, both ways
     pareto: list[ParetoPoint] = dataclasses.field(default_factory=list)
     bound: list[BoundPoint] = dataclasses.field(default_factory=list)

@@ -9,13 +9,12 @@ from spillway._native import UserError
 from spillway.report.contents import (
     BoundPoint,
     Comparison,
-    MemoryCurve,
     ParetoPoint,
     Report,
     Span,
 )
 from spillway.report.decisions import decisions
-from spillway.report.planned_memory import device_links, planned_memory
+from spillway.report.planned_memory import device_links, planned_memory, slower_tiers
 from spillway.report.quantities import duration, size
 from spillway.report.simulation import ask
 from spillway.report.trace_file import Trace, own_starts, read_json, unmanaged_memory
@@ -128,25 +127,20 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
     starts = _unlimited_starts(trace, spans)
     budgets = {tier: plan.get(f"{tier}_budget", 0) for tier in ("device", "host", "disk")}
     rows, left_out = decisions(trace, plan, starts)
-    result = Report(
+    return Report(
         title=f"{_stem(trace_path)}: plan of {plan.get('planner', 'unknown')}",
         facts=_plan_facts(plan, simulated, budgets),
         notes=_notes(trace),
         budget_bytes=budgets["device"] or None,
         unmanaged=unmanaged_memory(trace, starts),
-        planned=planned_memory(trace, plan, spans, step),
+        planned=planned_memory(timeline, step),
+        slower_tiers=slower_tiers(timeline, step),
         streams=_lanes(trace, spans),
         decisions=rows,
         decisions_left_out=left_out,
         moved_bytes=_moved(simulated.get("links", {})),
+        step_ns=step,
     )
-    levels = timeline.get("levels", [])
-    for position, tier in ((2, "host"), (3, "disk")):
-        if any(level[position] for level in levels):
-            result.slower_tiers[tier] = MemoryCurve(
-                [level[0] for level in levels], {"held": [level[position] for level in levels]}
-            )
-    return result
 
 
 def _moved(links: dict[str, dict[str, Any]]) -> int:
@@ -175,13 +169,10 @@ def _plan_facts(plan, simulated, budgets) -> list[tuple[str, str]]:
         peak = simulated.get("peak", {}).get(tier, {}).get("bytes", 0)
         if budgets.get(tier) and peak:
             facts.append((f"peak on the {tier}, of {size(budgets[tier])}", size(peak)))
-    if simulated.get("bound_ns"):
-        facts.append(("lower bound", duration(simulated["bound_ns"])))
-    if simulated.get("binding"):
-        facts.append(("what binds", str(simulated["binding"])))
-    links = simulated.get("links", {})
-    moved = sum(link.get("bytes", 0) for link in links.values())
-    facts.append(("moved in a step", size(moved)))
+    if "bound" in simulated:
+        facts.append(("lower bound", duration(simulated["bound"]["step_ns"])))
+        facts.append(("what binds", simulated["bound"]["binds"]))
+    facts.append(("moved in a step", size(_moved(simulated.get("links", {})))))
     if simulated.get("replays"):
         facts.append(("ops recomputed", f"{simulated['replays']:,}"))
     machine = simulated.get("machine") or plan.get("machine")
@@ -239,9 +230,6 @@ def _add_comparison_of_planners(result: Report, compared: dict[str, Any]) -> Non
 
 
 def _add_measured(result: Report, statistics: dict[str, Any]) -> None:
-    predicted_step = max(
-        (span.end for spans in result.streams.values() for span in spans), default=0
-    )
     if result.planned is None:
         raise UserError("--run compares a run with a plan: name a plan to report on")
     given = statistics["budget_bytes"]
@@ -251,7 +239,7 @@ def _add_measured(result: Report, statistics: dict[str, Any]) -> None:
             "they do not compare."
         )
     result.comparisons = [
-        Comparison("step time", "ns", predicted_step, statistics["last_step_ns"]),
+        Comparison("step time", "ns", result.step_ns, statistics["last_step_ns"]),
         Comparison("peak on the device", "bytes", result.planned.peak(),
                    statistics["peak_live_bytes"]),
         Comparison("moved in a step", "bytes", result.moved_bytes,
