@@ -64,7 +64,7 @@ def test_a_run_under_another_budget_is_said_to_be_one(files):
 
 
 def test_what_moves_is_counted_whether_its_storage_is_listed_or_not(files, monkeypatch):
-    monkeypatch.setattr(gather, "decisions", lambda *_: ([], 3))
+    monkeypatch.setattr(gather, "decisions", lambda *_: [])
     report = gather.report(files["PLAN"], trace=files["TRACE"], run=files["STATISTICS"])
     figures = {each.what: (each.predicted, each.measured) for each in report.comparisons}
     assert figures["moved in a step"] == (200, 200)

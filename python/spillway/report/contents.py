@@ -50,9 +50,9 @@ class Decision:
     role: str
     bytes: int
     decision: str  #: "keep", "host", "disk", "recompute", "given up" or several of them
-    leaves: str  #: after which op
-    returns: str  #: before which op
-    moved_bytes: int  #: in a step, both ways
+    leaves: str  #: after which op, the longest time
+    returns: str  #: before which op it is asked for again
+    moved_bytes: int  #: by copies in a step, over the device's links, both ways
     reason: str
 
 

@@ -126,7 +126,7 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
     step = simulated["step_ns"]
     starts = _unlimited_starts(trace, spans)
     budgets = {tier: plan.get(f"{tier}_budget", 0) for tier in ("device", "host", "disk")}
-    rows, left_out = decisions(trace, plan, starts)
+    rows = decisions(trace, plan, spans, starts)
     return Report(
         title=f"{_stem(trace_path)}: plan of {plan.get('planner', 'unknown')}",
         facts=_plan_facts(plan, simulated, budgets),
@@ -137,7 +137,7 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
         slower_tiers=slower_tiers(timeline, step),
         streams=_lanes(trace, spans),
         decisions=rows,
-        decisions_left_out=left_out,
+        decisions_left_out=len(trace.storages) - len(rows),
         moved_bytes=_moved(simulated.get("links", {})),
         step_ns=step,
     )
