@@ -44,6 +44,8 @@ LOOK = """
   const text = document.getElementById("filter-text");
   text.value = "forward"; text.dispatchEvent(new window.Event("input"));
   const filtered = visible();
+  const filteredAway = rows.filter(
+    (row) => row.hidden && row.getBoundingClientRect().height).length;
   text.value = ""; text.dispatchEvent(new window.Event("input"));
   const header = document.querySelectorAll("#decision-table th button")[2];
   header.click(); const down = sizes(); header.click(); const up = sizes();
@@ -52,7 +54,12 @@ LOOK = """
   cells[0].textContent = "aten::native_batch_norm_backward";
   cells[4].textContent = cells[5].textContent = "1004 aten::native_batch_norm_backward";
   cells[7].textContent = "not needed for 645 ms, over the end of the step";
+  const shown = [...cells].filter((cell) => cell.textContent.trim());
   return {
+    hidden: shown.filter((cell) => !cell.getBoundingClientRect().height).length,
+    right: Math.max(...shown.map((cell) => cell.getBoundingClientRect().right)),
+    labels: [...cells].slice(1).map((cell) => window.getComputedStyle(cell, "::before").content),
+    filteredAway: filteredAway,
     cut: scroll.scrollWidth - scroll.clientWidth, reason: cells[7].clientWidth,
     charts: document.querySelectorAll(".js-plotly-plot .main-svg").length > 0
       ? document.querySelectorAll(".js-plotly-plot").length : 0,
@@ -73,9 +80,13 @@ def test_the_page_works_in_a_browser(page, width):
     assert answers["charts"] == 5  # memory twice, host, streams, Pareto
     assert answers["overflow"] <= 0
     assert answers["widest"] <= width
-    if width == 1200:
-        assert answers["cut"] <= 0, "a column of decisions is cut off"
-        assert answers["reason"] >= 150
+    assert answers["cut"] <= 0, "a column of decisions is cut off"
+    assert answers["right"] <= width
+    assert answers["hidden"] == 0, "a decision is not shown whole"
+    assert answers["filteredAway"] == 0
+    assert answers["reason"] >= 150
+    if width == 390:
+        assert all(label.strip('"') not in ("", "none") for label in answers["labels"])
     assert answers["before"] > answers["filtered"] >= 1
     assert answers["down"] == sorted(answers["down"], reverse=True)
     assert answers["up"] == sorted(answers["up"])
