@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -46,12 +47,16 @@ class Stress {
     }
     return live;
   }
-  void run() {
+  /// Before each of its turns, the first thread calls `between` with the turn's number.
+  void run(const std::function<void(std::uint64_t)>& between = [](std::uint64_t) {}) {
     std::vector<std::thread> threads;
     for (std::uint64_t number = 0; number < kThreads; ++number) {
-      threads.emplace_back([this, number] {
+      threads.emplace_back([this, number, &between] {
         std::mt19937_64 random(seed_ * 1'000 + number);
-        for (std::uint64_t i = 0; i < kOpsPerThread; ++i) one_turn(random);
+        for (std::uint64_t i = 0; i < kOpsPerThread; ++i) {
+          if (number == 0) between(i);
+          one_turn(random);
+        }
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -131,7 +136,8 @@ class Stress {
     if (&first != &second) other = std::shared_lock(std::max(&first, &second)->mutex);
     FakeOp op(engine_);
     for (const Slot* slot : {&first, &second}) {
-      if (slot->storage == nullptr) continue;
+      // As adapters do, which look at the size before they show a storage.
+      if (slot->storage == nullptr || Bytes{slot->storage->bytes} < engine_.min_size()) continue;
       if (!op.read(*slot->storage)) {
         refused.fetch_add(1);
         return;
@@ -232,6 +238,40 @@ TEST_F(EngineStressTest, ContentsSurviveAFlakyDisk) {
       "spool.write=EIO@40, spool.write=short@55, spool.write=EIO@80, spool.write=ENOSPC@120, "
       "spool.read=short@20, spool.read=EIO@33, spool.read=delay:3ms@60, spool.grow=ENOSPC@2";
   stress(flaky, 6);
+}
+
+// A program may call enable() again while other threads of it run ops, which read without the lock:
+//
+//     first thread    op   start(record, a trace, a status page)   op   start(allow)   op
+//     the others      begin_frame   use   inputs_ready   end_frame   begin_frame   use ...
+//
+// That they read what is being written only the thread sanitizer sees.
+TEST_F(EngineStressTest, ContentsSurviveOtherSettings) {
+  const StatusMapping status = StatusMapping::create();
+  auto stress = std::make_unique<Stress>(engine_, 7);
+  Settings enforce = settings(kGiB);
+  engine_.start(enforce);
+  enforce.budget->bytes = {stress->populate().count / 3};
+  Settings allow = enforce;
+  allow.overbook = true;
+  allow.status_path = status.path();
+  Settings record = allow;
+  record.mode = Mode::kRecord;
+  record.trace_path = "kept in memory";
+  engine_.start(enforce);
+  const std::array<Settings, 3> stated{enforce, allow, record};
+  constexpr std::uint64_t kTurnsOfEach = 10;
+  stress->run([&](std::uint64_t turn) {
+    const std::uint64_t number = turn / kTurnsOfEach;
+    if (turn % kTurnsOfEach == 0) engine_.start(stated[number % stated.size()]);
+  });
+  EXPECT_EQ(stress->wrong.load(), 0U);
+  EXPECT_GT(engine_.statistics().moves.evictions, kThreads);
+  engine_.start(enforce);
+  stress->finish();
+  EXPECT_EQ(stress->wrong.load(), 0U);
+  EXPECT_EQ(engine_.statistics().storages, 0U);
+  EXPECT_TRUE(engine_.trace().has_value());
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void Engine::start(const Settings& stated) {
   granted_ = budget;
   set_budget(budget);
   // In fuzz mode every allocation moves, however small: that is what it is for.
-  min_size_ = mode == Mode::kFuzz ? Bytes{1} : settings.min_size;
+  min_size_.store(mode == Mode::kFuzz ? 1 : settings.min_size.count);
   // A trace has to tell of every storage: what an op that is run again would read.
   const bool traces = mode == Mode::kRecord && !settings.trace_path.empty();
   memory_.set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
@@ -111,15 +111,17 @@ void Engine::start(const Settings& stated) {
   memory_.set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
   mover_.configure(MoverOptions{.host_budget = host_budget, .verify = mode == Mode::kVerify},
                    std::move(spool), std::move(transfers));
-  if (traces && recorder_ == nullptr) recorder_ = std::make_unique<TraceRecorder>();
+  if (traces && recorder() == nullptr) {
+    recorder_.store(std::make_unique<TraceRecorder>().release());  // lives as long as the process
+  }
   sharing_ = false;
   const bool limits = settings.budget && (mode == Mode::kEnforce || mode == Mode::kVerify);
   if (limits && !in_child_) begin_sharing(settings);
   mode_.store(mode);
   watching_.store(mode != Mode::kOff);
-  if (!settings.status_path.empty() && slot_ == nullptr) {
+  if (!settings.status_path.empty() && slot_.load() == nullptr) {
     status_ = StatusMapping::open(settings.status_path);
-    slot_ = status_.claim_slot();
+    slot_.store(status_.claim_slot());
   }
   publish();
 }
@@ -178,7 +180,9 @@ std::byte* Engine::allocate(std::size_t bytes) {
         record.made_by.store(this_thread_frames().op, std::memory_order_relaxed);
         record.born = clock_.load(std::memory_order_relaxed);
         record.last_use.store(record.born, std::memory_order_relaxed);
-        if (recorder_ != nullptr) recorder_->allocated(record.id, record.bytes);
+        if (TraceRecorder* const recording = recorder()) {
+          recording->allocated(record.id, record.bytes);
+        }
       }
       const Bytes live = memory_.live();
       live_now_.store(live.count, std::memory_order_relaxed);
@@ -229,7 +233,7 @@ void Engine::free(std::byte* pointer) noexcept {
 void Engine::drain_freed() {
   memory_.take_freed(freed_);
   for (Block* block : freed_) {
-    if (recorder_ != nullptr) recorder_->freed(block->record->id);
+    if (TraceRecorder* const recording = recorder()) recording->freed(block->record->id);
     mover_.die(*block->record, dead_owners_);
   }
   freed_.clear();
@@ -260,12 +264,12 @@ bool Engine::begin_frame(const Op& op) {
       drain_freed();
       live_now_.store(memory_.live().count, std::memory_order_relaxed);
     }
-    if (recorder_ != nullptr) recorder_->begin_op(op.name, now_ns());
+    if (TraceRecorder* const recording = recorder()) recording->begin_op(op.name, now_ns());
     frames.live_at_start = live_now();
     frames.peak_live = frames.live_at_start;
   }
   open_frames_.fetch_add(1, std::memory_order_relaxed);
-  if (clock % kPublishEvery == 0 && slot_ != nullptr) {
+  if (clock % kPublishEvery == 0 && slot_.load(std::memory_order_relaxed) != nullptr) {
     const Lock lock(*this);
     publish();
   }
@@ -292,8 +296,8 @@ bool Engine::use(StorageRecord& record, Access access) {
   frames.pin(record);
   if (frames.depth == 1) frames.inputs += record.bytes;
   stamp(record, frames);
-  if (recorder_ != nullptr) {
-    recorder_->use(record.id, record.bytes, access == Access::kWrite, record.made_by.load());
+  if (TraceRecorder* const recording = recorder()) {
+    recording->use(record.id, record.bytes, access == Access::kWrite, record.made_by.load());
   }
   const ResidencyState state = record.state.load();
   if (state == ResidencyState::kResident &&
@@ -371,7 +375,9 @@ void Engine::produced(StorageRecord& record) {
     frames.hold_output(record);
   }
   stamp(record, frames);
-  if (recorder_ != nullptr) recorder_->made(record.id, record.bytes, record.made_by.load());
+  if (TraceRecorder* const recording = recorder()) {
+    recording->made(record.id, record.bytes, record.made_by.load());
+  }
 }
 
 Bytes Engine::end_frame() {
@@ -379,7 +385,7 @@ Bytes Engine::end_frame() {
   if (frames.depth == 0 || --frames.depth != 0 || in_child_) return {};
   if (mode() == Mode::kRecord) {
     const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
-    if (recorder_ != nullptr) recorder_->end_op(now_ns(), grown);
+    if (TraceRecorder* const recording = recorder()) recording->end_op(now_ns(), grown);
     // Working set: distinct inputs and the most that was allocated inside, beside what stays.
     const Lock lock(*this);
     floor_ = std::max(floor_, frames.stays + held_by(frames) + grown);
@@ -442,7 +448,7 @@ void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
     forgiven_step_.store(0);  // it named a step of the old count
   }
   if (!optimizer_step && (!repeated || boundaries_seen_.load(std::memory_order_relaxed))) return;
-  if (recorder_ != nullptr) recorder_->boundary();
+  if (TraceRecorder* const recording = recorder()) recording->boundary();
   note_step();
 }
 

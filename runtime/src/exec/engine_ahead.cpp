@@ -83,7 +83,7 @@ void Engine::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
     // What nothing is known of may be needed at once; what is never used again dies soon, as a
     // rule, and the demand of later ops does not count it.
     const std::uint64_t next_use = ops_until_use(*record, now);
-    if (next_use == kNoUse || !can_leave(*record, min_size_)) continue;
+    if (next_use == kNoUse || !can_leave(*record, min_size())) continue;
     residents.push_back({.next_use = next_use,
                          .bytes = {record->block->resident},
                          .clean = record->has_copy.load(std::memory_order_relaxed)});

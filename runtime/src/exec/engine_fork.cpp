@@ -49,11 +49,11 @@ void Engine::after_fork_in_child() {
   // The writing end stays open for the child's life: its closing is the signal.
   fork_pipe_write_ = -1;
   in_child_ = true;
-  slot_ = nullptr;
+  slot_.store(nullptr);
   sharing_ = false;  // it claims what it holds, and follows no limit
   shared_.forked_begin();
-  static_cast<void>(recorder_.release());  // another thread may have held its lock
-  waiting_.store(0);                       // those who waited exist in the parent alone
+  recorder_.store(nullptr);  // another thread may have held its lock
+  waiting_.store(0);         // those who waited exist in the parent alone
   mover_.abandon_in_child();
   mutex_.unlock();
 }

@@ -63,7 +63,7 @@ Bytes Engine::start_evictions(Bytes needed) {
   std::vector<Candidate> candidates;
   std::vector<StorageRecord*> records;
   for (StorageRecord* record : mover_.live()) {
-    if (!can_leave(*record, min_size_)) continue;
+    if (!can_leave(*record, min_size())) continue;
     candidates.push_back(Candidate{.id = record->id,
                                    .bytes = record->bytes,
                                    .last_use = record->last_use.load(std::memory_order_relaxed),
@@ -143,7 +143,7 @@ bool Engine::wait_for_progress(Lock& lock, std::uint32_t frames_before) {
 void Engine::evict_everything(Lock& lock) {
   const std::vector<StorageRecord*> records = mover_.live();
   for (StorageRecord* record : records) {
-    if (record->block != nullptr && can_leave(*record, min_size_)) mover_.evict(*record);
+    if (record->block != nullptr && can_leave(*record, min_size())) mover_.evict(*record);
   }
   while (mover_.in_flight() != 0) settled_.wait(lock.native());
 }
@@ -152,13 +152,13 @@ void Engine::evict_everything(Lock& lock) {
 bool Engine::will_fit(ThreadFrames& frames) {
   const Bytes need = frames.needs.known();
   if (need.count == 0 || frames.inputs + need <= Bytes{budget().count / 2}) return true;
-  if (blind() || may_overbook()) return true;
   const Lock lock(*this);
+  if (may_overbook()) return true;
   drain_freed();
   std::ranges::sort(frames.pinned);
   const Bytes stays =
       bytes_that_stay(memory_.live(), mover_.live(), [&](const StorageRecord& record) {
-        return never_leaves(record, min_size_) ||
+        return never_leaves(record, min_size()) ||
                std::ranges::binary_search(frames.pinned, &record);
       });
   do {
@@ -181,7 +181,7 @@ Bytes Engine::stays_beside(ThreadFrames& frames) {
   drain_freed();
   std::ranges::sort(frames.pinned);
   return bytes_that_stay(memory_.live(), mover_.live(), [&](const StorageRecord& record) {
-    if (never_leaves(record, min_size_)) return true;
+    if (never_leaves(record, min_size())) return true;
     if (std::ranges::binary_search(frames.pinned, &record)) return false;
     return record.pins.load() != 0 || record.owner.load() == nullptr;
   });
@@ -194,7 +194,7 @@ Bytes Engine::held_by(ThreadFrames& frames) const {
   const StorageRecord* last = nullptr;
   for (const StorageRecord* record : frames.pinned) {
     const bool counts = record != last && record->block != nullptr && record->born < frames.began;
-    if (counts && !never_leaves(*record, min_size_)) held += record->bytes;
+    if (counts && !never_leaves(*record, min_size())) held += record->bytes;
     last = record;
   }
   return held;
@@ -224,7 +224,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
     if (record->block->resident != 0 && !record->block->idle()) resident.push_back(record);
   }
   facts.small = bytes_that_stay(memory_.live(), mover_.live(), [this](const StorageRecord& record) {
-    return record.bytes < min_size_;
+    return record.bytes < min_size();
   });
   const std::size_t count = std::min(kNamedInErrors, resident.size());
   std::ranges::partial_sort(resident, resident.begin() + static_cast<std::ptrdiff_t>(count),
@@ -233,7 +233,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
     const StorageRecord& record = *resident[i];
     const char* made_by = record.made_by.load();
     facts.pinned.push_back(fmt::format("{:>10}  {}, made by {}", to_string(record.bytes),
-                                       why_it_stays(record, min_size_),
+                                       why_it_stays(record, min_size()),
                                        made_by == nullptr ? "unknown" : made_by));
   }
   return facts;

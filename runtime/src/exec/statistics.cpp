@@ -71,9 +71,9 @@ void Engine::reset_peak() {
 }
 
 void Engine::publish() {
-  if (slot_ == nullptr) return;
+  if (slot_.load() == nullptr) return;
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  StatusSlot& slot = *slot_;
+  StatusSlot& slot = *slot_.load();
   slot.mode.store(static_cast<std::uint32_t>(mode()), kRelaxed);
   const bool limited = settings_.budget.has_value() || settings_.emulate_device.has_value();
   slot.budget_bytes.store(limited ? stated_budget().count : 0, kRelaxed);

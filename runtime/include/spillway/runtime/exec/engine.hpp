@@ -43,8 +43,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Sets mode, budgets and spool from `settings`, now or later again. A lower budget is reached at
-  /// the next allocation. Throws UserError and changes nothing if a setting can't be honoured.
+  /// Sets mode, budgets and spool from `settings`, now or later again, while other threads run ops:
+  /// what ops read of it without the lock is atomic. A lower budget is reached at the next
+  /// allocation. Throws UserError and changes nothing if a setting can't be honoured.
   void start(const Settings& settings);
   /// Brings everything back and holds no budget any more. Throws OutOfBudget never: without a
   /// budget everything fits that fitted the program.
@@ -107,7 +108,7 @@ class Engine {
   /// What it could hold: more than `budget` where it shares one and has not claimed all it can,
   /// less where it took back what others claimed.
   [[nodiscard]] Bytes reach() const { return {reach_.load(std::memory_order_relaxed)}; }
-  [[nodiscard]] Bytes min_size() const { return min_size_; }
+  [[nodiscard]] Bytes min_size() const { return {min_size_.load(std::memory_order_relaxed)}; }
   /// Device bytes live; approximate without the lock.
   [[nodiscard]] Bytes live_now() const { return {live_now_.load(std::memory_order_relaxed)}; }
   /// Most that was live during the last completed step.
@@ -138,14 +139,14 @@ class Engine {
   Statistics statistics();
   void reset_peak();
   /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
-  [[nodiscard]] bool tracing() const { return recorder_ != nullptr && mode() == Mode::kRecord; }
-  void note(const OpNotes& notes) { recorder_->note(notes); }
+  [[nodiscard]] bool tracing() const { return recorder() != nullptr && mode() == Mode::kRecord; }
+  void note(const OpNotes& notes) { recorder()->note(notes); }
   void describe(const StorageRecord& record, StorageRole role, std::string_view name) {
-    recorder_->describe(record.id, role, name);
+    recorder()->describe(record.id, role, name);
   }
   /// The last complete training step; nothing unless record mode was given a trace path.
   [[nodiscard]] std::optional<Trace> trace() const {
-    return recorder_ == nullptr ? std::nullopt : recorder_->trace();
+    return recorder() == nullptr ? std::nullopt : recorder()->trace();
   }
 
   /// pthread_atfork: before, in the parent after, in the child after.
@@ -189,6 +190,9 @@ class Engine {
   OutOfBudget::Facts shortage_in_op(Bytes need, Bytes short_by) const;
   OutOfBudget::Facts refusal(Bytes need) const;
   [[nodiscard]] bool may_overbook() const;
+  [[nodiscard]] TraceRecorder* recorder() const {
+    return recorder_.load(std::memory_order_acquire);
+  }
   std::byte* allocate_in_child(std::size_t bytes);
   bool use_in_child(StorageRecord& record, Access access);
   [[nodiscard]] std::shared_ptr<Spool> open_spool(const Settings& settings);
@@ -205,7 +209,7 @@ class Engine {
   Bytes granted_{};  // by the settings; what is shared may be less
   std::atomic<std::uint64_t> budget_{0};
   std::atomic<std::uint64_t> reach_{0};
-  Bytes min_size_{};
+  std::atomic<std::uint64_t> min_size_{0};
   std::atomic<Mode> mode_{Mode::kOff};
   std::atomic<bool> watching_{false};
   std::atomic<bool> blind_{false};
@@ -221,7 +225,7 @@ class Engine {
   std::atomic<std::uint32_t> waiting_{0};  // threads that wait for a frame to end
   std::uint32_t waiting_frames_ = 0;       // those of them that have one open
   std::atomic<bool> boundaries_seen_{false};
-  std::unique_ptr<TraceRecorder> recorder_;  // made once, never replaced
+  std::atomic<TraceRecorder*> recorder_{nullptr};  // made once, never replaced
   std::vector<void*> dead_owners_;
   std::vector<Block*> freed_;
   Bytes floor_{};
@@ -233,7 +237,7 @@ class Engine {
   Bytes moved_at_step_{};
   Bytes last_step_moved_{};
   StatusMapping status_;
-  StatusSlot* slot_ = nullptr;
+  std::atomic<StatusSlot*> slot_{nullptr};
   bool in_child_ = false;
   int fork_pipe_write_ = -1;
 };
