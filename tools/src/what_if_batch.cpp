@@ -50,6 +50,8 @@ struct Try {
   std::uint64_t batch = 0;
   Bytes budget{};
   Bytes peak{};
+  Bytes margin{};  ///< of the budget, left free for workspace
+  bool scratch_known = true;
   TimeNs compute_ns = 0;
   std::optional<TimeNs> step_ns{};  ///< nothing: no plan fits
   Bytes short_by{};                 ///< of device memory, where none fits
@@ -119,6 +121,8 @@ class Search {
     Try tried{.batch = batch,
               .budget = inputs.whole_device,
               .peak = peak_bytes(inputs.trace),
+              .margin = inputs.margin,
+              .scratch_known = inputs.trace.scratch_known,
               .compute_ns = compute_time(inputs.trace)};
     auto outcome =
         run_planner(planning::planner_named(request.planner), inputs.problem(), request, progress_);
@@ -155,15 +159,22 @@ class Search {
     } else {
       text += "too large     none: the largest size asked for fits\n";
     }
+    text += workspace_text(fitting ? *fitting : *failing);
     return text + fmt::format("recorded      {} sizes\n", tries_.size());
   }
 
+  static std::string workspace_text(const Try& tried) {
+    if (tried.scratch_known) return "";
+    return fmt::format(
+        "note          recorded without kernels: peaks are without workspace\n"
+        "left free     {} for workspace at batch {}; see --workspace-margin\n",
+        to_string(tried.margin), tried.batch);
+  }
+
   static Json try_json(const Try& tried) {
-    Json json{{"batch", tried.batch},
-              {"budget_bytes", tried.budget.count},
-              {"peak", tried.peak.count},
-              {"compute_ns", tried.compute_ns},
-              {"feasible", tried.step_ns.has_value()}};
+    Json json{{"batch", tried.batch},           {"budget_bytes", tried.budget.count},
+              {"peak", tried.peak.count},       {"workspace_margin", tried.margin.count},
+              {"compute_ns", tried.compute_ns}, {"feasible", tried.step_ns.has_value()}};
     if (tried.step_ns) {
       json["step_ns"] = *tried.step_ns;
       json["slowdown"] = slowdown_of(tried);

@@ -34,39 +34,96 @@ double slowdown_of(TimeNs step, TimeNs compute) {
   return compute == 0 ? 0 : static_cast<double>(step) / static_cast<double>(compute) - 1;
 }
 
-/// To a 256th of the peak, by halving: the slowdown grows as the budget shrinks.
-Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& request) {
+/// What a search for a budget found.
+struct Search {
+  Bytes most{};  ///< where all of the step fits, with what is left free
+  std::optional<TimeNs> step_at_most;
+  std::optional<Bytes> budget;  ///< the smallest that was tried and is enough
+};
+
+/// To a 256th of what the step takes without a plan, by halving: the slowdown grows as the budget
+/// shrinks.
+Search search_budget(const PlanningInputs& inputs, const PlanningRequest& request) {
   constexpr std::uint64_t kSteps = 256;
-  constexpr int kTries = std::bit_width(kSteps) - 1;
+  constexpr int kTries = std::bit_width(kSteps);
   ProgressLine progress(kTries);
   const TimeNs compute = compute_time(inputs.trace);
-  const auto fits = [&](Bytes budget) {
-    const auto step = step_of(inputs.problem_at(budget), request, progress);
+  const auto is_enough = [&](const std::optional<TimeNs>& step) {
     return step && slowdown_of(*step, compute) <= *request.slowdown;
   };
+  Search found;
+  found.most = peak_bytes(inputs.trace) + inputs.margin;
+  found.step_at_most = step_of(inputs.problem_at(found.most), request, progress);
+  if (!is_enough(found.step_at_most)) return found;
+  found.budget = found.most;
+  std::uint64_t enough = kSteps;
+  for (std::uint64_t too_small = 0; enough - too_small > 1;) {
+    const std::uint64_t middle = too_small + (enough - too_small) / 2;
+    const Bytes budget{found.most.count / kSteps * middle};
+    if (is_enough(step_of(inputs.problem_at(budget), request, progress))) {
+      enough = middle;
+      found.budget = budget;
+    } else {
+      too_small = middle;
+    }
+  }
+  return found;
+}
+
+std::string smallest_budget_text(const Search& found, const PlanningInputs& inputs,
+                                 const PlanningRequest& request) {
   const Bytes peak = peak_bytes(inputs.trace);
-  std::uint64_t fitting = kSteps;
-  for (std::uint64_t failing = 0; fitting - failing > 1;) {
-    const std::uint64_t middle = failing + (fitting - failing) / 2;
-    (fits({peak.count / kSteps * middle}) ? fitting : failing) = middle;
+  std::string text = heading(inputs);
+  if (!found.budget) {
+    const std::string there =
+        found.step_at_most
+            ? fmt::format("is slower by {}", short_percent(slowdown_of(*found.step_at_most,
+                                                                       compute_time(inputs.trace))))
+            : std::string("does not fit");
+    return text + fmt::format(
+                      "No budget gives a slowdown of at most {} with {}:\n"
+                      "at {}, with which all of the step fits, its plan {}.\n",
+                      short_percent(*request.slowdown), request.planner, short_bytes(found.most),
+                      there);
   }
-  const Bytes budget = fitting == kSteps ? peak : Bytes{peak.count / kSteps * fitting};
-  if (request.json) {
-    return {json_text({{"slowdown", *request.slowdown},
-                       {"peak", peak.count},
-                       {"smallest_budget", budget.count}})};
+  text += fmt::format("A slowdown of at most {} takes {}", short_percent(*request.slowdown),
+                      short_bytes(*found.budget));
+  if (peak > Bytes{0}) {
+    text += fmt::format(
+        ", {} of the peak of {}",
+        short_percent(static_cast<double>(found.budget->count) / static_cast<double>(peak.count)),
+        short_bytes(peak));
   }
-  return {fmt::format(
-      "A slowdown of at most {} takes {}, {} of the peak of {}:\n--budget {}B\n",
-      short_percent(*request.slowdown), short_bytes(budget),
-      short_percent(static_cast<double>(budget.count) / static_cast<double>(peak.count)),
-      short_bytes(peak), budget.count)};
+  if (*found.budget > inputs.whole_device) {
+    constexpr std::size_t kNameWidth = 40;
+    text += fmt::format(",\nmore than the {} of {}", short_bytes(inputs.whole_device),
+                        printable(inputs.machine.name, kNameWidth));
+  }
+  return text + fmt::format(":\n--budget {}B\n", found.budget->count);
+}
+
+Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& request) {
+  const Search found = search_budget(inputs, request);
+  const int status = found.budget ? 0 : kNoPlanFits;
+  if (!request.json) return {smallest_budget_text(found, inputs, request), status};
+  Json json{{"slowdown", *request.slowdown},
+            {"peak", peak_bytes(inputs.trace).count},
+            {"workspace_margin", inputs.margin.count},
+            {"scratch_known", inputs.trace.scratch_known},
+            {"smallest_budget", nullptr}};
+  if (found.budget) {
+    json["smallest_budget"] = found.budget->count;
+    json["machine_has_it"] = *found.budget <= inputs.whole_device;
+  }
+  return {json_text(json), status};
 }
 
 struct Row {
   std::string name;
   Bytes budget{};
   Bytes peak{};
+  Bytes margin{};  ///< of the budget, left free for workspace
+  bool scratch_known = true;
   TimeNs compute = 0;
   std::optional<TimeNs> step;
 };
@@ -77,19 +134,40 @@ std::string ending(const std::string& name, std::size_t width) {
   return "..." + printable(std::string_view(name).substr(name.size() - width + 3), width - 3);
 }
 
+/// Lines that say what the figures leave out; none where nothing is.
+std::string workspace_note(const std::vector<Row>& rows) {
+  const bool all_known =
+      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.scratch_known; });
+  if (all_known) return "";
+  const auto by_margin = [](const Row& a, const Row& b) { return a.margin < b.margin; };
+  const auto [least, most] = std::minmax_element(rows.begin(), rows.end(), by_margin);
+  const std::string margin =
+      least->margin == most->margin
+          ? to_string(most->margin)
+          : fmt::format("{} to {}", to_string(least->margin), to_string(most->margin));
+  return fmt::format(
+      "Recorded without kernels: peaks are without workspace. Of each budget\n"
+      "{} are left free for workspace; see --workspace-margin.\n",
+      margin);
+}
+
 Answer rows_answer(const std::vector<Row>& rows, std::string_view first, std::string_view note,
                    bool json) {
+  const bool any_fits =
+      std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.step.has_value(); });
+  const int status = any_fits ? 0 : kNoPlanFits;
   if (json) {
     Json list = Json::array();
     for (const Row& row : rows) {
       Json entry{{std::string(first), row.name},
                  {"budget_bytes", row.budget.count},
                  {"peak", row.peak.count},
+                 {"workspace_margin", row.margin.count},
                  {"feasible", row.step.has_value()}};
       if (row.step) entry["step_ns"] = *row.step;
       list.push_back(std::move(entry));
     }
-    return {json_text(list)};
+    return {json_text(list), status};
   }
   std::string text =
       fmt::format("{:<32}{:>11}{:>11}{:>14}{:>11}\n", first, "peak", "budget", "step", "slower by");
@@ -100,7 +178,18 @@ Answer rows_answer(const std::vector<Row>& rows, std::string_view first, std::st
                         row.step ? short_time(*row.step) : "does not fit",
                         row.step ? short_percent(slowdown_of(*row.step, row.compute)) : "-");
   }
-  return {fmt::format("{}{}\n", text, note)};
+  return {fmt::format("{}{}\n{}", text, note, workspace_note(rows)), status};
+}
+
+Row row_of(const std::string& name, Bytes budget, const PlanningInputs& inputs,
+           std::optional<TimeNs> step) {
+  return {.name = name,
+          .budget = budget,
+          .peak = peak_bytes(inputs.trace),
+          .margin = inputs.margin,
+          .scratch_known = inputs.trace.scratch_known,
+          .compute = compute_time(inputs.trace),
+          .step = step};
 }
 
 Answer try_machines(const PlanningRequest& request) {
@@ -113,8 +202,8 @@ Answer try_machines(const PlanningRequest& request) {
     here.estimate_times = true;  // durations of another machine say nothing about this one
     const PlanningInputs inputs = read_inputs(here, request.files.front());
     const Bytes device = std::min(inputs.whole_device, capacities(machine)[Tier::kDevice]);
-    rows.push_back({machine.name, device, peak_bytes(inputs.trace), compute_time(inputs.trace),
-                    step_of(inputs.problem_at(device), here, progress)});
+    rows.push_back(
+        row_of(machine.name, device, inputs, step_of(inputs.problem_at(device), here, progress)));
   }
   return rows_answer(rows, "machine", "Steps are estimated from the machines' figures.",
                      request.json);
@@ -129,8 +218,8 @@ Answer try_traces(const PlanningRequest& request) {
   for (const std::string& path : request.files) {
     const PlanningInputs inputs = read_inputs(request, path);
     machine = printable(inputs.machine.name, kMachineWidth);
-    rows.push_back({path, inputs.whole_device, peak_bytes(inputs.trace), compute_time(inputs.trace),
-                    step_of(inputs.problem(), request, progress)});
+    rows.push_back(
+        row_of(path, inputs.whole_device, inputs, step_of(inputs.problem(), request, progress)));
   }
   return rows_answer(rows, "trace", "On " + machine + ".", request.json);
 }

@@ -18,6 +18,7 @@
 #include "command_line.hpp"
 #include "machine_lookup.hpp"
 #include "planner_run.hpp"
+#include "planning_command_fixture.hpp"
 #include "planning_inputs.hpp"
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
@@ -31,45 +32,6 @@ namespace spillway::tools {
 namespace {
 
 using ::testing::HasSubstr;
-
-class PlanningCommandTest : public ::testing::Test {
- protected:
-  PlanningCommandTest() {
-    std::string pattern = ::testing::TempDir() + "/spillway-planning-XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-    write_trace(spillway::testing::layered_step(6), trace());
-  }
-  ~PlanningCommandTest() override { std::filesystem::remove_all(directory_); }
-
-  [[nodiscard]] std::string trace() const { return directory_ + "/step.json.zst"; }
-  [[nodiscard]] std::string path(const std::string& name) const { return directory_ + "/" + name; }
-
-  static PlanningRequest parsed(const std::vector<std::string>& words) {
-    return std::get<PlanningRequest>(parse_command_line(words));
-  }
-  static Answer answer(const std::vector<std::string>& words) {
-    const Answer result = planning_answer(parsed(words));
-    std::istringstream lines(result.text);
-    if (result.text.substr(0, 1) != "{") {
-      for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
-    }
-    return result;
-  }
-  static Json json(std::vector<std::string> words) {
-    words.emplace_back("--json");
-    return Json::parse(answer(words).text);
-  }
-  static std::string error(const std::vector<std::string>& words) {
-    try {
-      (void)planning_answer(parsed(words));
-      return "no error";
-    } catch (const UserError& mistake) {
-      return mistake.what();
-    }
-  }
-
-  std::string directory_;
-};
 
 TEST_F(PlanningCommandTest, FlagsBecomeValues) {
   const PlanningRequest request =
@@ -98,7 +60,8 @@ TEST_F(PlanningCommandTest, EveryOptionOfEveryPlannerIsAFlag) {
       std::vector<std::string> words{"plan",      "t",
                                      "--planner", std::string(planner->name()),
                                      flag,        planning::to_string(field.fallback)};
-      const bool tunes = planner->name() == "lms" && field.name != "tune";
+      const bool tunes =
+          planner->name() == "lms" && field.name != "tune";
       if (tunes) words.insert(words.end(), {"--tune", "off"});
       const PlanningRequest request = parsed(words);
       ASSERT_EQ(request.options.size(), tunes ? 2U : 1U) << flag;
@@ -182,15 +145,6 @@ TEST_F(PlanningCommandTest, AMachineIsAFileByItsEndingOrASlash) {
   EXPECT_THAT(error({"plan", trace(), "--machine", "h200.json"}), HasSubstr("cannot be read"));
 }
 
-TEST_F(PlanningCommandTest, OnEveryMachineABudgetIsAtMostItsMemory) {
-  for (const Json& row :
-       json({"what-if", trace(), "--machines", "--planner", "lru", "--budget", "20GiB"})) {
-    const Machine machine = find_machine(row["machine"]);
-    EXPECT_EQ(row["budget_bytes"],
-              std::min(20 * kGiB.count, capacities(machine)[Tier::kDevice].count));
-  }
-}
-
 TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   const Answer made = answer({"plan", trace(), "--budget", "70%", "--planner", "lru", "--machine",
                               "v100-pcie", "-o", path("p.json")});
@@ -240,32 +194,6 @@ TEST_F(PlanningCommandTest, APlanIsMadeSimulatedAndExplained) {
   }
 }
 
-TEST_F(PlanningCommandTest, TheOtherWaysArePriced) {
-  std::map<std::string, int> priced;
-  for (const char* planner : {"lru", "chain-recompute"}) {
-    ASSERT_EQ(answer({"plan", trace(), "--budget", "80%", "--machine", "v100-pcie", "--disk",
-                      "1TiB", "--planner", planner, "-o", path("p.json")})
-                  .status,
-              0);
-    const std::vector<std::string> words{"explain", path("p.json"), "--top", "12"};
-    const std::string text = answer(words).text;
-    const Json decisions = json(words)["decisions"];
-    for (const Json& decision : decisions) {
-      for (const auto& [way, other] : decision["otherwise"].items()) {
-        if (other["feasible"]) {
-          ++priced[way];
-          EXPECT_GT(other["step_ns"], 0);
-        } else {
-          EXPECT_TRUE(other["short"] > 0 || other["reason"] != "") << other;
-        }
-      }
-    }
-    EXPECT_THAT(text, HasSubstr(": the step takes "));
-  }
-  EXPECT_GT(priced["to-disk"], 0);
-  EXPECT_GT(priced["swap"], 0);
-}
-
 TEST_F(PlanningCommandTest, WhatBindsIsInTheJsonToo) {
   const std::vector<std::string> words{"plan",      trace(), "--budget",  "30%",
                                        "--planner", "lru",   "--machine", "v100-pcie"};
@@ -301,22 +229,6 @@ TEST_F(PlanningCommandTest, WhereDurationsAreFromIsSaid) {
   write_trace(elsewhere, path("elsewhere.json"));
   EXPECT_THAT(answer({"plan", path("elsewhere.json"), "--planner", "lru"}).text,
               HasSubstr("durations     estimated from the machine's figures\n"));
-}
-
-TEST_F(PlanningCommandTest, WhatIsNotShownIsCounted) {
-  ASSERT_EQ(
-      answer({"plan", trace(), "--budget", "70%", "--planner", "lru", "-o", path("p.json")}).status,
-      0);
-  const std::string all = answer({"explain", path("p.json"), "--top", "1000"}).text;
-  const std::string some = answer({"explain", path("p.json"), "--top", "1"}).text;
-  const auto storages = [](const std::string& text) {
-    std::size_t count = 0;
-    for (std::size_t at = 0; (at = text.find("\nstorage ", at)) != std::string::npos; ++at) ++count;
-    return count + 1;  // the first line
-  };
-  EXPECT_THAT(all, ::testing::Not(HasSubstr("--top")));
-  EXPECT_EQ(storages(some), 1U);
-  EXPECT_THAT(some, HasSubstr("These are 1 of " + std::to_string(storages(all)) + " storages"));
 }
 
 TEST_F(PlanningCommandTest, WithoutAPlanAStepTakesItsOps) {
@@ -431,16 +343,6 @@ TEST_F(PlanningCommandTest, PlannersAreComparedAtSeveralBudgets) {
   EXPECT_EQ(points["points"].size(), 4U);
   EXPECT_EQ(points["bound"].size(), 2U);
   EXPECT_TRUE(points["bound"][0].contains("binds"));
-}
-
-TEST_F(PlanningCommandTest, WhatIfAnswersItsThreeQuestions) {
-  const Json smallest =
-      json({"what-if", trace(), "--slowdown", "20%", "--planner", "lru", "--machine", "v100-pcie"});
-  EXPECT_LT(smallest["smallest_budget"], smallest["peak"]);
-  const Json machines = json({"what-if", trace(), "--machines", "--planner", "lru"});
-  EXPECT_GE(machines.size(), 10U);
-  const Json traces = json({"what-if", trace(), trace(), "--planner", "lru"});
-  EXPECT_EQ(traces.size(), 2U);
 }
 
 TEST_F(PlanningCommandTest, APlannerThatSearchesSaysHowFarItIs) {

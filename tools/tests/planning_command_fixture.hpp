@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planning commands as functions, on a step in a folder of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "command_line.hpp"
+#include "planning_commands.hpp"
+#include "simulation_text.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/testing/random_steps.hpp"
+#include "spillway/trace/trace_io.hpp"
+
+namespace spillway::tools {
+
+class PlanningCommandTest : public ::testing::Test {
+ protected:
+  PlanningCommandTest() {
+    std::string pattern = ::testing::TempDir() + "/spillway-planning-XXXXXX";
+    directory_ = ::mkdtemp(pattern.data());
+    write_trace(spillway::testing::layered_step(6), trace());
+  }
+  ~PlanningCommandTest() override { std::filesystem::remove_all(directory_); }
+
+  [[nodiscard]] std::string trace() const { return directory_ + "/step.json.zst"; }
+  [[nodiscard]] std::string path(const std::string& name) const { return directory_ + "/" + name; }
+
+  static PlanningRequest parsed(const std::vector<std::string>& words) {
+    return std::get<PlanningRequest>(parse_command_line(words));
+  }
+  static Answer answer(const std::vector<std::string>& words) {
+    const Answer result = planning_answer(parsed(words));
+    std::istringstream lines(result.text);
+    if (result.text.substr(0, 1) != "{") {
+      for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    }
+    return result;
+  }
+  static Json json(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    return Json::parse(answer(words).text);
+  }
+  static std::string error(const std::vector<std::string>& words) {
+    try {
+      (void)planning_answer(parsed(words));
+      return "no error";
+    } catch (const UserError& mistake) {
+      return mistake.what();
+    }
+  }
+
+  std::string directory_;
+};
+
+}  // namespace spillway::tools
