@@ -115,7 +115,8 @@ def test_explain_refuses_what_the_trace_does_not_have(spillway, trace, tmp_path)
         result = spillway("explain", plan, flag, word)
         assert (result.returncode, result.stdout) == (2, "")
         assert told in result.stderr
-    assert "storage 0: 1 MiB" not in spillway("explain", plan, "--storage", "weight").stdout
+    stays = spillway("explain", plan, "--storage", "weight").stdout
+    assert stays.startswith("storage 0: 1 MiB, parameter, weight\n  stays: ")
 
 
 def test_a_step_without_a_plan_has_no_limit_to_show(spillway, trace):

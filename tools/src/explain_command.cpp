@@ -23,6 +23,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
 #include "spillway/plan/validator.hpp"
+#include "storage_uses.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -80,10 +81,12 @@ void refuse_what_is_not_there(const PlanningRequest& request, const Trace& trace
 class Explainer {
  public:
   Explainer(const PlanningInputs& inputs, const Plan& plan)
-      : inputs_(inputs), plan_(plan), trace_(inputs.trace), simulator_(inputs.problem()) {
+      : inputs_(inputs),
+        plan_(plan),
+        trace_(inputs.trace),
+        uses_(trace_),
+        simulator_(inputs.problem()) {
     collect();
-    begin_.push_back(0);
-    for (const TimeNs duration : trace_.ops.duration_ns) begin_.push_back(begin_.back() + duration);
     const auto outcome = simulator_.run(plan);
     if (const auto* report = std::get_if<planning::SimulationReport>(&outcome)) {
       step_ns_ = report->step_ns;
@@ -93,9 +96,15 @@ class Explainer {
         "The plan does not work: " + std::get<planning::SimulationFailure>(outcome).reason + ".");
   }
 
-  /// The largest first.
+  /// The largest first. One asked for by name is among them though nothing is done with it.
   [[nodiscard]] std::vector<Decision> decisions(const PlanningRequest& request) const {
     std::vector<Decision> chosen;
+    for (std::size_t row = 0; request.storage && !request.op && row < trace_.storages.size();
+         ++row) {
+      const StorageId storage{row};
+      if (decisions_.contains(storage) || !is_named(storage, *request.storage)) continue;
+      chosen.push_back({.storage = storage, .actions = {}, .place = {}});
+    }
     for (const auto& [storage, decision] : decisions_) {
       if (request.storage && !is_named(storage, *request.storage)) continue;
       const auto at_op = [&](const PlanAction& action) {
@@ -112,6 +121,41 @@ class Explainer {
     return chosen;
   }
 
+  /// Of ops that run another way than recorded; none where one storage was asked for.
+  [[nodiscard]] std::vector<PlanAction> choices(const PlanningRequest& request) const {
+    std::vector<PlanAction> chosen;
+    if (request.storage) return chosen;
+    for (const PlanAction& choice : choices_) {
+      if (!request.op || to_value(choice.op) == *request.op) chosen.push_back(choice);
+    }
+    return chosen;
+  }
+
+  std::string text(const PlanAction& choice) {
+    const OpAlternative& other = alternative_of(choice);
+    const std::size_t op = to_value(choice.op);
+    return printable(op_text(choice.op), kColumns) +
+           fmt::format(
+               "\n  choose                   alternative {}: {}, workspace {}\n"
+               "                           as recorded:   {}, workspace {}\n",
+               choice.alternative, short_time(other.duration_ns), short_bytes(other.alloc_peak),
+               short_time(trace_.ops.duration_ns[op]), short_bytes(trace_.ops.alloc_peak[op])) +
+           otherwise_line("if it ran as recorded", without(choice));
+  }
+
+  Json json(const PlanAction& choice) {
+    const OpAlternative& other = alternative_of(choice);
+    const std::size_t op = to_value(choice.op);
+    return {{"op", op},
+            {"name", std::string(trace_.ops.name[op])},
+            {"alternative", choice.alternative},
+            {"ns", other.duration_ns},
+            {"workspace", other.alloc_peak.count},
+            {"recorded_ns", trace_.ops.duration_ns[op]},
+            {"recorded_workspace", trace_.ops.alloc_peak[op].count},
+            {"if_recorded", outcome_json(without(choice))}};
+  }
+
   std::string text(const Decision& decision) {
     const std::size_t row = to_value(decision.storage);
     std::string lines =
@@ -121,7 +165,8 @@ class Explainer {
     lines += '\n';
     if (decision.place) lines += "  begins " + place_text(*decision.place) + "\n";
     for (const PlanAction& action : decision.actions) lines += action_line(action);
-    return lines + why_line(decision) + otherwise_lines(decision);
+    lines += is_kept(decision) ? kept_lines(decision.storage) : why_line(decision);
+    return lines + otherwise_lines(outcomes(decision));
   }
 
   Json json(const Decision& decision) {
@@ -139,17 +184,13 @@ class Explainer {
               {"role", to_string(trace_.storages.role[row])},
               {"bytes", bytes_of(decision.storage).count},
               {"actions", std::move(actions)},
-              {"away_ns", longest_absence(decision)}};
+              {"unneeded_ns", unneeded(decision)}};
+    if (is_kept(decision)) json["kept_because"] = kept_because(decision.storage).first;
     Json others = Json::object();
     for (const auto& [way, outcome] : outcomes(decision)) {
-      Json& other = others[std::string(to_string(way))];
-      if (const auto* step = std::get_if<TimeNs>(&outcome)) {
-        other = Json{{"feasible", true}, {"step_ns", *step}};
-      } else {
-        other = failure_json(std::get<planning::SimulationFailure>(outcome));
-      }
+      others[std::string(to_string(way))] = outcome_json(outcome);
     }
-    json["if_kept"] = others["left-alone"];
+    json["if_kept"] = is_kept(decision) ? outcome_json(step_ns_) : others["left-alone"];
     json["otherwise"] = std::move(others);
     return json;
   }
@@ -162,7 +203,10 @@ class Explainer {
     }
     std::map<StorageId, bool> dropped;
     for (const PlanAction& action : plan_.actions) {
-      if (action.kind == PlanActionKind::kChoose) continue;
+      if (action.kind == PlanActionKind::kChoose) {
+        choices_.push_back(action);
+        continue;
+      }
       if (action.kind != PlanActionKind::kReplay) {
         dropped[action.storage] = action.kind == PlanActionKind::kDrop;
         add(action.storage, action);
@@ -174,7 +218,7 @@ class Explainer {
     }
     for (std::size_t op = 0; op < trace_.ops.size(); ++op) {
       for (const StorageId storage : trace_.ops.creates[OpIndex{op}]) {
-        if (decisions_.contains(storage)) makers_[storage] = OpIndex{op};
+        makers_[storage] = OpIndex{op};
       }
     }
   }
@@ -223,37 +267,80 @@ class Explainer {
     return printable(fmt::format("  {:<24} before {}", what, op_text(action.at)), kColumns) + "\n";
   }
 
-  /// Time of computing from the first action that takes it away to the next that brings it back.
-  [[nodiscard]] TimeNs longest_absence(const Decision& decision) const {
-    TimeNs longest = 0;
-    std::optional<OpIndex> left;
-    for (const PlanAction& action : decision.actions) {
-      const bool leaves =
-          action.kind == PlanActionKind::kEvict || action.kind == PlanActionKind::kDrop;
-      if (leaves && !left) left = action.at;
-      if (!left || leaves) continue;
-      longest = std::max(longest, begin_[to_value(action.at)] - begin_[to_value(*left)]);
-      left.reset();
+  static bool is_kept(const Decision& decision) {
+    return decision.actions.empty() && !decision.place;
+  }
+
+  /// The longest stretch without a use in which the plan has it away; of one that is kept, of all.
+  [[nodiscard]] TimeNs unneeded(const Decision& decision) const {
+    if (is_kept(decision)) {
+      const auto longest = uses_.longest(decision.storage);
+      return longest ? longest->ns : 0;
     }
-    if (left) longest = std::max(longest, begin_.back() - begin_[to_value(*left)]);
+    const auto around = [&](OpIndex at) { return uses_.around(decision.storage, at).ns; };
+    TimeNs longest = 0;
+    if (decision.place && !decision.place->on(Tier::kDevice)) longest = around(OpIndex{0});
+    for (const PlanAction& action : decision.actions) {
+      if (action.kind == PlanActionKind::kEvict || action.kind == PlanActionKind::kDrop) {
+        longest = std::max(longest, around(action.at));
+      }
+    }
     return longest;
   }
 
-  [[nodiscard]] std::string why_line(const Decision& decision) const {
-    std::string line =
-        fmt::format("  why: not needed for {} of computing", short_time(longest_absence(decision)));
+  struct CopyTimes {
+    TimeNs out = 0;
+    TimeNs in = 0;
+  };
+  [[nodiscard]] std::optional<CopyTimes> copies_of(StorageId storage) const {
     // A machine that trains on its processor copies between memory and disk.
     const bool has_host = inputs_.machine.link(LinkKind::kDeviceToHost).has_value();
     const auto& out =
         inputs_.machine.link(has_host ? LinkKind::kDeviceToHost : LinkKind::kHostToDisk);
     const auto& in =
         inputs_.machine.link(has_host ? LinkKind::kHostToDevice : LinkKind::kDiskToHost);
-    if (out && in) {
-      line += fmt::format("; copies take {} out and {} in",
-                          short_time(copy_time(*out, bytes_of(decision.storage))),
-                          short_time(copy_time(*in, bytes_of(decision.storage))));
+    if (!out || !in) return std::nullopt;
+    return CopyTimes{copy_time(*out, bytes_of(storage)), copy_time(*in, bytes_of(storage))};
+  }
+
+  [[nodiscard]] std::string why_line(const Decision& decision) const {
+    return fmt::format("  why: not needed for {} of computing{}\n", short_time(unneeded(decision)),
+                       copies_text(decision.storage));
+  }
+
+  [[nodiscard]] std::string copies_text(StorageId storage) const {
+    const auto copies = copies_of(storage);
+    if (!copies) return "";
+    return fmt::format("; copies take {} out and {} in", short_time(copies->out),
+                       short_time(copies->in));
+  }
+
+  /// The reason why one stays that nothing is done with: a word, and words.
+  [[nodiscard]] std::pair<std::string_view, std::string> kept_because(StorageId storage) const {
+    const auto stretch = uses_.longest(storage);
+    if (!stretch && uses_.of(storage).empty()) return {"never-used", "no op of the step uses it"};
+    if (!stretch) return {"always-needed", "there is no time between its uses"};
+    const Bytes alive = uses_.most_alive(*stretch);
+    const Bytes budget = inputs_.budgets[Tier::kDevice];
+    if (alive <= budget) {
+      return {"nothing-binds", fmt::format("nothing binds while it is idle: {} of {} would do",
+                                           short_bytes(alive), short_bytes(budget))};
     }
-    return line + "\n";
+    const auto copies = copies_of(storage);
+    if (copies && copies->out + copies->in > stretch->ns) {
+      return {"dear-to-move", "dear to move: its copies take longer than it is idle"};
+    }
+    return {"others-make-room", "others make the room that is needed"};
+  }
+
+  [[nodiscard]] std::string kept_lines(StorageId storage) const {
+    std::string lines =
+        fmt::format("  stays: nothing is done with it\n  why: {}\n", kept_because(storage).second);
+    if (const auto stretch = uses_.longest(storage)) {
+      lines += fmt::format("       not needed for {} of computing{}\n", short_time(stretch->ns),
+                           copies_text(storage));
+    }
+    return lines;
   }
 
   /// The step's time with another plan, or why it cannot be carried out.
@@ -262,7 +349,7 @@ class Explainer {
   /// Of every other way once, with the fastest of its plans.
   std::vector<std::pair<OtherWay, Outcome>> outcomes(const Decision& decision) {
     std::vector<std::pair<OtherWay, Outcome>> found;
-    for (const PlanVariant& variant : plan_variants(inputs_.problem(), plan_, decision)) {
+    for (const PlanVariant& variant : variants_of(decision)) {
       Outcome outcome = outcome_of(variant.plan);
       if (found.empty() || found.back().first != variant.way) {
         found.emplace_back(variant.way, std::move(outcome));
@@ -275,6 +362,30 @@ class Explainer {
     return found;
   }
 
+  [[nodiscard]] std::vector<PlanVariant> variants_of(const Decision& decision) const {
+    if (!is_kept(decision)) return plan_variants(inputs_.problem(), plan_, decision);
+    const auto stretch = uses_.longest(decision.storage);
+    if (!stretch) return {};
+    return ways_to_leave(inputs_.problem(), plan_, decision.storage, *stretch);
+  }
+
+  static Json outcome_json(const Outcome& outcome) {
+    if (const auto* step = std::get_if<TimeNs>(&outcome)) {
+      return {{"feasible", true}, {"step_ns", *step}};
+    }
+    return failure_json(std::get<planning::SimulationFailure>(outcome));
+  }
+
+  [[nodiscard]] const OpAlternative& alternative_of(const PlanAction& choice) const {
+    return trace_.ops.alternatives[choice.op][choice.alternative];
+  }
+
+  Outcome without(const PlanAction& choice) {
+    Plan variant = plan_;
+    std::erase(variant.actions, choice);
+    return outcome_of(variant);
+  }
+
   Outcome outcome_of(const Plan& variant) {
     const auto flaw = validate(variant, trace_, inputs_.budgets);
     if (flaw && flaw->flaw < PlanFlaw::kDeviceOverfull) {
@@ -285,24 +396,25 @@ class Explainer {
     return std::get<planning::SimulationReport>(outcome).step_ns;
   }
 
-  std::string otherwise_lines(const Decision& decision) {
+  [[nodiscard]] std::string otherwise_lines(
+      const std::vector<std::pair<OtherWay, Outcome>>& outcomes) const {
     std::string lines;
-    for (const auto& [way, outcome] : outcomes(decision)) {
-      if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
-        const std::string short_by =
-            failure->need == Bytes{0} ? failure->reason : to_string(failure->short_by()) + " short";
-        lines += printable(
-                     fmt::format("  {}: {}, at {}", condition(way), short_by, op_text(failure->op)),
-                     kColumns) +
-                 "\n";
-        continue;
-      }
-      const TimeNs step = std::get<TimeNs>(outcome);
-      lines +=
-          fmt::format("  {}: the step takes {}, {} {}\n", condition(way), short_time(step),
-                      short_time(std::abs(step - step_ns_)), step < step_ns_ ? "less" : "more");
-    }
+    for (const auto& [way, outcome] : outcomes) lines += otherwise_line(condition(way), outcome);
     return lines;
+  }
+
+  [[nodiscard]] std::string otherwise_line(std::string_view condition,
+                                           const Outcome& outcome) const {
+    if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
+      const std::string short_by =
+          failure->need == Bytes{0} ? failure->reason : to_string(failure->short_by()) + " short";
+      return printable(fmt::format("  {}: {}, at {}", condition, short_by, op_text(failure->op)),
+                       kColumns) +
+             "\n";
+    }
+    const TimeNs step = std::get<TimeNs>(outcome);
+    return fmt::format("  {}: the step takes {}, {} {}\n", condition, short_time(step),
+                       short_time(std::abs(step - step_ns_)), step < step_ns_ ? "less" : "more");
   }
 
   [[nodiscard]] Bytes bytes_of(StorageId storage) const {
@@ -312,10 +424,11 @@ class Explainer {
   const PlanningInputs& inputs_;
   const Plan& plan_;
   const Trace& trace_;
+  StorageUses uses_;
   planning::Simulator simulator_;
   std::map<StorageId, Decision> decisions_;
-  std::map<StorageId, OpIndex> makers_;  // of those in decisions_ that are made in the step
-  std::vector<TimeNs> begin_;            // of each op without stalls, and the end
+  std::vector<PlanAction> choices_;
+  std::map<StorageId, OpIndex> makers_;  // of those made in the step
   TimeNs step_ns_ = 0;
 };
 
@@ -336,24 +449,48 @@ Answer explain_answer(const PlanningRequest& request) {
   auto decisions = explainer.decisions(request);
   const std::size_t found = decisions.size();
   decisions.resize(std::min(found, request.top));
-  ProgressLine progress(decisions.size(), "explaining");
+  auto choices = explainer.choices(request);
+  const std::size_t choices_found = choices.size();
+  choices.resize(std::min(choices_found, request.top));
+  ProgressLine progress(decisions.size() + choices.size(), "explaining");
+  const auto begin = [&](const PlanAction& choice) {
+    progress.begin(fmt::format("op {}", to_value(choice.op)));
+  };
+  const auto begin_storage = [&](const Decision& decision) {
+    progress.begin(fmt::format("storage {}", to_value(decision.storage)));
+  };
   if (request.json) {
     Json list = Json::array();
     for (const Decision& decision : decisions) {
-      progress.begin(fmt::format("storage {}", to_value(decision.storage)));
+      begin_storage(decision);
       list.push_back(explainer.json(decision));
     }
-    return {json_text({{"planner", plan.planner}, {"decisions", std::move(list)}})};
+    Json others = Json::array();
+    for (const PlanAction& choice : choices) {
+      begin(choice);
+      others.push_back(explainer.json(choice));
+    }
+    return {json_text({{"planner", plan.planner},
+                       {"decisions", std::move(list)},
+                       {"choices", std::move(others)}})};
   }
-  if (found == 0) return {"The plan does nothing there: all of it stays.\n"};
+  if (found + choices_found == 0) return {"The plan does nothing there: all of it stays.\n"};
   std::string text;
   for (const Decision& decision : decisions) {
-    progress.begin(fmt::format("storage {}", to_value(decision.storage)));
+    begin_storage(decision);
     text += explainer.text(decision);
   }
   if (decisions.size() < found) {
     text += fmt::format("These are {} of {} storages, the largest: --top {} shows all.\n",
                         decisions.size(), found, found);
+  }
+  for (const PlanAction& choice : choices) {
+    begin(choice);
+    text += explainer.text(choice);
+  }
+  if (choices.size() < choices_found) {
+    text += fmt::format("These are {} of {} ops that run another way: --top {} shows all.\n",
+                        choices.size(), choices_found, choices_found);
   }
   return {text};
 }

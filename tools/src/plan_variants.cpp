@@ -90,21 +90,27 @@ Plan on_tier(const Plan& plan, const Decision& decision, Tier tier) {
   return variant;
 }
 
-/// Which op creates each storage, and which frees it.
+/// Which op creates each storage, which is the first to change it then, and which frees it.
 struct Lives {
   explicit Lives(const Trace& trace)
-      : maker(trace.storages.size(), trace.ops.size()), end(maker.size(), trace.ops.size()) {
+      : maker(trace.storages.size(), trace.ops.size()), changed(maker), end(maker) {
     for (std::size_t op = 0; op < trace.ops.size(); ++op) {
+      for (const StorageId storage : trace.ops.writes[OpIndex{op}]) {
+        const std::size_t row = to_value(storage);
+        if (maker[row] < op) changed[row] = std::min(changed[row], op);
+      }
       for (const StorageId storage : trace.ops.creates[OpIndex{op}]) maker[to_value(storage)] = op;
       for (const StorageId storage : trace.ops.frees[OpIndex{op}]) end[to_value(storage)] = op;
     }
   }
-  std::vector<std::size_t> maker;  ///< the number of ops: made before the step
-  std::vector<std::size_t> end;    ///< the number of ops: outlives it
+  std::vector<std::size_t> maker;    ///< the number of ops: made before the step
+  std::vector<std::size_t> changed;  ///< the number of ops: not in the step
+  std::vector<std::size_t> end;      ///< the number of ops: outlives it
 };
 
 /// Replays that bring `storage` back before op `at`, in their order: first what the op reads and
-/// is dead by then. Nothing where an op on the way cannot be run again.
+/// is dead by then. Nothing where an op on the way cannot be run again, or has made what another
+/// changed since.
 class ReplayChain {
  public:
   ReplayChain(const Trace& trace, const Lives& lives, std::size_t at)
@@ -121,9 +127,11 @@ class ReplayChain {
   bool add(StorageId first) {
     std::vector<StorageId> wanted{first};
     while (!wanted.empty()) {
-      const std::size_t maker = lives_.maker[to_value(wanted.back())];
+      const std::size_t row = to_value(wanted.back());
+      const std::size_t maker = lives_.maker[row];
       wanted.pop_back();
-      if (maker >= at_ || trace_.ops.replayable[maker] == 0) return false;
+      if (maker >= at_ || lives_.changed[row] < at_ || trace_.ops.replayable[maker] == 0)
+        return false;
       if (!ops_.insert(maker).second) continue;
       for (const StorageId read : trace_.ops.reads[OpIndex{maker}]) {
         if (lives_.end[to_value(read)] < at_) wanted.push_back(read);
@@ -138,37 +146,58 @@ class ReplayChain {
   std::set<std::size_t> ops_;
 };
 
-/// Drops where it was evicted, and runs its op again where it was fetched.
-std::optional<Plan> recomputed(const Problem& problem, const Plan& plan, const Decision& decision) {
+/// The first op from `at` on that reads or writes it; the number of ops: none.
+std::size_t next_use(const Trace& trace, StorageId storage, std::size_t at) {
+  const auto used = [&](std::size_t op) {
+    return contains(trace.ops.reads[OpIndex{op}], storage) ||
+           contains(trace.ops.writes[OpIndex{op}], storage);
+  };
+  while (at < trace.ops.size() && !used(at)) ++at;
+  return at;
+}
+
+/// Dropped at each op of `leaves`, ascending, and made again just before its next use. Nothing
+/// where no op of the step makes it, or one on the way cannot be run again.
+std::optional<Plan> recomputed(const Problem& problem, Plan variant, StorageId storage,
+                               std::span<const std::size_t> leaves) {
   const Lives lives(problem.trace);
-  Plan variant = without(problem.trace, plan, decision);
   // Several actions of one op are taken in their order: what drops comes first, as it made room.
   std::vector<PlanAction> changed;
-  bool away = decision.place && !decision.place->on(Tier::kDevice);
-  for (const PlanAction& action : decision.actions) {
-    if (action.kind == PlanActionKind::kEvict && !away) {
-      changed.push_back(PlanAction::drop(action.at, decision.storage));
-      away = true;
-    }
-    if (action.kind != PlanActionKind::kFetch || !away) continue;
-    // A copy in is queued early; computing again is for the op that needs it.
-    std::size_t use = to_value(action.at);
-    const auto used = [&](std::size_t op) {
-      return contains(problem.trace.ops.reads[OpIndex{op}], decision.storage) ||
-             contains(problem.trace.ops.writes[OpIndex{op}], decision.storage);
-    };
-    while (use < problem.trace.ops.size() && !used(use)) ++use;
-    const auto chain = ReplayChain(problem.trace, lives, use).of(decision.storage);
+  std::size_t back = lives.maker[to_value(storage)];
+  for (const std::size_t at : leaves) {
+    if (at <= back) continue;  // not used since
+    back = next_use(problem.trace, storage, at);
+    if (back == problem.trace.ops.size()) return std::nullopt;
+    const auto chain = ReplayChain(problem.trace, lives, back).of(storage);
     if (!chain) return std::nullopt;
+    changed.push_back(PlanAction::drop(OpIndex{at}, storage));
     for (const std::size_t op : *chain) {
-      changed.push_back(PlanAction::replay(OpIndex{use}, OpIndex{op}));
+      changed.push_back(PlanAction::replay(OpIndex{back}, OpIndex{op}));
     }
-    away = false;
   }
   if (changed.empty()) return std::nullopt;
   variant.actions.insert(variant.actions.end(), changed.begin(), changed.end());
   sort(variant);
   return variant;
+}
+
+TimeNs time_to_fetch(const Problem& problem, StorageId storage, Tier tier) {
+  TimeNs time = 0;
+  for (const LinkKind link : {LinkKind::kHostToDevice, LinkKind::kDiskToHost}) {
+    if (link == LinkKind::kDiskToHost && tier != Tier::kDisk) continue;
+    if (const auto& found = problem.machine.link(link)) {
+      time += copy_time(*found, problem.trace.storages.bytes[to_value(storage)]);
+    }
+  }
+  return time;
+}
+
+/// So long before `use`, and not before `earliest`.
+std::size_t op_before(const Trace& trace, std::size_t use, std::size_t earliest, TimeNs time) {
+  std::size_t at = use;
+  for (TimeNs ahead = 0; at > earliest && ahead < time; --at)
+    ahead += trace.ops.duration_ns[at - 1];
+  return at;
 }
 
 /// Evicts where it was dropped, and fetches where it was computed again; `early`: one copy time
@@ -181,13 +210,7 @@ Plan swapped(const Problem& problem, const Plan& plan, const Decision& decision,
   };
   std::erase_if(variant.actions, is_own_drop);
   remove_idle_replays(variant, problem.trace);
-  TimeNs copy = 0;
-  for (const LinkKind link : {LinkKind::kHostToDevice, LinkKind::kDiskToHost}) {
-    if (link == LinkKind::kDiskToHost && tier != Tier::kDisk) continue;
-    if (const auto& found = problem.machine.link(link)) {
-      copy += copy_time(*found, problem.trace.storages.bytes[to_value(decision.storage)]);
-    }
-  }
+  const TimeNs copy = early ? time_to_fetch(problem, decision.storage, tier) : 0;
   std::size_t left = 0;
   for (const PlanAction& action : decision.actions) {
     if (is_own_drop(action)) {
@@ -195,10 +218,8 @@ Plan swapped(const Problem& problem, const Plan& plan, const Decision& decision,
       variant.actions.push_back(PlanAction::evict(action.at, decision.storage, tier));
     }
     if (action.kind != PlanActionKind::kReplay) continue;
-    std::size_t at = to_value(action.at);
-    for (TimeNs ahead = 0; early && at > left + 1 && ahead < copy; --at) {
-      ahead += problem.trace.ops.duration_ns[at - 1];
-    }
+    const std::size_t use = to_value(action.at);
+    const std::size_t at = op_before(problem.trace, use, std::min(use, left + 1), copy);
     variant.actions.push_back(PlanAction::fetch(OpIndex{at}, decision.storage));
   }
   sort(variant);
@@ -224,7 +245,12 @@ std::vector<PlanVariant> plan_variants(const Problem& problem, const Plan& plan,
   }
   const bool computed_again = any_action(decision, PlanActionKind::kReplay);
   if ((to_host || to_disk) && !computed_again) {
-    if (auto again = recomputed(problem, plan, decision)) {
+    std::vector<std::size_t> leaves;
+    for (const PlanAction& action : decision.actions) {
+      if (action.kind == PlanActionKind::kEvict) leaves.push_back(to_value(action.at));
+    }
+    if (auto again =
+            recomputed(problem, without(problem.trace, plan, decision), decision.storage, leaves)) {
       variants.push_back({OtherWay::kRecompute, std::move(*again)});
     }
   }
@@ -233,6 +259,38 @@ std::vector<PlanVariant> plan_variants(const Problem& problem, const Plan& plan,
     const Tier tier = host ? Tier::kHost : Tier::kDisk;
     for (const bool early : {true, false}) {
       variants.push_back({OtherWay::kSwap, swapped(problem, plan, decision, tier, early)});
+    }
+  }
+  return variants;
+}
+
+std::vector<PlanVariant> ways_to_leave(const Problem& problem, const Plan& plan, StorageId storage,
+                                       const IdleStretch& stretch) {
+  std::vector<PlanVariant> variants;
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    if (problem.budgets[tier] == Bytes{0}) continue;
+    const OtherWay way = tier == Tier::kHost ? OtherWay::kToHost : OtherWay::kToDisk;
+    for (const bool early : {true, false}) {
+      const TimeNs copy = early ? time_to_fetch(problem, storage, tier) : 0;
+      const std::size_t earliest = stretch.over_end ? 0 : stretch.from;
+      Plan variant = plan;
+      variant.actions.push_back(PlanAction::evict(OpIndex{stretch.from}, storage, tier));
+      variant.actions.push_back(PlanAction::fetch(
+          OpIndex{op_before(problem.trace, stretch.to, earliest, copy)}, storage));
+      if (stretch.over_end) {
+        PlanPlace place;
+        place.storage = storage;
+        place.add(tier);
+        variant.places.push_back(place);
+      }
+      sort(variant);
+      variants.push_back({way, std::move(variant)});
+    }
+  }
+  const std::array<std::size_t, 1> leaves{stretch.from};
+  if (!stretch.over_end) {
+    if (auto again = recomputed(problem, plan, storage, leaves)) {
+      variants.push_back({OtherWay::kRecompute, std::move(*again)});
     }
   }
   return variants;

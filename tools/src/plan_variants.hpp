@@ -13,6 +13,7 @@
 
 #include "spillway/plan/plan.hpp"
 #include "spillway/planning/problem.hpp"
+#include "storage_uses.hpp"
 
 namespace spillway::tools {
 
@@ -25,9 +26,9 @@ struct Decision {
 
 enum class OtherWay : std::uint8_t {
   kLeftAlone,  ///< the same plan without the actions on the storage
-  kToHost,     ///< where it goes to the disk
-  kToDisk,     ///< where it goes to the host
-  kRecompute,  ///< dropped and computed again, where it is copied out and in
+  kToHost,     ///< where it goes to the disk, or stays
+  kToDisk,     ///< where it goes to the host, or stays
+  kRecompute,  ///< dropped and computed again, where it is copied out and in, or stays
   kSwap,       ///< copied out and in, where it is computed again
 };
 /// `left-alone`, `to-host`, `to-disk`, `recompute`, `swap`.
@@ -44,5 +45,11 @@ struct PlanVariant {
 /// copy time before the use, or, which may need less room, at it.
 std::vector<PlanVariant> plan_variants(const planning::Problem& problem, const Plan& plan,
                                        const Decision& decision);
+
+/// The same plan with a storage that it leaves alone away during the stretch, which is one of
+/// StorageUses::longest: on each tier with a budget, with the two times to fetch it of kSwap, and
+/// recomputed where that can be.
+std::vector<PlanVariant> ways_to_leave(const planning::Problem& problem, const Plan& plan,
+                                       StorageId storage, const IdleStretch& stretch);
 
 }  // namespace spillway::tools

@@ -133,5 +133,23 @@ TEST_F(PlanVariantsTest, ATierWithoutBudgetAndAnOpThatCannotRunAgainAreNoWay) {
   EXPECT_EQ(others(made).size(), 1U);
 }
 
+TEST_F(PlanVariantsTest, WhatWasChangedSinceIsNotComputedAgain) {
+  const Plan made =
+      plan({PlanAction::evict(OpIndex{5}, b_, Tier::kHost), PlanAction::fetch(OpIndex{7}, b_)});
+  EXPECT_TRUE(others(made).contains("recompute"));
+  StorageLists writes;
+  for (std::size_t op = 0; op < trace_.ops.size(); ++op) {
+    const auto row = trace_.ops.writes[OpIndex{op}];
+    std::vector<StorageId> storages(row.begin(), row.end());
+    if (op == 3) storages.push_back(b_);
+    writes.append(storages);
+  }
+  trace_.ops.writes = writes;
+  EXPECT_EQ(validate(trace_), std::nullopt);
+  Plan changed = made;
+  changed.structure = structure_hash(trace_);
+  EXPECT_FALSE(others(changed).contains("recompute"));
+}
+
 }  // namespace
 }  // namespace spillway::tools
