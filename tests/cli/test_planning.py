@@ -79,6 +79,22 @@ def test_that_nothing_fits_is_status_1_with_need_have_and_short(spillway, trace)
     assert "short " in result.stdout
 
 
+def test_of_several_that_nothing_fits_is_status_1_too(spillway, trace, tmp_path):
+    lru = ("--planners", "lru")
+    assert spillway("compare", trace, "--budget", "50MiB,60MiB", *lru).returncode == 1
+    assert spillway("compare", trace, "--budget", "60MiB,300MiB", *lru).returncode == 0
+    large = recorded_step(8)
+    for storage in large["storages"]:
+        storage["bytes"] *= 2**20
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps(large), encoding="utf-8")
+    for words in (("--machines",), (str(path),)):
+        result = spillway("what-if", str(path), *words, "--planner", "lru")
+        assert (result.returncode, result.stderr) == (1, "")
+        assert "does not fit" in result.stdout
+    assert spillway("what-if", str(path), trace, "--planner", "lru").returncode == 0
+
+
 def test_a_plan_of_another_trace_is_a_mistake(spillway, trace, tmp_path):
     plan = str(tmp_path / "plan.json")
     words = ("--budget", "300MiB", "--machine", "v100-pcie", "--planner", "lru")

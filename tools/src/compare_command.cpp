@@ -149,8 +149,9 @@ Answer compare_answer(const PlanningRequest& request) {
   for (const Bytes budget : device_budgets) {
     columns.push_back(compare_at(inputs, budget, request, planners, progress));
   }
-  if (request.json) return {json_text(compare_json(columns, compute_ns))};
-  return {table_text(columns, inputs, compute_ns)};
+  const int status = points_of(columns).empty() ? kNoPlanFits : 0;
+  if (request.json) return {json_text(compare_json(columns, compute_ns)), status};
+  return {table_text(columns, inputs, compute_ns), status};
 }
 
 }  // namespace spillway::tools

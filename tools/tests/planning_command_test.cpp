@@ -330,6 +330,27 @@ TEST_F(PlanningCommandTest, WhatTuningSearchesForIsNoFlag) {
   EXPECT_EQ(error(untuned), "no error");
 }
 
+TEST_F(PlanningCommandTest, WhereNothingFitsTheStatusSaysSo) {
+  Trace large = spillway::testing::layered_step(6);
+  for (Bytes& bytes : large.storages.bytes) bytes.count *= 1'000'000;
+  write_trace(large, path("large.json"));
+  const std::string file = path("large.json");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"compare", trace(), "--budget", "1MiB,2MiB"},
+        {"what-if", file, "--machines"},
+        {"what-if", file, file}}) {
+    std::vector<std::string> lru = words;
+    const bool compares = words.front() == "compare";
+    lru.insert(lru.end(), {compares ? "--planners" : "--planner", "lru"});
+    EXPECT_EQ(answer(lru).status, kNoPlanFits) << words[0] << words[2];
+    lru.emplace_back("--json");
+    EXPECT_EQ(answer(lru).status, kNoPlanFits) << words[0] << words[2];
+  }
+  // One that fits is enough.
+  EXPECT_EQ(answer({"compare", trace(), "--budget", "1MiB,90%", "--planners", "lru"}).status, 0);
+  EXPECT_EQ(answer({"what-if", file, trace(), "--planner", "lru"}).status, 0);
+}
+
 TEST_F(PlanningCommandTest, PlannersAreComparedAtSeveralBudgets) {
   const Answer table = answer({"compare", trace(), "--planners", "lru,unified-memory", "--budget",
                                "90%,60%", "--machine", "v100-pcie"});
