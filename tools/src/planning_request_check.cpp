@@ -54,19 +54,23 @@ void check_options(const PlanningRequest& request, const Planners& chosen) {
   for (const planning::Planner* planner : chosen) (void)options_for(*planner, request);
 }
 
-// What auto-tuning searches for is not taken from a flag.
+// What auto-tuning searches for is not taken from a flag, and what only it uses is not without it.
 void check_tuning(const PlanningRequest& request, const Planners& chosen) {
   constexpr std::array<std::string_view, 4> kTuned{"threshold", "ahead", "groupby", "sync-mode"};
-  const bool tunes = std::any_of(chosen.begin(), chosen.end(), [&](const auto* planner) {
-    return has_option(*planner, "tune") &&
-           options_for(*planner, request).template get<bool>("tune");
-  });
-  if (!tunes) return;
+  constexpr std::string_view kOnlyTuning = "memory-ratio";
+  const auto tuner = std::find_if(chosen.begin(), chosen.end(),
+                                  [](const auto* planner) { return has_option(*planner, "tune"); });
+  if (tuner == chosen.end()) return;
+  const bool tunes = options_for(**tuner, request).get<bool>("tune");
   for (const auto& option : request.options) {
-    if (std::find(kTuned.begin(), kTuned.end(), option.first) != kTuned.end()) {
+    const std::string& name = option.first;
+    if (tunes && std::find(kTuned.begin(), kTuned.end(), name) != kTuned.end()) {
       throw UserError(fmt::format(
-          "--{} means nothing while --tune is on, which searches for it: give --tune off.",
-          option.first));
+          "--{} means nothing while --tune is on, which searches for it: give --tune off.", name));
+    }
+    if (!tunes && name == kOnlyTuning) {
+      throw UserError(
+          fmt::format("--{} means nothing with --tune off: it bounds what tuning tries.", name));
     }
   }
 }

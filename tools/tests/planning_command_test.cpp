@@ -61,7 +61,7 @@ TEST_F(PlanningCommandTest, EveryOptionOfEveryPlannerIsAFlag) {
                                      "--planner", std::string(planner->name()),
                                      flag,        planning::to_string(field.fallback)};
       const bool tunes =
-          planner->name() == "lms" && field.name != "tune";
+          planner->name() == "lms" && field.name != "tune" && field.name != "memory-ratio";
       if (tunes) words.insert(words.end(), {"--tune", "off"});
       const PlanningRequest request = parsed(words);
       ASSERT_EQ(request.options.size(), tunes ? 2U : 1U) << flag;
@@ -328,6 +328,13 @@ TEST_F(PlanningCommandTest, WhatTuningSearchesForIsNoFlag) {
   std::vector<std::string> untuned = words;
   untuned.insert(untuned.end(), {"--tune", "off"});
   EXPECT_EQ(error(untuned), "no error");
+}
+
+TEST_F(PlanningCommandTest, WhatOnlyTuningUsesIsNoFlagWithoutIt) {
+  std::vector<std::string> words{"plan", trace(), "--planner", "lms", "--memory-ratio", "0.5"};
+  EXPECT_EQ(error(words), "no error");
+  words.insert(words.end(), {"--tune", "off"});
+  EXPECT_THAT(error(words), HasSubstr("--memory-ratio means nothing with --tune off"));
 }
 
 TEST_F(PlanningCommandTest, WhereNothingFitsTheStatusSaysSo) {
