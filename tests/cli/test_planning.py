@@ -2,8 +2,10 @@
 """The planning commands as a person runs them: exit statuses, streams, files, JSON."""
 
 import json
+import os
 import re
 import signal
+import threading
 import time
 
 import pytest
@@ -234,3 +236,50 @@ def test_no_progress_where_it_is_not_wanted(terminal, spillway, dense_trace, tmp
     dumb = terminal("compare", dense_trace, *SEARCHES, rows=30, TERM="dumb")
     assert dumb.finish() == 0
     assert "planning" not in dumb.raw
+
+
+@pytest.fixture
+def slow_file(tmp_path):
+    """A trace that comes when `give` is called; until then whoever reads it waits."""
+    path = tmp_path / "slow.json"
+    os.mkfifo(path)
+
+    def give():
+        path.write_text(json.dumps(recorded_step(8)), encoding="utf-8")
+
+    return str(path), give
+
+
+@pytest.mark.parametrize(
+    "words, first_row",
+    [
+        (("trace", "stats"), "ops                   16 in 240 ms"),
+        (("simulate",), "planner       none"),
+        (("compare", "--planners", "lru"), "machine       h200"),
+    ],
+)
+def test_that_a_trace_is_being_read_is_said(terminal, slow_file, words, first_row):
+    path, give = slow_file
+    one = terminal(*words, path, rows=30)
+    one.until_text("reading: slow.json")
+    give()
+    assert one.finish() == 0
+    assert not any("reading" in row for row in one.screen.history())
+    assert one.screen.text()[0] == first_row
+
+
+def test_ctrl_c_while_reading_erases_the_line(terminal, slow_file):
+    one = terminal("trace", "show", slow_file[0])
+    one.until_text("reading: slow.json")
+    one.type("\x03")
+    assert one.finish() == -signal.SIGINT
+    assert not any("reading" in row for row in one.screen.history())
+
+
+def test_reading_says_nothing_where_there_is_no_terminal(spillway, slow_file):
+    path, give = slow_file
+    waiting = threading.Timer(1, give)
+    waiting.start()
+    result = spillway("trace", "stats", path)
+    waiting.join()
+    assert (result.returncode, result.stderr) == (0, "")

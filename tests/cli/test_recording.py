@@ -90,3 +90,23 @@ def test_mistakes_are_found_before_the_program_starts(spillway, words, text):
     result = spillway("record", *words, "--", *program("print=started"))
     assert (result.returncode, result.stdout) == (2, "")
     assert text in result.stderr
+
+
+def test_a_long_recording_says_so_on_a_terminal(terminal, tmp_path):
+    words = ("record", "--without-memory", "-o", str(tmp_path / "step.json"))
+    one = terminal(*words, "--", *program("print=hello", "sleep=1.5", "print=bye"))
+    one.until(lambda: "spillway: recording without memory, " in one.screen.text()[-1], "bottom row")
+    assert one.finish() == 1
+    assert one.screen.region() == (1, one.screen.rows)
+    assert not any("recording without memory" in row for row in one.screen.history())
+    assert one.screen.text()[:2] == ["hello", "bye"]
+
+
+@pytest.mark.parametrize("words, changes", [(("--status", "off"), {}), ((), {"TERM": "dumb"})])
+def test_a_recording_shows_nothing_where_it_is_not_wanted(terminal, tmp_path, words, changes):
+    one = terminal(
+        "record", "--without-memory", "-o", str(tmp_path / "step.json"), *words,
+        "--", *program("sleep=1.2"), **changes,
+    )  # fmt: skip
+    assert one.finish() == 1
+    assert "recording without memory" not in one.raw

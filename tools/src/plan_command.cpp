@@ -114,7 +114,10 @@ Answer simulate_answer(const PlanningRequest& request) {
         fmt::format("plan {}: {}.", request.plan_path.value_or("without actions"), flaw->text));
   }
   const bool timeline = request.timeline || request.perfetto_path;
-  const auto outcome = planning::simulate(problem, plan, {.timeline = timeline});
+  planning::SimulationOutcome outcome;
+  ProgressLine(1, "simulating").during(request.plan_path ? "the plan" : "the step", [&] {
+    outcome = planning::simulate(problem, plan, {.timeline = timeline});
+  });
   if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
     return {
         request.json ? json_text(failure_json(*failure)) : failure_lines(*failure, inputs.trace),

@@ -14,7 +14,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/planning/cost/roofline.hpp"
 #include "spillway/planning/kernel_workspace.hpp"
-#include "spillway/trace/trace_io.hpp"
+#include "trace_reading.hpp"
 
 namespace spillway::tools {
 
@@ -43,10 +43,11 @@ Budgets lower_budgets(const PlanningRequest& request, const Machine& machine) {
   return budgets;
 }
 
-PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path) {
+PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path,
+                           ProgressLine* shown) {
   PlanningInputs inputs;
   inputs.machine = find_machine(request.machine.value_or(kDefaultMachine));
-  inputs.trace = read_trace(path);
+  inputs.trace = read_trace_shown(path, shown);
   if (request.estimate_times) {
     inputs.trace.timed = false;
     std::fill(inputs.trace.ops.duration_ns.begin(), inputs.trace.ops.duration_ns.end(), 0);

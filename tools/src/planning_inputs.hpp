@@ -6,6 +6,7 @@
 #include <string>
 
 #include "planning_request.hpp"
+#include "progress_line.hpp"
 #include "spillway/machine/machine.hpp"
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/problem.hpp"
@@ -33,8 +34,9 @@ struct PlanningInputs {
   [[nodiscard]] planning::Problem problem_at(Bytes device) const;
 };
 
-/// `path`: the trace's.
-PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path);
+/// `path`: the trace's. `shown`: as for read_trace_shown.
+PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path,
+                           ProgressLine* shown = nullptr);
 
 /// The answer in terms of whole budgets: what would fit needs the margin besides.
 planning::Infeasible beside(planning::Infeasible answer, Bytes margin);

@@ -9,7 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "quantity_text.hpp"
@@ -74,13 +78,28 @@ ProgressLine::~ProgressLine() {
 void ProgressLine::begin(std::string_view planner) {
   planner_ = planner;
   ++run_;
-  draw("");
+  draw(planner_);
 }
 
-void ProgressLine::again() { draw(""); }
+void ProgressLine::again() { draw(planner_); }
 
 void ProgressLine::show(double share, std::string_view doing) {
-  draw(fmt::format(", {}, {}", doing, short_percent(std::clamp(share, 0.0, 1.0))));
+  draw(fmt::format("{}, {}, {}", planner_, doing, short_percent(std::clamp(share, 0.0, 1.0))));
+}
+
+void ProgressLine::during(std::string_view doing, const std::function<void()>& work) {
+  if (!on_terminal_) return work();
+  // Joined behind the work, however it ends.
+  const std::jthread drawing([&](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      never.wait_for(lock, stop, std::chrono::nanoseconds(kInterval), [] { return false; });
+      if (!stop.stop_requested()) draw(std::string(doing));
+    }
+  });
+  work();
 }
 
 void ProgressLine::draw(const std::string& text) {
@@ -89,8 +108,9 @@ void ProgressLine::draw(const std::string& text) {
   if (time < next_ || !may_draw()) return;
   next_ = time + kInterval;
   if (!std::exchange(drawn_, true)) change_action(SIG_DFL, erase_and_end);
-  const std::string count = runs_ > 1 ? fmt::format(" {} of {}", run_, runs_) : "";
-  const std::string line = fmt::format("{}{}: {}{}", work_, count, planner_, text);
+  const std::string count =
+      runs_ > 1 && run_ > 0 ? fmt::format(" {} of {}", run_, runs_) : std::string();
+  const std::string line = fmt::format("{}{}: {}", work_, count, text);
   fmt::print(stderr, "{}{}", kErase, line.substr(0, columns()));
 }
 

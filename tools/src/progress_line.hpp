@@ -5,10 +5,12 @@
 //
 // Drawn only after half a second, ten times a second at most, where standard error is a terminal
 // that obeys sequences and the command is in its foreground. A signal that ends the command, as
-// Ctrl-C does, erases it too. For one thread, and one line at a time.
+// Ctrl-C does, erases it too. For one thread, and one line at a time; work that cannot say how far
+// it is is waited for on that thread, in during(), while another one draws.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +32,8 @@ class ProgressLine {
   void again();
   /// `share` of it, from 0 to 1, is done.
   void show(double share, std::string_view doing);
+  /// Carries out `work`, which must not call this line, and shows `doing` for as long as it takes.
+  void during(std::string_view doing, const std::function<void()>& work);
 
  private:
   void draw(const std::string& text);

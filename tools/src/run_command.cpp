@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -230,6 +231,28 @@ FileState state_of(const std::string& path) {
   return {true, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
+/// That a program is recorded without memory, and since when, on the bottom row of a terminal.
+class RecordingRow {
+ public:
+  explicit RecordingRow(Show show)
+      : shown_(show != Show::kOff && isatty(STDERR_FILENO) == 1 && row_.open()) {}
+
+  void refresh() {
+    const auto passed = std::chrono::steady_clock::now() - begin_;
+    constexpr std::chrono::milliseconds kPatience{500};
+    if (!shown_ || passed < kPatience || row_.columns() == 0) return;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(passed).count();
+    row_.show(fmt::format("spillway: recording without memory, {} s", seconds));
+  }
+
+  void hide() { row_.hide(); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  TerminalRow row_;
+  bool shown_;
+};
+
 /// The Python package records by itself: the engine, its status and its summary are not there.
 ProgramEnd record_without_memory(const RunRequest& request) {
   refuse_settings(request);
@@ -237,13 +260,16 @@ ProgramEnd record_without_memory(const RunRequest& request) {
   const std::vector<NameValue> environment =
       recording_environment(*request.trace_path, request.machine, request.assume);
   const FileState before = state_of(*request.trace_path);
+  RecordingRow row(request.status);
   ChildProcess program(request.command, environment);
   if (program.start_error() != 0) {
     say(fmt::format("spillway: {}\n",
                     start_failure(request.command.front(), program.start_error())));
     return {program.start_error() == ENOENT ? 127 : 126, 0};
   }
-  const ProgramEnd end = program.wait({.on_tick = [] {}, .on_suspend = [] {}});
+  const ProgramEnd end =
+      program.wait({.on_tick = [&] { row.refresh(); }, .on_suspend = [&] { row.hide(); }});
+  row.hide();
   const bool written = state_of(*request.trace_path) != before;
   if (request.json) print_line(record_json(end, *request.trace_path, written));
   if (end.code != 0 || end.signal != 0 || written) return end;

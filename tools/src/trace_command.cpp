@@ -15,7 +15,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
 #include "spillway/planning/kernel_workspace.hpp"
-#include "spillway/trace/trace_io.hpp"
+#include "trace_reading.hpp"
 #include "trace_summary.hpp"
 
 namespace spillway::tools {
@@ -219,7 +219,7 @@ std::string learned_text(const TraceRequest& request, const Trace& trace) {
 }
 
 std::string trace_text(const TraceRequest& request) {
-  const Trace trace = read_trace(request.path);
+  const Trace trace = read_trace_shown(request.path);
   switch (request.view) {
     case TraceRequest::View::kWorkspace:
       return learned_text(request, trace);
@@ -229,7 +229,7 @@ std::string trace_text(const TraceRequest& request) {
     case TraceRequest::View::kStats:
       return request.json ? json_text(stats_json(trace)) : format_trace_stats(trace);
     default:
-      const Trace other = read_trace(request.other_path);
+      const Trace other = read_trace_shown(request.other_path);
       return request.json ? json_text(diff_json(trace, other)) : format_trace_diff(trace, other);
   }
 }

@@ -117,7 +117,7 @@ class Search {
   }
 
   Try planned(std::uint64_t batch, const PlanningRequest& request) {
-    const PlanningInputs inputs = read_inputs(request, trace_of(batch));
+    const PlanningInputs inputs = read_inputs(request, trace_of(batch), &progress_);
     Try tried{.batch = batch,
               .budget = inputs.whole_device,
               .peak = peak_bytes(inputs.trace),

@@ -200,7 +200,7 @@ Answer try_machines(const PlanningRequest& request) {
     PlanningRequest here = request;
     here.machine = machine.name;
     here.estimate_times = true;  // durations of another machine say nothing about this one
-    const PlanningInputs inputs = read_inputs(here, request.files.front());
+    const PlanningInputs inputs = read_inputs(here, request.files.front(), &progress);
     const Bytes device = std::min(inputs.whole_device, capacities(machine)[Tier::kDevice]);
     rows.push_back(
         row_of(machine.name, device, inputs, step_of(inputs.problem_at(device), here, progress)));
@@ -216,7 +216,7 @@ Answer try_traces(const PlanningRequest& request) {
   ProgressLine progress(request.files.size());
   std::string machine;
   for (const std::string& path : request.files) {
-    const PlanningInputs inputs = read_inputs(request, path);
+    const PlanningInputs inputs = read_inputs(request, path, &progress);
     machine = printable(inputs.machine.name, kMachineWidth);
     rows.push_back(
         row_of(path, inputs.whole_device, inputs, step_of(inputs.problem(), request, progress)));
