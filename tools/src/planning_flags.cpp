@@ -119,7 +119,9 @@ void PlanningFlags::add_machine_flags(CLI::App& command, const std::string& othe
 void PlanningFlags::add_budget_flags(CLI::App& command) {
   command.add_option("--budget", budgets_, "Device memory: 12GiB, or 60% of the step's peak.")
       ->type_name("B")
-      ->delimiter(',');
+      ->delimiter(',')
+      // What follows it is the trace.
+      ->allow_extra_args(false);
   command.add_option("--host", host_, "Host memory. Default what the machine can page-lock.")
       ->type_name("B");
   command.add_option("--disk", disk_, "Disk space. Default none, if there is a host tier.")

@@ -50,6 +50,9 @@ TEST_F(PlanningCommandTest, FlagsBecomeValues) {
   ASSERT_EQ(request.options.size(), 1U);
   EXPECT_EQ(request.options[0].first, "refine");
   EXPECT_EQ(parsed({"compare", "t", "--budget", "1GiB,2GiB"}).device_budgets.size(), 2U);
+  const PlanningRequest behind = parsed({"compare", "--budget", "1GiB,2GiB", "t"});
+  EXPECT_EQ(behind.files, std::vector<std::string>{"t"}) << "no budget, though it follows one";
+  EXPECT_EQ(behind.device_budgets.size(), 2U);
   EXPECT_EQ(parsed({"what-if", "t", "--slowdown", "5%"}).slowdown, 0.05);
 }
 
