@@ -66,8 +66,9 @@ def test_it_rests_after_three_steps_that_fit():
 @in_child
 def test_what_repeats_inside_the_first_step_is_no_step_that_fits():
     """It needs twice the budget, then repeats some small ops up to the optimizer's step."""
-    import spillway
     import torch
+
+    import spillway
 
     activate(BUDGET=BUDGET)
     weight = torch.nn.Parameter(torch.ones(MIB // 4))
