@@ -19,16 +19,15 @@ status=0
 "$python" scripts/lint.py --quick || status=1
 ctest --test-dir "$spillway_build" --output-on-failure --no-tests=error -j "${JOBS:-2}" || status=1
 
-# The report's page is opened in a browser. Nothing else needs one, so where it cannot be had those
-# tests say so and the others run.
-if ! command -v chromium chromium-browser google-chrome >/dev/null; then
-  scripts/packages.sh chromium >/dev/null 2>&1 ||
-    echo "test: Chromium cannot be installed from here; the report is not opened in a browser"
-fi
-
 export COMMAND_UNDER_TEST=$PWD/$spillway_build/tools/spillway
 if [[ -n $spillway_venv ]]; then
   export VIRTUAL_ENV=$spillway_venv PATH=$spillway_venv/bin:$PATH
+  # The report's page is opened in a browser. Nothing else needs one, so where it cannot be had
+  # those tests say so and the others run.
+  if ! command -v chromium chromium-browser google-chrome >/dev/null; then
+    scripts/packages.sh chromium >/dev/null 2>&1 ||
+      echo "test: Chromium cannot be installed from here; the report is not opened in a browser"
+  fi
   parallel=()
   # A borrowed environment, where no index answers, may have pytest and not this plugin.
   ! python -c 'import xdist' 2>/dev/null || parallel=(-n "${JOBS:-2}")

@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
 #include "machine_lookup.hpp"
 #include "output_text.hpp"
 #include "quantity_text.hpp"
-#include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
 #include "spillway/planning/kernel_workspace.hpp"
 #include "trace_reading.hpp"
@@ -207,9 +205,7 @@ std::string learned_text(const TraceRequest& request, const Trace& trace) {
   const std::string where = trace.machine.empty() ? "" : fmt::format(" on {}", trace.machine);
   planning::learn_workspace(machine, trace, fmt::format("measured: {}{}", step, where));
   machine.name = std::filesystem::path(request.output_path).stem().string();
-  std::ofstream file(request.output_path, std::ios::binary);
-  file << format_machine(machine);
-  if (!file.flush()) throw UserError(fmt::format("{} cannot be written.", request.output_path));
+  write_machine(machine, request.output_path);
   const std::size_t kinds = machine.workspace.value.size();
   if (request.json) {
     return json_text({{"machine", request.output_path}, {"kinds", kinds}, {"new", kinds - before}});

@@ -174,4 +174,8 @@ Machine read_machine(const std::string& path) {
   return parse_machine(read_file(path, "machine", kMostText), path);
 }
 
+void write_machine(const Machine& machine, const std::string& path) {
+  write_file(path, "machine", format_machine(machine));
+}
+
 }  // namespace spillway

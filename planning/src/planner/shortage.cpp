@@ -37,21 +37,16 @@ std::string op_words(const Problem& problem, Row op) {
 // step.
 constexpr int kTriesPerTier = 6;
 
-// The least budget of one tier that fits, those of the others unchanged, to a thousandth of the
-// range, from asking for halves of it.
-std::optional<Bytes> smallest_on(Tier tier, const Problem& problem, const StepModel& model,
-                                 const FitsBudgets& fits, int most_tries) {
+// The least budget of one tier that fits, those of the others unchanged and none below `low`, to a
+// thousandth of the range, from asking for halves of it.
+std::optional<Bytes> smallest_on(Tier tier, std::uint64_t low, const Problem& problem,
+                                 const StepModel& model, const FitsBudgets& fits, int most_tries) {
   const auto fits_with = [&](std::uint64_t bytes) {
     Budgets budgets = problem.budgets;
     budgets[tier] = Bytes{bytes};
     return fits(budgets);
   };
-  const std::uint64_t have = model.budget(tier);
-  std::uint64_t high = 0;
-  for (Row op = 0; op < model.ops(); ++op) high = std::max(high, model.table.alive(op));
-  std::uint64_t low = have + std::max<std::uint64_t>(short_on_all_tiers(model), 1);
-  if (tier == Tier::kDevice) low = std::max(low, floor_of(model).bytes);
-  high = std::max(high, low);
+  std::uint64_t high = std::max(low, model.table.alive(op_with_most_alive(model)));
   if (fits_with(low)) return Bytes{low};
   if (!fits_with(high)) return std::nullopt;
   for (int tries = 2; tries < most_tries && high - low > high / 1024 + 1; ++tries) {
@@ -166,7 +161,9 @@ Infeasible explain_shortage(const Problem& problem, const StepModel& model, cons
   answer.op = OpIndex{below_floor        ? floor.op
                       : short_in_all > 0 ? floor_of_all_tiers(model).op
                                          : op_with_most_alive(model)};
-  answer.smallest_budget = smallest_on(Tier::kDevice, problem, model, fits, most_tries);
+  const std::uint64_t more = std::max<std::uint64_t>(short_in_all, 1);
+  answer.smallest_budget = smallest_on(Tier::kDevice, std::max(device + more, floor.bytes), problem,
+                                       model, fits, most_tries);
   Bytes& on_device = answer.short_by[index_of(Tier::kDevice)];
   on_device = Bytes{missing(floor.bytes, device)};
   if (answer.smallest_budget) on_device = *answer.smallest_budget - Bytes{device};
@@ -176,7 +173,8 @@ Infeasible explain_shortage(const Problem& problem, const StepModel& model, cons
   }
   for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
     if (most_tries < kTriesPerTier) break;
-    const auto least = smallest_on(tier, problem, model, fits, most_tries);
+    const auto least =
+        smallest_on(tier, model.budget(tier) + more, problem, model, fits, most_tries);
     if (least) answer.short_by[index_of(tier)] = *least - Bytes{model.budget(tier)};
   }
   add_remedies_below(model, answer);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include "plan_fixture.hpp"
@@ -44,6 +45,16 @@ class ShortageTest : public PlanFixture {
     return options;
   }
 };
+
+/// What would help the step on a device of 100 bytes above a host of 1000, where it does not fit.
+std::vector<std::string> remedies_of(const Trace& trace) {
+  const Machine machine = plain_machine();
+  const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{0}}}};
+  const PlanOutcome outcome = hybrid_planner().plan(problem);
+  const auto* answer = std::get_if<Infeasible>(&outcome);
+  EXPECT_TRUE(answer);
+  return answer == nullptr ? std::vector<std::string>() : answer->remedies;
+}
 
 // Of such a step's peak 59 % can only be held; half of the activations could be made again. A pass
 // that fills the host with whatever is cheap to copy finds it full when the others have to leave.
@@ -192,13 +203,9 @@ TEST_F(ShortageTest, inputs_that_bind_are_named_and_not_the_first_op) {
   step.op(10, {.creates = {out}, .reads = {image}});
   step.op(10, {.reads = {label, out}, .frees = {out, image, label}});
   const Trace trace = step.build();
-  const Machine machine = plain_machine();
-  const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{0}}}};
-  const PlanOutcome outcome = hybrid_planner().plan(problem);
-  const auto* answer = std::get_if<Infeasible>(&outcome);
-  ASSERT_TRUE(answer);
-  ASSERT_FALSE(answer->remedies.empty());
-  EXPECT_THAT(answer->remedies.front(),
+  const std::vector<std::string> remedies = remedies_of(trace);
+  ASSERT_FALSE(remedies.empty());
+  EXPECT_THAT(remedies.front(),
               ::testing::HasSubstr("the step begins with inputs of 120 B on the device"));
 }
 
@@ -208,13 +215,9 @@ TEST_F(ShortageTest, an_op_over_many_storages_is_to_be_split) {
   for (int i = 0; i < 20; ++i) weights.push_back(step.persistent(10, fmt::format("w{}", i)));
   step.op(10, {.reads = weights, .writes = weights});
   const Trace trace = step.build();
-  const Machine machine = plain_machine();
-  const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{0}}}};
-  const PlanOutcome outcome = hybrid_planner().plan(problem);
-  const auto* answer = std::get_if<Infeasible>(&outcome);
-  ASSERT_TRUE(answer);
-  EXPECT_THAT(answer->remedies, ::testing::Contains(::testing::HasSubstr(
-                                    "Split op 0 (op0), which touches 20 storages at once")));
+  const std::vector<std::string> remedies = remedies_of(trace);
+  EXPECT_THAT(remedies, ::testing::Contains(::testing::HasSubstr(
+                            "Split op 0 (op0), which touches 20 storages at once")));
 }
 
 // No pass is made, and no other planner asked, where counting says that there is no plan.

@@ -20,5 +20,7 @@ std::string format_machine(const Machine& machine);
 Machine parse_machine(std::string_view text, std::string_view what);
 
 Machine read_machine(const std::string& path);
+/// Throws UserError if the file cannot be written.
+void write_machine(const Machine& machine, const std::string& path);
 
 }  // namespace spillway
