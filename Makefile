@@ -88,6 +88,18 @@ bench-disk: build ## Time transfers to and from the disk against fio
 bench-planning: build ## Time planning, and compare planners over the whole corpus
 	@$(IN_ENVIRONMENT) ONLY=planning exec scripts/bench.sh $(ARGS)
 
+.PHONY: gpu
+gpu: ## Train on a graphics card while Spillway moves CPU tensors; needs a card
+	@scripts/setup.sh test
+	@scripts/build.sh package
+	@$(IN_ENVIRONMENT) REQUIRE_GPU=1 exec python -m pytest -n $(JOBS) tests/gpu
+
+.PHONY: bench-gpu
+bench-gpu: ## Compare recordings without memory with the steps of a graphics card; needs a card
+	@scripts/setup.sh test families
+	@scripts/build.sh package
+	@$(IN_ENVIRONMENT) exec python benchmarks/bench_prediction.py --write $(ARGS)
+
 .PHONY: lint
 lint: ## Check format, naming, layers and static analysis
 	@scripts/packages.sh clang-tidy-14

@@ -81,6 +81,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_touch", text, [pointer, ctypes.c_int]),
         ("spillway_keep", text, [pointer]),
         ("spillway_release", None, [pointer]),
+        ("spillway_keep_address", text, [pointer, ctypes.c_int]),
         ("spillway_begin_frame", None, [ctypes.c_char_p]),
         ("spillway_use", text, [pointer, ctypes.c_int]),
         ("spillway_end_frame", None, []),

@@ -66,6 +66,7 @@ def install() -> None:
     _wrap_dlpack()
     _wrap_file_writer()
     _wrap_generator_state()
+    _wrap_page_locking()
     _wrap_distributed()
     _wrap_compiled_graphs()
 
@@ -205,6 +206,42 @@ def _wrap_generator_state() -> None:
 
     torch.random.set_rng_state = set_rng_state
     torch.set_rng_state = set_rng_state
+
+
+def _wrap_page_locking() -> None:
+    """Memory that a program page-locks itself stays while it is: devices copy from its pages.
+
+    Evicted, it would leave those pages, and a copy would silently take what lies there by then.
+    ``pin_memory()`` is not concerned: it copies into memory of the device's own allocator.
+    """
+    runtime = getattr(torch._C, "_cudart", None)
+    if runtime is not None:
+        runtime.cudaHostRegister = _kept_while_registered(runtime.cudaHostRegister)
+        runtime.cudaHostUnregister = _released_with(runtime.cudaHostUnregister)
+
+
+def _kept_while_registered(register):
+    @functools.wraps(register)
+    def wrapper(address, *arguments, **keywords):
+        library = _native.load()
+        _native.check(library.spillway_keep_address(int(address), 1))
+        result = register(address, *arguments, **keywords)
+        if int(result) != 0:
+            library.spillway_keep_address(int(address), 0)
+        return result
+
+    return wrapper
+
+
+def _released_with(unregister):
+    @functools.wraps(unregister)
+    def wrapper(address, *arguments, **keywords):
+        result = unregister(address, *arguments, **keywords)
+        if int(result) == 0:
+            _native.load().spillway_keep_address(int(address), 0)
+        return result
+
+    return wrapper
 
 
 def _wrap_distributed() -> None:

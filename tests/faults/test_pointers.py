@@ -68,6 +68,44 @@ def test_the_error_of_other_code_names_the_storage():
 
 
 @in_child
+def test_memory_that_the_program_page_locks_stays():
+    """Evicted, it would leave the pages that a device copies from: wrong values, and no fault."""
+    from spillway import _shims
+    from tests.faults.pressure import filled, is_in_memory, push_out
+
+    activate(BUDGET="12MiB")
+    answers = {"register": 1, "unregister": 0}
+    register = _shims._kept_while_registered(lambda address, size, flags: answers["register"])
+    unregister = _shims._released_with(lambda address: answers["unregister"])
+    tensor = filled(1)
+    address = tensor.data_ptr()
+    register(address, tensor.nbytes, 0)
+    push_out()
+    assert not is_in_memory(address), "kept for a registration that failed"
+    answers["register"] = 0
+    register(address + 4096, tensor.nbytes - 4096, 0)
+    push_out()
+    assert is_in_memory(address)
+    unregister(address + 4096)
+    push_out()
+    assert not is_in_memory(address)
+    register(tensor.numpy(force=True).ctypes.data, 1, 0)  # a part of it, and a held array
+    register(id(tensor), 1, 0)  # not ours
+
+
+@in_child
+def test_page_locking_by_hand_goes_through_the_wrapper():
+    import torch
+
+    runtime = getattr(torch._C, "_cudart", None)
+    if runtime is None:  # a build without CUDA has nothing to wrap
+        return
+    activate(BUDGET="12MiB")
+    for name in ("cudaHostRegister", "cudaHostUnregister"):
+        assert hasattr(getattr(runtime, name), "__wrapped__"), name
+
+
+@in_child
 def test_verify_mode_trains_the_same_and_compares():
     import spillway
     from tests.faults.training import BUDGET, require_budget_held, train

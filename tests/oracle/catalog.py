@@ -87,12 +87,28 @@ PROGRAMS = (
 )
 
 
+# Train on a graphics card, and hold in CPU memory what is named: tests/gpu.
+ON_A_CARD = tuple(
+    Program(name, optimizers, package="tests.gpu.programs")
+    for name, optimizers in (
+        ("embedding_on_cpu", ("adam_foreach",)),
+        ("graph_replay", OWN),
+        ("layers_from_cpu", ("adamw_fused",)),
+        ("loader_and_scaler", ("sgd",)),
+        ("optimizer_on_cpu", ("sgd", "adam_foreach")),
+        ("recurrent_ctc", ("sgd",)),
+        ("registered_memory", OWN),
+        ("saved_and_loaded", ("adam_foreach",)),
+    )
+)
+
+
 def find(name):
     """The program or family of that name. Raises KeyError naming what exists."""
-    for program in PROGRAMS + FAMILIES:
+    for program in PROGRAMS + FAMILIES + ON_A_CARD:
         if program.name == name:
             return program
-    known = ", ".join(p.name for p in PROGRAMS + FAMILIES)
+    known = ", ".join(p.name for p in PROGRAMS + FAMILIES + ON_A_CARD)
     raise KeyError(f"no program named {name!r}; there are: {known}")
 
 

@@ -32,7 +32,7 @@ def digest_tensor(tensor):
     """sha256 of dtype, shape and bytes, whatever the layout."""
     digest = hashlib.sha256()
     digest.update(f"{tensor.dtype} {tensor.layout} {_shape(tensor)}".encode())
-    for part in _dense_parts(tensor.detach()):
+    for part in _dense_parts(tensor.detach().cpu()):
         digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
         _update_dense(digest, part)
     return digest.hexdigest()

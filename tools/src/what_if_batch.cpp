@@ -93,7 +93,7 @@ class Search {
  private:
   static std::size_t tries_at_most(const PlanningRequest& request) {
     const auto [least, most] = *request.batch;
-    return std::bit_width(most - least + 1) + 2U;
+    return static_cast<std::size_t>(std::bit_width(most - least + 1)) + 2;
   }
 
   // Until one fits, halfway to the smallest; that one itself at last.

@@ -124,6 +124,19 @@ SPILLWAY_API void spillway_release(void* storage_impl) {
   if (record != nullptr) Session::get().engine().release(*record);
 }
 
+/// Keeps (or releases) the storage that `address` lies in; nothing for memory that is not ours. For
+/// callers that know an address alone: a device copies from the physical pages behind it.
+SPILLWAY_API char* spillway_keep_address(const void* address, int kept) {
+  auto& engine = Session::get().engine();
+  const auto* block = engine.block_at(address);
+  if (block == nullptr || block->record == nullptr) return nullptr;
+  if (kept == 0) {
+    engine.release(*block->record);
+    return nullptr;
+  }
+  return engine.keep(*block->record) ? nullptr : spillway::torch::failed();
+}
+
 /// A frame of the calling thread around code whose stores no op shows (compiled graphs).
 SPILLWAY_API void spillway_begin_frame(const char* name) {
   auto& engine = Session::get().engine();
