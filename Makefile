@@ -95,10 +95,11 @@ gpu: ## Train on a graphics card while Spillway moves CPU tensors; needs a card
 	@$(IN_ENVIRONMENT) REQUIRE_GPU=1 exec python -m pytest -n $(JOBS) tests/gpu
 
 .PHONY: bench-gpu
-bench-gpu: ## Compare recordings without memory with the steps of a graphics card; needs a card
+bench-gpu: ## Compare machine file and recordings with a graphics card; needs one
 	@scripts/setup.sh test families
 	@scripts/build.sh package
-	@$(IN_ENVIRONMENT) exec python benchmarks/bench_prediction.py --write $(ARGS)
+	@$(IN_ENVIRONMENT) python benchmarks/bench_card.py --write; \
+	  exec python benchmarks/bench_prediction.py --write $(ARGS)
 
 .PHONY: lint
 lint: ## Check format, naming, layers and static analysis

@@ -70,6 +70,8 @@ def clean_environment():
     env["PYTHONPATH"] = os.pathsep.join(p for p in (str(ROOT), env.get("PYTHONPATH")) if p)
     # The tensors are small, and the machine may have fewer cores than processes.
     env["OMP_NUM_THREADS"] = "1"
+    # For a graphics card autograd keeps a thread, and then PyTorch trains in no forked child.
+    env["CUDA_VISIBLE_DEVICES"] = ""
     return env
 
 

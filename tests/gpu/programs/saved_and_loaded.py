@@ -21,7 +21,10 @@ def _step(model, optimizer, batch):
 def run(optimizer_name, size):
     train_the_same_every_time()
     width = pick(size, tiny=32, full=1024)
-    make = lambda: nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))  # noqa: E731
+
+    def make():
+        return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+
     model = make().to(DEVICE)
     optimizer = optimizer_for(optimizer_name, model.parameters())
     batch = torch.randn(64, width)
