@@ -15,6 +15,7 @@ FOLDER = pathlib.Path(__file__).parent / "recordings"
 _AFFINE = {
     "resnet": ("batch", (8, 16), 40),
     "inception_v3": ("batch", (8, 16), 40),
+    "inception_v4": ("batch", (8, 16), 40),
     "googlenet": ("batch", (8, 16), 40),
     "vgg": ("batch", (8, 16), 40),
     "alexnet": ("batch", (32, 64), 96),

@@ -7,12 +7,20 @@
 
 from collections.abc import Callable
 
-from paper_tables.networks import convolutional, mixture, recurrent, segmentation, translation
+from paper_tables.networks import (
+    convolutional,
+    inception_v4,
+    mixture,
+    recurrent,
+    segmentation,
+    translation,
+)
 
 BUILDERS: dict[str, Callable[..., Callable[[], None]]] = {
     "resnet": convolutional.resnet,
     "resnet_layers": convolutional.resnet_layers,
     "inception_v3": convolutional.inception_v3,
+    "inception_v4": inception_v4.inception_v4,
     "googlenet": convolutional.googlenet,
     "vgg": convolutional.vgg,
     "alexnet": convolutional.alexnet,
