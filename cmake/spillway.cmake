@@ -62,5 +62,8 @@ function(spillway_add_test)
     set(ARG_TIMEOUT 120)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME}_test)
+  if(SPILLWAY_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # the thread sanitizer takes up to ten times as long
+  endif()
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
