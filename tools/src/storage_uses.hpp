@@ -17,6 +17,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
+#include "spillway/planning/analysis/access_table.hpp"
 #include "spillway/trace/trace.hpp"
 
 namespace spillway::tools {
@@ -53,16 +54,16 @@ class StorageUses {
   [[nodiscard]] TimeNs before_first(StorageId storage) const;
   [[nodiscard]] TimeNs behind_last(StorageId storage) const;
 
-  std::size_t ops_;
-  std::vector<std::uint8_t> persistent_;
-  std::vector<StorageId> next_;       // under which name it goes on
-  std::vector<StorageId> previous_;   // and under which it did before
-  std::vector<std::size_t> maker_;    // 0: made before the step
-  std::vector<std::size_t> freed_;    // the number of ops: outlives it
+  /// The op that makes it, 0 where it was made before the step; and the one that frees it, the
+  /// number of ops where it outlives the step.
+  [[nodiscard]] std::size_t maker(StorageId storage) const;
+  [[nodiscard]] std::size_t freed(StorageId storage) const;
+  [[nodiscard]] bool is_persistent(StorageId storage) const;
+
+  planning::AccessTable table_;
   std::vector<std::size_t> offsets_;  // of each storage's row of uses_
   std::vector<std::size_t> uses_;
   std::vector<TimeNs> begin_;  // of each op without stalls, and the end
-  std::vector<Bytes> alive_;   // at each op
 };
 
 }  // namespace spillway::tools
