@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "plan_variants.hpp"
+#include "other_outcomes.hpp"
+#include "plan_decisions.hpp"
 #include "planning_commands.hpp"
 #include "planning_inputs.hpp"
 #include "progress_line.hpp"
@@ -22,7 +22,6 @@
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
-#include "spillway/plan/validator.hpp"
 #include "storage_uses.hpp"
 
 namespace spillway::tools {
@@ -59,88 +58,27 @@ std::string trace_path_of(const PlanningRequest& request, const Plan& plan) {
   return (fs::path(request.files.front()).parent_path() / fs::path(plan.trace).filename()).string();
 }
 
-bool is_storage(const Trace& trace, std::size_t row, const std::string& name) {
-  return trace.storages.name[row] == name || std::to_string(row) == name;
-}
-
-void refuse_what_is_not_there(const PlanningRequest& request, const Trace& trace) {
-  const std::size_t ops = trace.ops.size();
-  if (request.op && *request.op > ops) {
-    throw UserError(fmt::format("There is no op {}: the step has {}, and {} is its end.",
-                                *request.op, ops, ops));
-  }
-  if (!request.storage) return;
-  for (std::size_t row = 0; row < trace.storages.size(); ++row) {
-    if (is_storage(trace, row, *request.storage)) return;
-  }
-  throw UserError(
-      fmt::format("The trace has no storage \"{}\". Give its name, or a number below {}.",
-                  printable(*request.storage, kColumns), trace.storages.size()));
-}
-
 class Explainer {
  public:
-  Explainer(const PlanningInputs& inputs, const Plan& plan)
+  /// All are borrowed.
+  Explainer(const PlanningInputs& inputs, const PlanDecisions& decisions, const StorageUses& uses,
+            OtherOutcomes& others)
       : inputs_(inputs),
-        plan_(plan),
         trace_(inputs.trace),
-        uses_(trace_),
-        simulator_(inputs.problem()) {
-    collect();
-    const auto outcome = simulator_.run(plan);
-    if (const auto* report = std::get_if<planning::SimulationReport>(&outcome)) {
-      step_ns_ = report->step_ns;
-      return;
-    }
-    throw UserError(
-        "The plan does not work: " + std::get<planning::SimulationFailure>(outcome).reason + ".");
-  }
-
-  /// The largest first. One asked for by name is among them though nothing is done with it.
-  [[nodiscard]] std::vector<Decision> decisions(const PlanningRequest& request) const {
-    std::vector<Decision> chosen;
-    for (std::size_t row = 0; request.storage && !request.op && row < trace_.storages.size();
-         ++row) {
-      const StorageId storage{row};
-      if (decisions_.contains(storage) || !is_named(storage, *request.storage)) continue;
-      chosen.push_back({.storage = storage, .actions = {}, .place = {}});
-    }
-    for (const auto& [storage, decision] : decisions_) {
-      if (request.storage && !is_named(storage, *request.storage)) continue;
-      const auto at_op = [&](const PlanAction& action) {
-        return to_value(action.at) == *request.op;
-      };
-      if (request.op && std::none_of(decision.actions.begin(), decision.actions.end(), at_op)) {
-        continue;
-      }
-      chosen.push_back(decision);
-    }
-    std::stable_sort(chosen.begin(), chosen.end(), [&](const Decision& a, const Decision& b) {
-      return bytes_of(a.storage) > bytes_of(b.storage);
-    });
-    return chosen;
-  }
-
-  /// Of ops that run another way than recorded; none where one storage was asked for.
-  [[nodiscard]] std::vector<PlanAction> choices(const PlanningRequest& request) const {
-    std::vector<PlanAction> chosen;
-    if (request.storage) return chosen;
-    for (const PlanAction& choice : choices_) {
-      if (!request.op || to_value(choice.op) == *request.op) chosen.push_back(choice);
-    }
-    return chosen;
-  }
+        decisions_(decisions),
+        uses_(uses),
+        others_(others) {}
 
   std::string text(const PlanAction& choice) {
     const OpAlternative& other = alternative_of(choice);
     const std::size_t op = to_value(choice.op);
-    return printable(op_text(choice.op), kColumns) +
+    return printable(op_text(trace_, choice.op), kColumns) +
            fmt::format(
                "\n  choose                   alternative {}: {}, workspace {}\n"
                "                           as recorded:   {}, workspace {}\n",
                choice.alternative, short_time(other.duration_ns), short_bytes(other.alloc_peak),
                short_time(trace_.ops.duration_ns[op]), short_bytes(trace_.ops.alloc_peak[op])) +
-           otherwise_line("if it ran as recorded", without(choice));
+           otherwise_line("if it ran as recorded", others_.without(choice));
   }
 
   Json json(const PlanAction& choice) {
@@ -153,7 +91,7 @@ class Explainer {
             {"workspace", other.alloc_peak.count},
             {"recorded_ns", trace_.ops.duration_ns[op]},
             {"recorded_workspace", trace_.ops.alloc_peak[op].count},
-            {"if_recorded", outcome_json(without(choice))}};
+            {"if_recorded", outcome_json(others_.without(choice))}};
   }
 
   std::string text(const Decision& decision) {
@@ -161,12 +99,13 @@ class Explainer {
     std::string lines =
         fmt::format("storage {}: {}, {}, ", row, short_bytes(bytes_of(decision.storage)),
                     to_string(trace_.storages.role[row]));
-    lines += printable(origin(decision.storage), kColumns - std::min(kColumns, lines.size()));
+    lines +=
+        printable(decisions_.origin(decision.storage), kColumns - std::min(kColumns, lines.size()));
     lines += '\n';
     if (decision.place) lines += "  begins " + place_text(*decision.place) + "\n";
     for (const PlanAction& action : decision.actions) lines += action_line(action);
     lines += is_kept(decision) ? kept_lines(decision.storage) : why_line(decision);
-    return lines + otherwise_lines(outcomes(decision));
+    return lines + otherwise_lines(others_.of(decision));
   }
 
   Json json(const Decision& decision) {
@@ -180,68 +119,22 @@ class Explainer {
     }
     Json json{{"storage", row},
               {"name", std::string(trace_.storages.name[row])},
-              {"origin", origin(decision.storage)},
+              {"origin", decisions_.origin(decision.storage)},
               {"role", to_string(trace_.storages.role[row])},
               {"bytes", bytes_of(decision.storage).count},
               {"actions", std::move(actions)},
               {"unneeded_ns", unneeded(decision)}};
     if (is_kept(decision)) json["kept_because"] = kept_because(decision.storage).first;
     Json others = Json::object();
-    for (const auto& [way, outcome] : outcomes(decision)) {
+    for (const auto& [way, outcome] : others_.of(decision)) {
       others[std::string(to_string(way))] = outcome_json(outcome);
     }
-    json["if_kept"] = is_kept(decision) ? outcome_json(step_ns_) : others["left-alone"];
+    json["if_kept"] = is_kept(decision) ? outcome_json(others_.step_ns()) : others["left-alone"];
     json["otherwise"] = std::move(others);
     return json;
   }
 
  private:
-  void collect() {
-    for (const PlanPlace& place : plan_.places) {
-      decisions_[place.storage].storage = place.storage;
-      decisions_[place.storage].place = place;
-    }
-    std::map<StorageId, bool> dropped;
-    for (const PlanAction& action : plan_.actions) {
-      if (action.kind == PlanActionKind::kChoose) {
-        choices_.push_back(action);
-        continue;
-      }
-      if (action.kind != PlanActionKind::kReplay) {
-        dropped[action.storage] = action.kind == PlanActionKind::kDrop;
-        add(action.storage, action);
-        continue;
-      }
-      for (const StorageId storage : trace_.ops.creates[action.op]) {
-        if (std::exchange(dropped[storage], false)) add(storage, action);
-      }
-    }
-    for (std::size_t op = 0; op < trace_.ops.size(); ++op) {
-      for (const StorageId storage : trace_.ops.creates[OpIndex{op}]) {
-        makers_[storage] = OpIndex{op};
-      }
-    }
-  }
-  /// What people know it by: its name, else the op that makes it.
-  [[nodiscard]] std::string origin(StorageId storage) const {
-    const std::size_t row = to_value(storage);
-    if (!trace_.storages.name[row].empty()) return std::string(trace_.storages.name[row]);
-    const auto maker = makers_.find(storage);
-    if (maker == makers_.end()) return "from before the step";
-    const std::string_view module = trace_.ops.module[to_value(maker->second)];
-    return fmt::format("made by {}{}{}", op_text(maker->second), module.empty() ? "" : " in ",
-                       module);
-  }
-
-  void add(StorageId storage, const PlanAction& action) {
-    decisions_[storage].storage = storage;
-    decisions_[storage].actions.push_back(action);
-  }
-
-  [[nodiscard]] bool is_named(StorageId storage, const std::string& name) const {
-    return is_storage(trace_, to_value(storage), name);
-  }
-
   static std::string place_text(const PlanPlace& place) {
     if (place.tiers == 0) return "nowhere: it is freed unused";
     std::vector<std::string_view> names;
@@ -249,11 +142,6 @@ class Explainer {
       if (place.on(tier)) names.push_back(to_string(tier));
     }
     return fmt::format("on {}", fmt::join(names, " and "));
-  }
-
-  [[nodiscard]] std::string op_text(OpIndex op) const {
-    if (to_value(op) >= trace_.ops.size()) return "the end of the step";
-    return fmt::format("op {}, {}", to_value(op), trace_.ops.name[to_value(op)]);
   }
 
   [[nodiscard]] std::string action_line(const PlanAction& action) const {
@@ -264,11 +152,9 @@ class Explainer {
       what = fmt::format("made again by op {}, {}", to_value(action.op),
                          short_time(trace_.ops.duration_ns[to_value(action.op)]));
     }
-    return printable(fmt::format("  {:<24} before {}", what, op_text(action.at)), kColumns) + "\n";
-  }
-
-  static bool is_kept(const Decision& decision) {
-    return decision.actions.empty() && !decision.place;
+    return printable(fmt::format("  {:<24} before {}", what, op_text(trace_, action.at)),
+                     kColumns) +
+           "\n";
   }
 
   /// The longest stretch without a use in which the plan has it away; of one that is kept, of all.
@@ -343,32 +229,6 @@ class Explainer {
     return lines;
   }
 
-  /// The step's time with another plan, or why it cannot be carried out.
-  using Outcome = std::variant<TimeNs, planning::SimulationFailure>;
-
-  /// Of every other way once, with the fastest of its plans.
-  std::vector<std::pair<OtherWay, Outcome>> outcomes(const Decision& decision) {
-    std::vector<std::pair<OtherWay, Outcome>> found;
-    for (const PlanVariant& variant : variants_of(decision)) {
-      Outcome outcome = outcome_of(variant.plan);
-      if (found.empty() || found.back().first != variant.way) {
-        found.emplace_back(variant.way, std::move(outcome));
-        continue;
-      }
-      const auto* step = std::get_if<TimeNs>(&outcome);
-      const auto* before = std::get_if<TimeNs>(&found.back().second);
-      if (step != nullptr && (before == nullptr || *step < *before)) found.back().second = *step;
-    }
-    return found;
-  }
-
-  [[nodiscard]] std::vector<PlanVariant> variants_of(const Decision& decision) const {
-    if (!is_kept(decision)) return plan_variants(inputs_.problem(), plan_, decision);
-    const auto stretch = uses_.longest(decision.storage);
-    if (!stretch) return {};
-    return ways_to_leave(inputs_.problem(), plan_, decision.storage, *stretch);
-  }
-
   static Json outcome_json(const Outcome& outcome) {
     if (const auto* step = std::get_if<TimeNs>(&outcome)) {
       return {{"feasible", true}, {"step_ns", *step}};
@@ -378,22 +238,6 @@ class Explainer {
 
   [[nodiscard]] const OpAlternative& alternative_of(const PlanAction& choice) const {
     return trace_.ops.alternatives[choice.op][choice.alternative];
-  }
-
-  Outcome without(const PlanAction& choice) {
-    Plan variant = plan_;
-    std::erase(variant.actions, choice);
-    return outcome_of(variant);
-  }
-
-  Outcome outcome_of(const Plan& variant) {
-    const auto flaw = validate(variant, trace_, inputs_.budgets);
-    if (flaw && flaw->flaw < PlanFlaw::kDeviceOverfull) {
-      return planning::SimulationFailure{.op = flaw->op, .reason = flaw->text};
-    }
-    const auto outcome = simulator_.run(variant);
-    if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) return *failure;
-    return std::get<planning::SimulationReport>(outcome).step_ns;
   }
 
   [[nodiscard]] std::string otherwise_lines(
@@ -408,13 +252,15 @@ class Explainer {
     if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
       const std::string short_by =
           failure->need == Bytes{0} ? failure->reason : to_string(failure->short_by()) + " short";
-      return printable(fmt::format("  {}: {}, at {}", condition, short_by, op_text(failure->op)),
-                       kColumns) +
+      return printable(
+                 fmt::format("  {}: {}, at {}", condition, short_by, op_text(trace_, failure->op)),
+                 kColumns) +
              "\n";
     }
     const TimeNs step = std::get<TimeNs>(outcome);
+    const TimeNs planned = others_.step_ns();
     return fmt::format("  {}: the step takes {}, {} {}\n", condition, short_time(step),
-                       short_time(std::abs(step - step_ns_)), step < step_ns_ ? "less" : "more");
+                       short_time(std::abs(step - planned)), step < planned ? "less" : "more");
   }
 
   [[nodiscard]] Bytes bytes_of(StorageId storage) const {
@@ -422,14 +268,10 @@ class Explainer {
   }
 
   const PlanningInputs& inputs_;
-  const Plan& plan_;
   const Trace& trace_;
-  StorageUses uses_;
-  planning::Simulator simulator_;
-  std::map<StorageId, Decision> decisions_;
-  std::vector<PlanAction> choices_;
-  std::map<StorageId, OpIndex> makers_;  // of those made in the step
-  TimeNs step_ns_ = 0;
+  const PlanDecisions& decisions_;
+  const StorageUses& uses_;
+  OtherOutcomes& others_;
 };
 
 }  // namespace
@@ -444,12 +286,15 @@ Answer explain_answer(const PlanningRequest& request) {
     throw UserError(fmt::format("plan {} was made for another trace: give --trace FILE.",
                                 request.files.front()));
   }
-  refuse_what_is_not_there(request, inputs.trace);
-  Explainer explainer(inputs, plan);
-  auto decisions = explainer.decisions(request);
+  const PlanDecisions of_plan(inputs.trace, plan);
+  of_plan.refuse_what_is_not_there(request);
+  const StorageUses uses(inputs.trace);
+  OtherOutcomes others(inputs, plan, uses);
+  Explainer explainer(inputs, of_plan, uses, others);
+  auto decisions = of_plan.about_storages(request);
   const std::size_t found = decisions.size();
   decisions.resize(std::min(found, request.top));
-  auto choices = explainer.choices(request);
+  auto choices = of_plan.choices(request);
   const std::size_t choices_found = choices.size();
   choices.resize(std::min(choices_found, request.top));
   ProgressLine progress(decisions.size() + choices.size(), "explaining");
@@ -465,14 +310,14 @@ Answer explain_answer(const PlanningRequest& request) {
       begin_storage(decision);
       list.push_back(explainer.json(decision));
     }
-    Json others = Json::array();
+    Json run_otherwise = Json::array();
     for (const PlanAction& choice : choices) {
       begin(choice);
-      others.push_back(explainer.json(choice));
+      run_otherwise.push_back(explainer.json(choice));
     }
     return {json_text({{"planner", plan.planner},
                        {"decisions", std::move(list)},
-                       {"choices", std::move(others)}})};
+                       {"choices", std::move(run_otherwise)}})};
   }
   if (found + choices_found == 0) return {"The plan does nothing there: all of it stays.\n"};
   std::string text;
