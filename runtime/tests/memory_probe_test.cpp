@@ -88,7 +88,7 @@ TEST(MemoryProbe, KnowsWhatThisProcessHolds) {
   const Bytes before = resident_bytes();
   std::vector<char> held((kMiB * 256).count);
   std::memset(held.data(), 1, held.size());
-  asm volatile("" : : "r"(held.data()) : "memory");  // somebody might look: clang leaves it out else
+  asm volatile("" : : "r"(held.data()) : "memory");  // clang leaves out what nobody can look at
   EXPECT_GE(resident_bytes(), before + kMiB * 250);
   EXPECT_EQ(held.back(), 1);
 }
