@@ -6,6 +6,8 @@ tests where there is a card. Elsewhere the same programs train on the processor,
 """
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -65,7 +67,6 @@ def test_budget(name, optimizer, tmp_path):
     child = run_programs([case], "full", mode_variables("enforce", budget), tmp_path)
     _is_equal(expected, child, case)
     managed = required_statistics(child)
-    print({name: managed[name] for name in managed if name.endswith("_bytes") or name == "pages"})
     assert managed["peak_device_bytes"] <= budget
     assert managed["overshoot_bytes"] == 0
     if name not in MOVES_LITTLE:
@@ -88,8 +89,5 @@ def test_starting_leaves_the_card_alone(mode, tmp_path):
         "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
         "assert not torch.cuda.is_initialized()\n"
     )
-    import subprocess
-    import sys
-
     environment = os.environ | mode_variables(mode, 1 << 30)
     subprocess.run([sys.executable, script], env=environment, check=True, timeout=120)
