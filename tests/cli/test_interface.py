@@ -65,6 +65,7 @@ def test_what_every_command_prints_is_json(spillway, trace, plan, tmp_path):  # 
         (0, ("trace", "show", trace)),
         (0, ("trace", "stats", trace)),
         (0, ("trace", "diff", trace, trace)),
+        (0, ("trace", "reorder", trace, "--depth-first", "-o", recorded)),
     ]
     for status, words in asked:
         result = spillway(*words, "--json")
@@ -115,6 +116,7 @@ def test_files_that_are_none_are_status_2(spillway, tmp_path):
         ("trace", "diff", str(bad), str(bad)),
         ("trace",),
         ("trace", "stats"),
+        ("trace", "reorder", str(bad), "--depth-first", "-o", str(tmp_path / "other.json")),
         ("plan", str(bad)),
         ("explain", str(bad)),
         ("doctor", "--no-such-flag"),

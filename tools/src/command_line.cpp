@@ -42,6 +42,7 @@ struct Parsed {
   std::string trace_machine;
   std::string trace_output;
   bool trace_json = false;
+  bool trace_depth_first = false;
   PlanningFlags planning;
 };
 
@@ -138,6 +139,13 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
   workspace->add_option("FILE", run.trace_path, "A trace written by spillway record, of a run.");
   workspace->add_option("--machine", run.trace_machine, "Where it ran.")->type_name("NAME");
   workspace->add_option("-o,--output", run.trace_output, "The machine's file.")->type_name("FILE");
+  CLI::App* reorder =
+      trace->add_subcommand("reorder", "Write the step with its ops in another order.");
+  reorder->add_option("FILE", run.trace_path, "A trace written by spillway record.");
+  reorder->add_flag("--depth-first", run.trace_depth_first,
+                    "What became ready last runs next (TensorFlowMem).");
+  reorder->add_option("-o,--output", run.trace_output, "The other step; .zst compresses it.")
+      ->type_name("FILE");
   for (CLI::App* view : trace->get_subcommands({})) {
     view->add_flag("--json", run.trace_json, "Print JSON.");
   }
@@ -204,12 +212,24 @@ void refuse_extras(const CLI::App& command) {
   throw UserError(fmt::format("{} does not take \"{}\".", command_path(command), extras.front()));
 }
 
+TraceRequest reorder_request(const CLI::App& view, const Parsed& parsed) {
+  if (!parsed.trace_depth_first) {
+    throw UserError(
+        fmt::format("No order: give --depth-first. See {} --help.", command_path(view)));
+  }
+  if (parsed.trace_output.empty()) throw UserError("No trace to write: give -o FILE.");
+  return {.view = TraceRequest::View::kReorder,
+          .path = parsed.trace_path,
+          .json = parsed.trace_json,
+          .output_path = parsed.trace_output};
+}
+
 TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
   const auto views = trace.get_subcommands();
   if (views.empty()) {
     const auto extras = trace.remaining();
     if (!extras.empty()) throw_unknown_command(extras.front(), trace);
-    throw UserError("No view of the trace: give show, stats, diff or workspace.");
+    throw UserError("No view of the trace: give show, stats, diff, workspace or reorder.");
   }
   refuse_extras(*views.front());
   if (parsed.trace_path.empty()) {
@@ -227,6 +247,7 @@ TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
     return {TraceRequest::View::kWorkspace, parsed.trace_path,  "", parsed.trace_json,
             parsed.trace_machine,           parsed.trace_output};
   }
+  if (view == "reorder") return reorder_request(*views.front(), parsed);
   if (parsed.other_trace_path.empty()) {
     throw UserError(fmt::format("No second trace: {} FILE OTHER", command_path(*views.front())));
   }

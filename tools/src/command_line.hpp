@@ -44,13 +44,13 @@ struct DoctorRequest {
 };
 
 struct TraceRequest {
-  enum class View { kShow, kStats, kDiff, kWorkspace };
+  enum class View { kShow, kStats, kDiff, kWorkspace, kReorder };
   View view = View::kShow;
   std::string path;
-  std::string other_path;  ///< kDiff
+  std::string other_path{};  ///< kDiff
   bool json = false;
   std::string machine{};      ///< kWorkspace: name or file
-  std::string output_path{};  ///< kWorkspace: the machine's new file
+  std::string output_path{};  ///< kWorkspace: the machine's new file; kReorder: the other step
 };
 
 /// Text for standard output, then exit 0: help and version.

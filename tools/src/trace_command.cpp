@@ -12,7 +12,9 @@
 #include "output_text.hpp"
 #include "quantity_text.hpp"
 #include "spillway/machine/machine_io.hpp"
+#include "spillway/planning/analysis/depth_first.hpp"
 #include "spillway/planning/kernel_workspace.hpp"
+#include "spillway/trace/trace_io.hpp"
 #include "trace_reading.hpp"
 #include "trace_summary.hpp"
 
@@ -214,11 +216,43 @@ std::string learned_text(const TraceRequest& request, const Trace& trace) {
                      request.output_path, kinds, kinds - before);
 }
 
+// The step in depth-first order, written to a file. That it is no recording stands beside the
+// framework's name.
+std::string reordered_text(const TraceRequest& request, const Trace& trace) {
+  constexpr std::string_view kMark = "ops in depth-first order";
+  const std::vector<OpIndex> order = planning::depth_first_order(trace);
+  Trace other = planning::reordered(trace, order);
+  if (!other.framework.ends_with(kMark)) {
+    other.framework += fmt::format("{}{}", other.framework.empty() ? "" : "; ", kMark);
+  }
+  write_trace(other, request.output_path);
+  std::size_t moved = 0;
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    if (to_value(order[at]) != at) ++moved;
+  }
+  const Bytes before = peak_bytes(trace);
+  const Bytes after = peak_bytes(other);
+  if (request.json) {
+    return json_text({{"trace", request.output_path},
+                      {"ops", order.size()},
+                      {"moved", moved},
+                      {"peak_before", before.count},
+                      {"peak", after.count}});
+  }
+  return fmt::format(
+      "{} has the {} ops of the step in depth-first order, {} of them in another place.\n"
+      "Its peak{} is {}, in the program's order {}.\n",
+      request.output_path, order.size(), moved, trace.scratch_known ? "" : " without workspace",
+      to_string(after), to_string(before));
+}
+
 std::string trace_text(const TraceRequest& request) {
   const Trace trace = read_trace_shown(request.path);
   switch (request.view) {
     case TraceRequest::View::kWorkspace:
       return learned_text(request, trace);
+    case TraceRequest::View::kReorder:
+      return reordered_text(request, trace);
     case TraceRequest::View::kShow:
       return request.json ? json_text(ops_json(trace, 0, trace.ops.size()))
                           : format_trace_ops(trace);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `spillway trace`: a recorded training step as text of at most 80 columns. Reads one file, changes
-// nothing. Thread-safe. Throws UserError where the file is missing or is no trace.
+// `spillway trace`: a recorded training step as text of at most 80 columns. `workspace` and
+// `reorder` write the file they are given a name for, the others nothing. Thread-safe. Throws
+// UserError where a file is missing, is no trace or cannot be written.
 #pragma once
 
 #include <string>

@@ -122,7 +122,7 @@ TEST(Mistakes, AreNamedWhereNothingIsNear) {
   EXPECT_THAT(error_of({"zzzzzz"}), HasSubstr("Commands: run"));
   EXPECT_THAT(error_of({"doctor", "everything"}), HasSubstr("does not take \"everything\""));
   EXPECT_THAT(error_of({"run", "--budget"}), HasSubstr("--budget"));
-  EXPECT_THAT(error_of({"trace"}), HasSubstr("show, stats, diff or workspace"));
+  EXPECT_THAT(error_of({"trace"}), HasSubstr("show, stats, diff, workspace or reorder"));
   EXPECT_THAT(error_of({"trace", "show"}), HasSubstr("No trace file"));
 }
 
@@ -132,10 +132,26 @@ TEST(TraceLine, NamesAViewAndAFile) {
   EXPECT_EQ(trace.path, "t.json");
 }
 
+TEST(TraceLine, ReorderNeedsAnOrderAndAnOutput) {
+  const auto trace = parse_as<TraceRequest>(
+      {"trace", "reorder", "t.json", "--depth-first", "-o", "other.json", "--json"});
+  EXPECT_EQ(trace.view, TraceRequest::View::kReorder);
+  EXPECT_EQ(trace.path, "t.json");
+  EXPECT_EQ(trace.output_path, "other.json");
+  EXPECT_TRUE(trace.json);
+  EXPECT_THAT(error_of({"trace", "reorder", "t.json", "-o", "o.json"}),
+              HasSubstr("give --depth-first"));
+  EXPECT_THAT(error_of({"trace", "reorder", "t.json", "--depth-first"}), HasSubstr("-o FILE"));
+  EXPECT_THAT(error_of({"trace", "reorder", "--depth-first", "-o", "o.json"}),
+              HasSubstr("No trace file"));
+  EXPECT_THAT(error_of({"trace", "reorder", "t.json", "--depth-fist"}), HasSubstr("--depth-first"));
+}
+
 TEST(Help, FitsEightyColumnsAndNamesEveryFlag) {
   for (const Words& words :
        {Words{}, Words{"--help"}, Words{"run", "--help"}, Words{"record", "-h"},
-        Words{"doctor", "--help"}, Words{"trace", "--help"}, Words{"trace", "show", "--help"}}) {
+        Words{"doctor", "--help"}, Words{"trace", "--help"}, Words{"trace", "show", "--help"},
+        Words{"trace", "reorder", "--help"}}) {
     const std::string text = parse_as<PrintRequest>(words).text;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;

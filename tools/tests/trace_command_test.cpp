@@ -143,6 +143,50 @@ TEST(TraceDiff, ShowsTheStretchWhereStepsDiffer) {
   EXPECT_THAT(format_trace_diff(Trace{}, Trace{}), HasSubstr("The ops are the same"));
 }
 
+//   op    0      1      2      3
+//   a     c 3           r f           MiB; program's order: 3, 6, 7, 5
+//   b            c 3           r f    depth-first, 0 2 1 3: 3, 4, 4, 5
+//   a'                  c 1
+//   b'                         c 1
+TEST(TraceText, ReordersAStep) {
+  Trace trace;
+  trace.framework = "torch 2.15.0";
+  std::vector<StorageId> made;
+  for (const std::uint64_t mib : {3U, 3U, 1U, 1U}) {
+    TraceOp op;
+    op.replayable = true;
+    op.writes = op.creates = {trace.add({kMiB * mib, StorageRole::kActivation, false, ""})};
+    made.push_back(op.creates.front());
+    if (made.size() > 2) op.reads = op.frees = {made[made.size() - 3]};
+    trace.add(op);
+  }
+  const std::string path = testing::TempDir() + "/two-branches.json";
+  const std::string other_path = testing::TempDir() + "/depth-first.json.zst";
+  write_trace(trace, path);
+  TraceRequest request{.view = TraceRequest::View::kReorder, .path = path};
+  request.output_path = other_path;
+  EXPECT_EQ(trace_text(request),
+            other_path +
+                " has the 4 ops of the step in depth-first order, 2 of them in another "
+                "place.\nIts peak is 5 MiB, in the program's order 7 MiB.\n");
+  const Trace other = read_trace(other_path);
+  EXPECT_EQ(other.framework, "torch 2.15.0; ops in depth-first order");
+  EXPECT_EQ(other.ops.creates[OpIndex{1}].front(), made[2]);
+  request.json = true;
+  request.path = other_path;  // a step in this order stays in it, and is marked once
+  const auto answer = nlohmann::json::parse(trace_text(request));
+  EXPECT_EQ(answer["trace"], other_path);
+  EXPECT_EQ(answer["ops"], 4);
+  EXPECT_EQ(answer["moved"], 0);
+  EXPECT_EQ(answer["peak"], (kMiB * 5).count);
+  EXPECT_EQ(answer["peak_before"], (kMiB * 5).count);
+  EXPECT_EQ(read_trace(other_path), other);
+  request.output_path = testing::TempDir() + "/no/such/folder.json";
+  EXPECT_THROW(trace_text(request), UserError);
+  std::filesystem::remove(path);
+  std::filesystem::remove(other_path);
+}
+
 TEST(TraceText, AMissingFileIsAUserError) {
   EXPECT_THROW(trace_text({TraceRequest::View::kShow, "/no/such/trace", "", false}), UserError);
 }
