@@ -2,10 +2,14 @@
 """A recorded step with its ops in depth-first order, as a person makes it and plans for it."""
 
 import json
+import pathlib
 
 import pytest
 
 MIB = 2**20
+GIB = 2**30
+ROOT = pathlib.Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "planners" / "partitioned.md"
 
 
 def towers(count, layers):
@@ -75,3 +79,38 @@ def test_no_order_is_a_mistake_that_says_what_to_give(spillway, step, tmp_path):
         assert result.returncode == 2, (words, result.stderr)
         assert result.stdout == "" and text in result.stderr
     assert not other.exists()
+
+
+def rows_of_the_page():
+    """The table of what depth-first order gains: recording, figures, budget."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    head = lines.index(next(line for line in lines if line.startswith("| recording |")))
+    rows = []
+    for line in lines[head + 2 :]:
+        if not line:
+            break
+        rows.append([cell.strip(" `") for cell in line.strip("|").split("|")])
+    return rows
+
+
+@pytest.mark.parametrize("row", rows_of_the_page(), ids=lambda row: row[0])
+def test_the_page_says_what_depth_first_order_gains(spillway, row, tmp_path):
+    step = str(ROOT / "paper_tables" / "recordings" / f"{row[0]}.json.zst")
+    other = str(tmp_path / "other.json.zst")
+    made = spillway("trace", "reorder", step, "--depth-first", "-o", other, "--json")
+    peaks = json.loads(made.stdout)
+    smallest, seconds = [], []
+    words = ("--planner", "partitioned", "--machine", "titan-x-maxwell", "--json", "--budget")
+    for trace in (step, other):
+        smallest.append(json.loads(spillway("plan", trace, *words, "1MiB").stdout))
+        seconds.append(json.loads(spillway("plan", trace, *words, row[5]).stdout)["step_ns"] / 1e9)
+    assert row[1:] == [
+        f"{peaks['peak_before'] / GIB:.2f}", f"{peaks['peak'] / GIB:.2f}",
+        *(f"{answer['smallest_budget'] / GIB:.2f}" for answer in smallest),
+        row[5], *(f"{each:.2f}" for each in seconds),
+    ]  # fmt: skip
+
+
+def test_the_page_has_all_three_networks_of_the_paper():
+    networks = [row[0].split("-")[0] for row in rows_of_the_page()]
+    assert networks == ["resnet_layers", "mixture_of_experts", "deep_speech"]
