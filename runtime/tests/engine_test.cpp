@@ -441,6 +441,23 @@ TEST_F(EngineTest, TheFloorCountsWhatCannotLeave) {
   EXPECT_EQ(engine_.statistics().floor, Bytes{4 * kMiB.count / 2 + 5 * kBytes});
 }
 
+TEST_F(EngineTest, TheFloorCountsInputsThatEndInsideTheOp) {
+  start(kGiB, Mode::kRecord);
+  FakeStorage* const input = make(2 * kBytes, 1);
+  engine_.reset_peak();
+  {
+    FakeOp op(engine_);
+    ASSERT_TRUE(op.read(*input));
+    ASSERT_TRUE(op.read(*input)) << "counts once";
+    std::byte* const first = engine_.allocate(kBytes);  // beside the input
+    engine_.free(input->pointer);
+    std::byte* const second = engine_.allocate(kBytes);  // less than what was given back
+    engine_.free(first);
+    engine_.free(second);
+  }
+  EXPECT_EQ(engine_.statistics().floor, Bytes{3 * kBytes});
+}
+
 TEST_F(EngineTest, TheErrorTellsOfStoragesTooSmallToMove) {
   Settings wanted = settings(kMiB * 4);
   wanted.min_size = kMiB;

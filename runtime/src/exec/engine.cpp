@@ -225,7 +225,12 @@ void Engine::free(std::byte* pointer) noexcept {
   }
   ThreadFrames* frames = this_thread_frames_if_any();
   if (frames != nullptr && frames->depth != 0) {
-    if (const StorageRecord* record = find(pointer)) frames->needs.freed(record->bytes);
+    if (const StorageRecord* record = find(pointer)) {
+      frames->needs.freed(record->bytes);
+      if (mode() == Mode::kRecord && counts_as_input(*frames, *record)) {
+        frames->ended += record->bytes;
+      }
+    }
   }
   memory_.free_later(pointer);
 }
@@ -250,7 +255,7 @@ bool Engine::begin_frame(const Op& op) {
   if (in_child_) return true;  // no step is looked for where nothing is managed
   frames.op = op.name;
   frames.needs.begin(op.key);
-  frames.inputs = frames.stays = {};
+  frames.inputs = frames.stays = frames.ended = {};
   ThreadFrames::unpin_all(frames.outputs);
   ThreadFrames::unpin_all(frames.touched);
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -387,8 +392,9 @@ Bytes Engine::end_frame() {
     const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
     if (TraceRecorder* const recording = recorder()) recording->end_op(now_ns(), grown);
     // Working set: distinct inputs and the most that was allocated inside, beside what stays.
+    // `grown` has what was given back inside taken off, inputs too: so they count, ended or not.
     const Lock lock(*this);
-    floor_ = std::max(floor_, frames.stays + held_by(frames) + grown);
+    floor_ = std::max(floor_, frames.stays + held_by(frames) + frames.ended + grown);
   }
   frames.needs.end();
   ThreadFrames::unpin_all(frames.pinned);

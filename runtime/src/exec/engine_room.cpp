@@ -187,17 +187,26 @@ Bytes Engine::stays_beside(ThreadFrames& frames) {
   });
 }
 
-// What leaves when the op does not use it, less what it made itself.
+// What leaves when the op does not use it, and was not made by itself.
+bool Engine::may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const {
+  return record.block != nullptr && record.born < frames.began &&
+         !never_leaves(record, min_size());
+}
+
 Bytes Engine::held_by(ThreadFrames& frames) const {
   std::ranges::sort(frames.pinned);
   Bytes held{};
   const StorageRecord* last = nullptr;
   for (const StorageRecord* record : frames.pinned) {
-    const bool counts = record != last && record->block != nullptr && record->born < frames.began;
-    if (counts && !never_leaves(*record, min_size())) held += record->bytes;
+    if (record != last && may_leave_after(frames, *record)) held += record->bytes;
     last = record;
   }
   return held;
+}
+
+bool Engine::counts_as_input(const ThreadFrames& frames, const StorageRecord& record) const {
+  return std::ranges::find(frames.pinned, &record) != frames.pinned.end() &&
+         may_leave_after(frames, record);
 }
 
 std::string Engine::advice() const {

@@ -182,6 +182,8 @@ class Engine {
   void note_boundary(ThreadFrames& frames, bool optimizer_step);
   Bytes stays_beside(ThreadFrames& frames);
   [[nodiscard]] Bytes held_by(ThreadFrames& frames) const;
+  [[nodiscard]] bool may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const;
+  [[nodiscard]] bool counts_as_input(const ThreadFrames& frames, const StorageRecord& record) const;
   void publish();
   [[nodiscard]] std::int64_t stalled_ns() const;
   bool will_fit(ThreadFrames& frames);

@@ -63,6 +63,7 @@ struct ThreadFrames {
   std::uint64_t steps_seen = 0;  ///< recogniser.steps_completed() when last looked at
   std::uint64_t began = 0;       ///< engine's op clock when the outermost frame began
   Bytes stays{};                 ///< record mode: what could not leave when the outermost op began
+  Bytes ended{};                 ///< record mode: of its inputs, what was freed inside it
   Bytes live_at_start{};         ///< device bytes live when the outermost frame began
   Bytes peak_live{};             ///< most that was live since
   Bytes peak_demand{};           ///< the same if nothing were away
