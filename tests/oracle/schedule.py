@@ -152,5 +152,6 @@ def resident_allowance(budget):
 def deal(cases, count):
     """{case: the cases that share its process}, dealt so that neighbours in the alphabet part."""
     cases = list(dict.fromkeys(cases))
-    hands = [tuple(cases[i::count]) for i in range(max(1, count))]
+    count = max(1, count)
+    hands = [tuple(cases[i::count]) for i in range(count)]
     return {case: hand for hand in hands for case in hand}

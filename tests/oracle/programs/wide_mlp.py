@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights, gradients and optimizer state outweigh the activations by far."""
+"""Weights, gradients and optimizer state outweigh the activations by far.
+
+Not under a fused optimizer: its step needs the three of them whole, so what may leave beside it, in
+the forward pass, are activations.
+"""
 
 import torch
 from torch import nn
@@ -9,6 +13,8 @@ from tests.oracle.training import optimizer_for, outcome, pick, train
 
 def run(optimizer, size):
     rows, width, depth = pick(size, tiny=(4, 16, 2), full=(64, 1024, 8))
+    if optimizer == "adamw_fused":
+        rows = pick(size, tiny=4, full=2560)
     layers = []
     for _ in range(depth):
         layers += [nn.Linear(width, width), nn.ReLU()]
