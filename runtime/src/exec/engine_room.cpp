@@ -189,8 +189,7 @@ Bytes Engine::stays_beside(ThreadFrames& frames) {
 
 // What leaves when the op does not use it, and was not made by itself.
 bool Engine::may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const {
-  return record.block != nullptr && record.born < frames.began &&
-         !never_leaves(record, min_size());
+  return record.block != nullptr && record.born < frames.began && !never_leaves(record, min_size());
 }
 
 Bytes Engine::held_by(ThreadFrames& frames) const {
