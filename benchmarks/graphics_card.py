@@ -2,6 +2,7 @@
 """The graphics card that a benchmark measures: which machine file is its own, times by its own
 clock, and the sentence that says what figures were taken on."""
 
+import argparse
 import gc
 import statistics
 from pathlib import Path
@@ -61,8 +62,6 @@ def forget():
 def run(questions, description):
     """The command line of a benchmark: `questions` maps a name to a function of report, machine
     and whether it is a smoke test. Returns the exit status."""
-    import argparse
-
     parser = argparse.ArgumentParser(description=description.split("\n", maxsplit=1)[0])
     parser.add_argument("questions", nargs="*", help=f"{', '.join(questions)}; all by default")
     parser.add_argument("--machine", help="machine file; found by the card's name by default")

@@ -63,7 +63,7 @@ function(spillway_add_test)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME}_test)
   if(SPILLWAY_SANITIZE)
-    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # or ten times, in places
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # what sanitizers cost
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()

@@ -20,7 +20,6 @@
 namespace spillway::tools {
 namespace {
 
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kTopicColumns = 14;
 constexpr std::size_t kVerdictColumns = 9;
 constexpr std::size_t kTextStart = kTopicColumns + kVerdictColumns;

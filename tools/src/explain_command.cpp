@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -26,8 +25,6 @@
 
 namespace spillway::tools {
 namespace {
-
-constexpr std::size_t kColumns = 80;
 
 /// What a line calls it.
 std::string_view condition(OtherWay way) {
@@ -104,7 +101,7 @@ class Explainer {
     lines += '\n';
     if (decision.place) lines += "  begins " + place_text(*decision.place) + "\n";
     for (const PlanAction& action : decision.actions) lines += action_line(action);
-    lines += is_kept(decision) ? kept_lines(decision.storage) : why_line(decision);
+    lines += decision.is_kept() ? kept_lines(decision.storage) : why_line(decision);
     return lines + otherwise_lines(others_.of(decision));
   }
 
@@ -124,12 +121,12 @@ class Explainer {
               {"bytes", bytes_of(decision.storage).count},
               {"actions", std::move(actions)},
               {"unneeded_ns", unneeded(decision)}};
-    if (is_kept(decision)) json["kept_because"] = kept_because(decision.storage).first;
+    if (decision.is_kept()) json["kept_because"] = kept_because(decision.storage).first;
     Json others = Json::object();
     for (const auto& [way, outcome] : others_.of(decision)) {
       others[std::string(to_string(way))] = outcome_json(outcome);
     }
-    json["if_kept"] = is_kept(decision) ? outcome_json(others_.step_ns()) : others["left-alone"];
+    json["if_kept"] = decision.is_kept() ? outcome_json(others_.step_ns()) : others["left-alone"];
     json["otherwise"] = std::move(others);
     return json;
   }
@@ -159,7 +156,7 @@ class Explainer {
 
   /// The longest stretch without a use in which the plan has it away; of one that is kept, of all.
   [[nodiscard]] TimeNs unneeded(const Decision& decision) const {
-    if (is_kept(decision)) {
+    if (decision.is_kept()) {
       const auto longest = uses_.longest(decision.storage);
       return longest ? longest->ns : 0;
     }
@@ -286,9 +283,9 @@ Answer explain_answer(const PlanningRequest& request) {
     throw UserError(fmt::format("plan {} was made for another trace: give --trace FILE.",
                                 request.files.front()));
   }
-  const PlanDecisions of_plan(inputs.trace, plan);
-  of_plan.refuse_what_is_not_there(request);
   const StorageUses uses(inputs.trace);
+  const PlanDecisions of_plan(inputs.trace, plan, uses);
+  of_plan.refuse_what_is_not_there(request);
   OtherOutcomes others(inputs, plan, uses);
   Explainer explainer(inputs, of_plan, uses, others);
   auto decisions = of_plan.about_storages(request);

@@ -6,12 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <string_view>
 
+#include "output_text.hpp"
 #include "quantity_text.hpp"
 
 namespace spillway::tools {
 namespace {
 
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kIndent = 4;
 
 std::string paragraph(std::string_view text, std::size_t indent) {

@@ -6,8 +6,6 @@
 
 namespace spillway::tools {
 
-bool is_kept(const Decision& decision) { return decision.actions.empty() && !decision.place; }
-
 OtherOutcomes::OtherOutcomes(const PlanningInputs& inputs, const Plan& plan,
                              const StorageUses& uses)
     : inputs_(inputs), plan_(plan), uses_(uses), simulator_(inputs.problem()) {
@@ -34,7 +32,7 @@ std::vector<std::pair<OtherWay, Outcome>> OtherOutcomes::of(const Decision& deci
 }
 
 std::vector<PlanVariant> OtherOutcomes::variants_of(const Decision& decision) const {
-  if (!is_kept(decision)) return plan_variants(inputs_.problem(), plan_, decision);
+  if (!decision.is_kept()) return plan_variants(inputs_.problem(), plan_, decision);
   const auto stretch = uses_.longest(decision.storage);
   if (!stretch) return {};
   return ways_to_leave(inputs_.problem(), plan_, decision.storage, *stretch);

@@ -42,7 +42,4 @@ class OtherOutcomes {
   TimeNs step_ns_ = 0;
 };
 
-/// Whether nothing is done with the storage.
-bool is_kept(const Decision& decision);
-
 }  // namespace spillway::tools

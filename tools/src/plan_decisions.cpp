@@ -10,18 +10,14 @@
 #include "spillway/base/error.hpp"
 
 namespace spillway::tools {
-namespace {
-
-constexpr std::size_t kColumns = 80;
-
-}  // namespace
 
 std::string op_text(const Trace& trace, OpIndex op) {
   if (to_value(op) >= trace.ops.size()) return "the end of the step";
   return fmt::format("op {}, {}", to_value(op), trace.ops.name[to_value(op)]);
 }
 
-PlanDecisions::PlanDecisions(const Trace& trace, const Plan& plan) : trace_(trace) {
+PlanDecisions::PlanDecisions(const Trace& trace, const Plan& plan, const StorageUses& uses)
+    : trace_(trace), uses_(uses) {
   collect(plan);
 }
 
@@ -91,20 +87,15 @@ void PlanDecisions::collect(const Plan& plan) {
       if (std::exchange(dropped[storage], false)) add(storage, action);
     }
   }
-  for (std::size_t op = 0; op < trace_.ops.size(); ++op) {
-    for (const StorageId storage : trace_.ops.creates[OpIndex{op}]) {
-      makers_[storage] = OpIndex{op};
-    }
-  }
 }
 
 std::string PlanDecisions::origin(StorageId storage) const {
   const std::size_t row = to_value(storage);
   if (!trace_.storages.name[row].empty()) return std::string(trace_.storages.name[row]);
-  const auto maker = makers_.find(storage);
-  if (maker == makers_.end()) return "from before the step";
-  const std::string_view module = trace_.ops.module[to_value(maker->second)];
-  return fmt::format("made by {}{}{}", op_text(trace_, maker->second), module.empty() ? "" : " in ",
+  const auto maker = uses_.maker(storage);
+  if (!maker) return "from before the step";
+  const std::string_view module = trace_.ops.module[to_value(*maker)];
+  return fmt::format("made by {}{}{}", op_text(trace_, *maker), module.empty() ? "" : " in ",
                      module);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plan decides: about storages, and about how ops run.
 //
-// Borrows trace and plan. Immutable, so that several threads may ask.
+// Borrows trace and uses. Immutable, so that several threads may ask.
 #pragma once
 
 #include <map>
@@ -12,12 +12,13 @@
 #include "planning_commands.hpp"
 #include "spillway/plan/plan.hpp"
 #include "spillway/trace/trace.hpp"
+#include "storage_uses.hpp"
 
 namespace spillway::tools {
 
 class PlanDecisions {
  public:
-  PlanDecisions(const Trace& trace, const Plan& plan);
+  PlanDecisions(const Trace& trace, const Plan& plan, const StorageUses& uses);
 
   /// Throws UserError if the op or the storage asked for is not in the trace.
   void refuse_what_is_not_there(const PlanningRequest& request) const;
@@ -35,9 +36,9 @@ class PlanDecisions {
   [[nodiscard]] bool is_named(StorageId storage, const std::string& name) const;
 
   const Trace& trace_;
+  const StorageUses& uses_;
   std::map<StorageId, Decision> decisions_;
   std::vector<PlanAction> choices_;
-  std::map<StorageId, OpIndex> makers_;  // of those made in the step
 };
 
 /// "op 12, aten::mm"; the end of the step is an op, too.

@@ -22,6 +22,9 @@ struct Decision {
   StorageId storage{};
   std::vector<PlanAction> actions;  ///< replays that bring it back included
   std::optional<PlanPlace> place;
+
+  /// Whether nothing is done with it.
+  [[nodiscard]] bool is_kept() const { return actions.empty() && !place; }
 };
 
 enum class OtherWay : std::uint8_t {

@@ -19,7 +19,6 @@ constexpr std::array<std::string_view, planning::kStallCauseCount> kStallWords{
     "waiting for room", "waiting for a fetch", "fetching on demand", "waiting as planned",
     "computing again"};
 constexpr std::array<std::string_view, 4> kSpanKinds{"op", "replay", "stall", "copy"};
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kIndent = 14;
 
 std::string op_text(const Trace& trace, OpIndex op, std::size_t width) {

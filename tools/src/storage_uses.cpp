@@ -26,9 +26,13 @@ StorageUses::StorageUses(const Trace& trace) : table_(trace) {
   for (const TimeNs duration : trace.ops.duration_ns) begin_.push_back(begin_.back() + duration);
 }
 
-std::size_t StorageUses::maker(StorageId storage) const {
+std::optional<OpIndex> StorageUses::maker(StorageId storage) const {
   const Row op = table_.creator(row_of(storage));
-  return op == kNoRow ? 0 : op;
+  return op == kNoRow ? std::nullopt : std::optional(OpIndex{op});
+}
+
+std::size_t StorageUses::begins(StorageId storage) const {
+  return to_value(maker(storage).value_or(OpIndex{0}));
 }
 
 std::size_t StorageUses::freed(StorageId storage) const {
@@ -64,7 +68,7 @@ IdleStretch StorageUses::around(StorageId storage, OpIndex at) const {
   IdleStretch found;
   const bool first = next == uses.begin();
   const bool last = next == uses.end();
-  found.from = first ? maker(storage) : *(next - 1) + 1;
+  found.from = first ? begins(storage) : *(next - 1) + 1;
   found.to = last ? std::max(found.from, freed(storage)) : *next;
   found.ns = between(found.from, found.to);
   if (is_persistent(storage) && (first || last)) {
@@ -98,7 +102,7 @@ std::optional<IdleStretch> StorageUses::longest(StorageId storage) const {
   }
   if (is_persistent(storage)) {
     consider(around(storage, OpIndex{0}));
-  } else if (maker(storage) != uses.front()) {
+  } else if (begins(storage) != uses.front()) {
     consider({0, uses.front(), false, begin_[uses.front()]});
   }
   return longest;

@@ -36,6 +36,8 @@ class StorageUses {
  public:
   explicit StorageUses(const Trace& trace);
 
+  /// The op that makes it; nothing where it was made before the step.
+  [[nodiscard]] std::optional<OpIndex> maker(StorageId storage) const;
   /// The ops that use it, ascending.
   [[nodiscard]] std::span<const std::size_t> of(StorageId storage) const;
   /// The stretch that an action attached to op `at` falls into. Without a use before or behind it
@@ -54,9 +56,9 @@ class StorageUses {
   [[nodiscard]] TimeNs before_first(StorageId storage) const;
   [[nodiscard]] TimeNs behind_last(StorageId storage) const;
 
-  /// The op that makes it, 0 where it was made before the step; and the one that frees it, the
-  /// number of ops where it outlives the step.
-  [[nodiscard]] std::size_t maker(StorageId storage) const;
+  /// Where it begins: 0 where it was made before the step. And the op that frees it, the number of
+  /// ops where it outlives the step.
+  [[nodiscard]] std::size_t begins(StorageId storage) const;
   [[nodiscard]] std::size_t freed(StorageId storage) const;
   [[nodiscard]] bool is_persistent(StorageId storage) const;
 

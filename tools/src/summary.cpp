@@ -7,12 +7,11 @@
 #include <iterator>
 #include <string_view>
 
+#include "output_text.hpp"
 #include "quantity_text.hpp"
 
 namespace spillway::tools {
 namespace {
-
-constexpr std::size_t kColumns = 80;
 
 std::string line(std::string_view word, std::string_view text) {
   return fmt::format("  {:<9} {}\n", word, text);

@@ -21,7 +21,6 @@
 namespace spillway::tools {
 namespace {
 
-constexpr std::size_t kColumns = 80;
 constexpr std::size_t kLongestOps = 5;
 constexpr std::size_t kDifferingOps = 15;
 
