@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/planning/analysis/access_table.hpp"
 
+#include <algorithm>
+
 #include "spillway/base/error.hpp"
 
 namespace spillway::planning {
@@ -101,6 +103,19 @@ void AccessTable::measure() {
       working_set_[op] += bytes_[touches_[row].storage];
     }
   }
+}
+
+Row AccessTable::op_with_most_alive() const {
+  return static_cast<Row>(std::max_element(alive_.begin(), alive_.end()) - alive_.begin());
+}
+
+GapEnd end_of_gap(const AccessTable& table, Row touch) {
+  const Row next = table.next_touch(touch);
+  const Row storage = table.touch(touch).storage;
+  if (next != kNoRow) return {storage, next, false};
+  const Row heir = table.successor(storage);
+  if (heir == kNoRow || table.first_touch(heir) == kNoRow) return {};
+  return {heir, table.first_touch(heir), true};
 }
 
 }  // namespace spillway::planning

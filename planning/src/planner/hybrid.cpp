@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <utility>
 
 #include "demand_pager.hpp"
 #include "early_copies.hpp"
+#include "fitting_pass.hpp"
 #include "spillway/plan/validator.hpp"
+#include "spillway/planning/cost/floor.hpp"
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/planner/shortage.hpp"
 #include "spillway/planning/registry.hpp"
@@ -158,15 +161,6 @@ std::vector<Plan> plans_with_less(const Problem& problem, const StepModel& model
   return plans;
 }
 
-// Whether some pass finds a plan.
-bool some_pass_fits(const StepModel& model, const SweepSettings& base) {
-  if (sweep(model, base).feasible) return true;
-  for (const SweepSettings& settings : settings_for_less_room(model, base)) {
-    if (sweep(model, settings).feasible) return true;
-  }
-  return false;
-}
-
 // Whether more bytes have to be somewhere than there are.
 bool counting_rules_out(const StepModel& model) {
   return floor_of(model).bytes > model.budget(Tier::kDevice) || short_on_all_tiers(model) > 0;
@@ -175,12 +169,12 @@ bool counting_rules_out(const StepModel& model) {
 Infeasible explained(const Problem& problem, const StepModel& model, const SweepSettings& base,
                      const PlanningContext& context) {
   if (!context.explain) return {};
-  const auto fits = [&](const Budgets& larger) {
-    return some_pass_fits(StepModel(problem.with(larger)), base);
-  };
-  constexpr Row kWork = 1'500'000;  // touches, over all tries
-  const auto tries = std::clamp(kWork / (model.table.touches() + 1), 3U, 24U);
-  return explain_shortage(problem, model, fits, static_cast<int>(tries));
+  // Touches of the step times passes, over all tries; a try that fits takes two of them or more.
+  constexpr double kWork = 1.5e6;
+  const double passes = kWork / (model.table.touches() + 1.0);
+  const auto tries = static_cast<int>(std::clamp(passes, 3.0, 12.0));
+  FittingPass fits(problem, base, passes / tries);
+  return explain_shortage(problem, model, std::ref(fits), tries);
 }
 
 class HybridPlanner final : public Planner {

@@ -6,28 +6,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "spillway/planning/tune/draft.hpp"
+#include "spillway/planning/cost/floor.hpp"
 
 namespace spillway::planning {
 namespace {
-
-std::uint64_t missing(std::uint64_t need, std::uint64_t have) {
-  return need > have ? need - have : 0;
-}
-
-// What an op needs at once, with its smallest scratch memory.
-std::uint64_t need_of(const StepModel& model, Row op) {
-  return model.table.working_set(op) - model.table.scratch(op) + model.least_scratch[op];
-}
-
-// Where most is alive that finds no place on any tier.
-Row op_with_most_alive(const StepModel& model) {
-  Row most = 0;
-  for (Row op = 1; op < model.ops(); ++op) {
-    if (model.table.alive(op) > model.table.alive(most)) most = op;
-  }
-  return most;
-}
 
 std::string op_words(const Problem& problem, Row op) {
   return fmt::format("op {} ({})", op, problem.trace.ops.name[op]);
@@ -46,7 +28,7 @@ std::optional<Bytes> smallest_on(Tier tier, std::uint64_t low, const Problem& pr
     budgets[tier] = Bytes{bytes};
     return fits(budgets);
   };
-  std::uint64_t high = std::max(low, model.table.alive(op_with_most_alive(model)));
+  std::uint64_t high = std::max(low, model.table.alive(model.table.op_with_most_alive()));
   if (fits_with(low)) return Bytes{low};
   if (!fits_with(high)) return std::nullopt;
   for (int tries = 2; tries < most_tries && high - low > high / 1024 + 1; ++tries) {
@@ -99,58 +81,6 @@ void add_remedies_below(const StepModel& model, Infeasible& answer) {
 
 }  // namespace
 
-Floor floor_of(const StepModel& model) {
-  Floor floor;
-  std::uint64_t inputs = 0;
-  for (Row s = 0; s < model.table.storages(); ++s) {
-    if (model.table.creator(s) == kNoRow && model.table.predecessor(s) == kNoRow) {
-      inputs += model.table.bytes(s);
-    }
-  }
-  floor.bytes = inputs;
-  floor.of_inputs = true;
-  for (Row op = 0; op < model.ops(); ++op) {
-    const std::uint64_t need = need_of(model, op);
-    if (need > floor.bytes) floor = {need, op};
-  }
-  return floor;
-}
-
-Floor floor_of_all_tiers(const StepModel& model) {
-  const AccessTable& table = model.table;
-  const Row ops = table.ops();
-  std::vector<std::int64_t> change(ops + 1);
-  const auto held = [&](Row storage, Row from, Row to) {
-    if (from >= to) return;
-    const auto bytes = static_cast<std::int64_t>(table.bytes(storage));
-    change[from] += bytes;
-    change[to] -= bytes;
-  };
-  for (Row row = 0; row < table.touches(); ++row) {
-    const GapEnd end = end_of_gap(table, row);
-    if (end.touch == kNoRow) continue;
-    const Row storage = table.touch(row).storage;
-    const Row again = model.replay_op[storage] == kNoRow ? 0 : model.chain_until[storage];
-    const Row next = table.op_of(end.touch);
-    held(storage, std::max(table.op_of(row) + 1, again), end.wraps ? ops : next);
-    if (end.wraps) held(table.touch(end.touch).storage, 0, next);
-  }
-  Floor floor;
-  std::int64_t between = 0;  // bytes of gaps
-  for (Row op = 0; op < ops; ++op) {
-    between += change[op];
-    const std::uint64_t bytes = static_cast<std::uint64_t>(between) + need_of(model, op);
-    if (bytes > floor.bytes) floor = {bytes, op};
-  }
-  return floor;
-}
-
-std::uint64_t short_on_all_tiers(const StepModel& model) {
-  std::uint64_t left = floor_of_all_tiers(model).bytes;
-  for (const Tier tier : kTiers) left = missing(left, model.budget(tier));
-  return left;
-}
-
 Infeasible explain_shortage(const Problem& problem, const StepModel& model, const FitsBudgets& fits,
                             int most_tries) {
   Infeasible answer;
@@ -160,12 +90,12 @@ Infeasible explain_shortage(const Problem& problem, const StepModel& model, cons
   const std::uint64_t short_in_all = short_on_all_tiers(model);
   answer.op = OpIndex{below_floor        ? floor.op
                       : short_in_all > 0 ? floor_of_all_tiers(model).op
-                                         : op_with_most_alive(model)};
+                                         : model.table.op_with_most_alive()};
   const std::uint64_t more = std::max<std::uint64_t>(short_in_all, 1);
   answer.smallest_budget = smallest_on(Tier::kDevice, std::max(device + more, floor.bytes), problem,
                                        model, fits, most_tries);
   Bytes& on_device = answer.short_by[index_of(Tier::kDevice)];
-  on_device = Bytes{missing(floor.bytes, device)};
+  on_device = saturating_sub(Bytes{floor.bytes}, Bytes{device});
   if (answer.smallest_budget) on_device = *answer.smallest_budget - Bytes{device};
   if (below_floor) {
     add_remedies_of_the_floor(problem, model, floor, answer);

@@ -199,15 +199,6 @@ class Writer {
 
 }  // namespace
 
-GapEnd end_of_gap(const AccessTable& table, Row touch) {
-  const Row next = table.next_touch(touch);
-  const Row storage = table.touch(touch).storage;
-  if (next != kNoRow) return {storage, next, false};
-  const Row heir = table.successor(storage);
-  if (heir == kNoRow || table.first_touch(heir) == kNoRow) return {};
-  return {heir, table.first_touch(heir), true};
-}
-
 Plan write_plan(const Problem& problem, const StepModel& model, const Draft& draft,
                 std::string planner) {
   Plan plan;

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
+#include "spillway/planning/cost/floor.hpp"
 #include "tune/small_storages.hpp"
 
 namespace spillway::planning {
@@ -20,6 +22,9 @@ constexpr int kMostPasses = 160;
 
 // A step this much above the lower bound is left as it is.
 constexpr double kNearTheBound = 1.0001;
+
+// Touches of the step times settings for less room. Where nothing fits each takes some nine passes.
+constexpr double kLessRoomWork = 2e5;
 
 // Of the changes that are accepted, half are found within the first third of the changes.
 constexpr double kFirstSize = 1.5;
@@ -155,14 +160,16 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
     last_failure_ = std::move(result);
     return true;
   }
+  if (!simulate_ && best && result.step_ns >= best->step_ns) return true;
+  if (simulate_ && simulations_left_ <= 0) return false;
+  Plan plan = write_plan(problem_, model_, result.draft, planner_);
   if (!simulate_) {
-    if (!best || result.step_ns < best->step_ns) {
-      best = Candidate{{}, std::move(result.draft), settings, result.step_ns};
+    // A pass counts exactly what it keeps on the device, but not all that lies on a scarce tier.
+    if (!is_scarce(model_) || !validate(plan, problem_.trace, problem_.budgets)) {
+      best = Candidate{std::move(plan), std::move(result.draft), settings, result.step_ns};
     }
     return true;
   }
-  if (simulations_left_ <= 0) return false;
-  Plan plan = write_plan(problem_, model_, result.draft, planner_);
   const std::optional<double> step = settled(plan, best ? best->step_ns : kNever);
   const bool shorter = step && (!best || *step < best->step_ns);
   // The simulator follows a plan that a step cannot begin again from; the validator does not.
@@ -174,7 +181,6 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
 
 std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
                                                   const SweepSettings& base) {
-  constexpr std::array<double, 6> kSpared{0, 1, 0.9, 0.75, 0.5, 0.25};
   std::vector<SweepSettings> all;
   if (base.recompute) {
     all.push_back(base);
@@ -183,24 +189,25 @@ std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
     all.back().recompute = false;
   }
   if (model.table.touches() > kMostSimulatedTouches) return all;
-  std::uint64_t floor = 0;
-  for (Row op = 0; op < model.ops(); ++op) {
-    floor = std::max(
-        floor, model.table.working_set(op) - model.table.scratch(op) + model.least_scratch[op]);
-  }
+  // The dearer the links, the more is made again and the less has to lie anywhere.
+  std::vector<Start> starts;
+  std::copy_if(kStarts.begin(), kStarts.end(), std::back_inserter(starts),
+               [](const Start& start) { return start.small == 0; });
+  std::stable_sort(starts.begin(), starts.end(), [](const Start& one, const Start& other) {
+    return one.link_price > other.link_price;
+  });
   const std::uint64_t budget = model.budget(Tier::kDevice);
+  const std::uint64_t over_floor = budget - std::min(floor_of(model).bytes, budget);
   const auto most = static_cast<std::size_t>(
-      std::clamp(kPassWork / (model.table.touches() + 1.0), 12.0, double{kMostPasses}));
-  for (const Start& start : kStarts) {
-    if (start.small > 0) continue;
-    for (const double spared : kSpared) {
-      if (all.size() >= most || (spared > 0 && budget <= floor)) break;
-      SweepSettings settings = with(start, base, model);
-      settings.reserve = static_cast<std::uint64_t>(
-          spared * static_cast<double>(budget - std::min(floor, budget)));
-      all.push_back(settings);
+      std::clamp(kLessRoomWork / (model.table.touches() + 1.0), 4.0, double{kMostPasses}));
+  for (const double spared : {0.0, 1.0, 0.9, 0.75, 0.5, 0.25}) {
+    for (const Start& start : starts) {
+      if (all.size() >= most || (spared > 0 && over_floor == 0)) break;
+      all.push_back(with(start, base, model));
+      all.back().reserve = static_cast<std::uint64_t>(spared * static_cast<double>(over_floor));
     }
   }
+  if (base.recompute) std::swap(all[0], all[2]);
   return all;
 }
 
@@ -232,9 +239,6 @@ std::optional<Candidate> SettingsSearch::run(const SweepSettings& base, bool sea
       consider(settings, best);
       if (best) break;
     }
-  }
-  if (best && !simulate_) {  // only of the best one
-    best->plan = write_plan(problem_, model_, best->draft, planner_);
   }
   return best;
 }

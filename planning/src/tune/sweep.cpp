@@ -58,10 +58,8 @@ BeginState first_guess(const StepModel& model, std::uint64_t stay_up_to) {
   const AccessTable& table = model.table;
   BeginState begin;
   begin.away.assign(table.storages(), 0);
-  std::uint64_t most = 0;
-  for (Row op = 0; op < table.ops(); ++op) most = std::max(most, table.alive(op));
+  const std::uint64_t most = table.alive(table.op_with_most_alive());
   if (most <= model.budget(Tier::kDevice)) return begin;
-  const std::uint8_t away = model.has_host() && model.budget(Tier::kHost) > 0 ? 1 : 2;
   std::vector<std::pair<Row, Row>> order;
   std::uint64_t there = 0;
   for (Row s = 0; s < table.storages(); ++s) {
@@ -77,23 +75,20 @@ BeginState first_guess(const StepModel& model, std::uint64_t stay_up_to) {
     order.emplace_back(first == kNoRow ? kNoRow : table.op_of(first), s);
   }
   std::sort(order.begin(), order.end());
-  std::uint64_t host = 0;
+  std::uint64_t host_left = model.has_host() ? model.budget(Tier::kHost) : 0;
+  std::uint64_t disk_left = model.has_disk() ? model.budget(Tier::kDisk) : 0;
   const std::vector<std::uint8_t> small = small_ones(model);
   for (const auto& [op, s] : order) {
     const bool stays = small[s] != 0 || table.bytes(s) <= stay_up_to ||
                        (op != kNoRow && there + table.bytes(s) <= model.budget(Tier::kDevice) / 2);
-    if (stays) there += table.bytes(s);
-    if (stays) continue;
-    const bool fits = away == 1 && host + table.bytes(s) <= model.budget(Tier::kHost);
-    if (fits) host += table.bytes(s);
-    begin.away[s] = fits ? 1 : model.has_disk() && model.budget(Tier::kDisk) > 0 ? 2 : 0;
+    const bool on_host = !stays && table.bytes(s) <= host_left;
+    const bool on_disk = !stays && !on_host && table.bytes(s) <= disk_left;
+    (on_host ? host_left : disk_left) -= on_host || on_disk ? table.bytes(s) : 0;
+    if (!on_host && !on_disk) there += table.bytes(s);
+    begin.away[s] = on_host ? 1 : on_disk ? 2 : 0;
   }
   return begin;
 }
-
-}  // namespace
-
-namespace {
 
 // Where replays did not fit after all, the storages they were for are copied instead.
 SweepResult retried(const StepModel& model, SweepSettings& settings, const BeginState& begin) {
@@ -110,12 +105,32 @@ SweepResult retried(const StepModel& model, SweepSettings& settings, const Begin
 
 }  // namespace
 
+bool is_scarce(const StepModel& model) {
+  const std::uint64_t most = model.table.alive(model.table.op_with_most_alive());
+  const std::uint64_t host = model.has_host() ? model.budget(Tier::kHost) : 0;
+  return (host > 0 ? host : model.budget(Tier::kDisk)) < most;
+}
+
+namespace {
+
+// Where a step's two ends disagree on where a storage is, it is away in both. That needs no more of
+// the device, but of a scarce tier it may: there a step is passed through until they agree.
+constexpr int kMostRoundsWhereScarce = 5;
+
+}  // namespace
+
 SweepResult sweep(const StepModel& model, const SweepSettings& settings) {
   SweepSettings now = settings;
-  SweepResult first = retried(model, now, first_guess(model, now.stay_up_to));
-  if (!first.feasible) return first;
-  SweepResult second = retried(model, now, first.end);
-  return second.feasible ? second : first;
+  BeginState begin = first_guess(model, now.stay_up_to);
+  SweepResult result = retried(model, now, begin);
+  const int most = is_scarce(model) ? kMostRoundsWhereScarce : 2;
+  for (int round = 1; round < most && result.feasible && result.end != begin; ++round) {
+    begin = result.end;
+    SweepResult next = retried(model, now, begin);
+    if (!next.feasible) break;
+    result = std::move(next);
+  }
+  return result;
 }
 
 }  // namespace spillway::planning

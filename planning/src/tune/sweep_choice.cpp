@@ -46,10 +46,16 @@ void SweepState::offer(Row storage) {
                    {storage, item.version}});
 }
 
-void SweepState::forget_copies(Row storage) {
+void SweepState::make_copy(Row storage, Tier tier, Row at) {
+  const bool on_host = tier == Tier::kHost;
+  (on_host ? items_[storage].host_copy : items_[storage].disk_copy) = true;
+  (on_host ? host_ : disk_).add(table_.bytes(storage), at);
+}
+
+void SweepState::forget_copies(Row storage, Row op) {
   Item& item = items_[storage];
-  if (item.host_copy) host_used_ -= table_.bytes(storage);
-  if (item.disk_copy) disk_used_ -= table_.bytes(storage);
+  if (item.host_copy) host_.remove(table_.bytes(storage), op);
+  if (item.disk_copy) disk_.remove(table_.bytes(storage), op);
   item.host_copy = item.disk_copy = false;
 }
 
@@ -158,13 +164,13 @@ bool SweepState::evict_one(Row op, Row keep_until, std::uint64_t wanted) {
   return true;
 }
 
-std::optional<Tier> SweepState::tier_for(Row storage) const {
+std::optional<Tier> SweepState::tier_for(Row storage, Row at) const {
   const Item& item = items_[storage];
   if (item.host_copy) return Tier::kHost;
   if (item.disk_copy) return Tier::kDisk;
   const std::uint64_t bytes = table_.bytes(storage);
-  if (model_.has_host() && host_used_ + bytes <= model_.budget(Tier::kHost)) return Tier::kHost;
-  if (model_.has_disk() && disk_used_ + bytes <= model_.budget(Tier::kDisk)) return Tier::kDisk;
+  if (model_.has_host() && host_.has_room(bytes, at)) return Tier::kHost;
+  if (model_.has_disk() && disk_.has_room(bytes, at)) return Tier::kDisk;
   return std::nullopt;
 }
 
@@ -202,7 +208,7 @@ Option SweepState::price(Row op, Row storage, std::uint64_t wanted) const {
   const double used = std::min(1.0, static_cast<double>(wanted) / bytes);
   const double worth = bytes * std::pow(used, settings_.fit) * std::pow(away, settings_.reach);
   const bool swaps = rule_of(storage) != StorageRule::kReplayOnly;
-  if (const std::optional<Tier> tier = swaps ? tier_for(storage) : std::nullopt) {
+  if (const std::optional<Tier> tier = swaps ? tier_for(storage, op) : std::nullopt) {
     option.remedy = *tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
     option.score = swap_cost(op, storage, *tier) / worth;
   }
@@ -382,7 +388,7 @@ void SweepState::drop(Row op, Row storage, const Closure& closure) {
   choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
   choice.after_replays = choice.out_at == item.read_again;
   used_ -= table_.bytes(storage);
-  forget_copies(storage);
+  forget_copies(storage, op);
   item.where = Where::kDropped;
   if (item.next == kNoRow) return;  // nothing reads it again
   for (const Row leaf : closure.leaves) pledge(leaf, item.next);
@@ -414,14 +420,13 @@ void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
     const auto later = std::upper_bound(began_.begin(), began_.end(), slot.begin);
     const Row free_at = later == began_.begin() ? 0 : static_cast<Row>(later - began_.begin() - 1);
     if (settings_.early_out) choice.out_at = std::clamp(free_at, choice.out_at, op);
-    if (host_tight_ && tier == Tier::kHost) choice.out_at = op;
+    choice.out_at = (tier == Tier::kHost ? host_ : disk_).earliest(bytes, choice.out_at, op);
     choice.after_replays = choice.out_at == item.read_again;
     if (slot.end > now_) {
       leaving_.push({slot.end, bytes});
       leaving_bytes_ += bytes;
     }
-    (tier == Tier::kHost ? item.host_copy : item.disk_copy) = true;
-    (tier == Tier::kHost ? host_used_ : disk_used_) += bytes;
+    make_copy(storage, tier, choice.out_at);
   }
   item.where = item.host_copy ? Where::kHost : Where::kDisk;
   set_away(storage, true);

@@ -18,6 +18,11 @@ std::vector<double> deadlines_of(const StepModel& model) {
   return deadlines;
 }
 
+TierLevel empty_level(const StepModel& model, Tier tier) {
+  const AccessTable& table = model.table;
+  return {model.budget(tier), table.alive(table.op_with_most_alive()), table.ops()};
+}
+
 }  // namespace
 
 SweepState::SweepState(const StepModel& model, const SweepSettings& settings,
@@ -31,12 +36,11 @@ SweepState::SweepState(const StepModel& model, const SweepSettings& settings,
       items_(model.table.storages()),
       began_away_(begin.away),
       by_next_(settings.by_size ? kSizeClasses : 1),
+      host_(empty_level(model, Tier::kHost)),
+      disk_(empty_level(model, Tier::kDisk)),
       deadlines_(deadlines_of(model)),
       arrivals_(deadlines_),
       disk_arrivals_(deadlines_) {
-  std::uint64_t most = 0;
-  for (Row op = 0; op < table_.ops(); ++op) most = std::max(most, table_.alive(op));
-  host_tight_ = most > model.budget(Tier::kHost);
   scratch_.reserve(table_.ops());
   for (Row op = 0; op < table_.ops(); ++op) scratch_.push_back(table_.scratch(op));
   duration_ = model.duration;
@@ -45,14 +49,17 @@ SweepState::SweepState(const StepModel& model, const SweepSettings& settings,
   }
   std::sort(segments_.begin(), segments_.end());
   began_.reserve(table_.ops());
-  for (Row s = 0; s < table_.storages(); ++s) begin_storage(s, begin.away[s]);
+  for (Row s = 0; s < table_.storages(); ++s) begin_storage(s, begin);
 }
 
-void SweepState::begin_storage(Row storage, std::uint8_t away) {
+void SweepState::begin_storage(Row storage, const BeginState& begin) {
   if (table_.creator(storage) != kNoRow) return;
   Item& item = items_[storage];
   const std::uint64_t bytes = table_.bytes(storage);
   item.next = next_after(storage, kNoRow);
+  const std::uint8_t away = begin.away[storage];
+  const std::uint8_t copied = away == 0 && !begin.copied.empty() ? begin.copied[storage] : away;
+  if (copied == 1 || copied == 2) make_copy(storage, copied == 1 ? Tier::kHost : Tier::kDisk, 0);
   if (away == 0) {
     item.where = Where::kIn;
     used_ += bytes;
@@ -65,8 +72,6 @@ void SweepState::begin_storage(Row storage, std::uint8_t away) {
     return;
   }
   item.where = away == 1 ? Where::kHost : Where::kDisk;
-  (away == 1 ? item.host_copy : item.disk_copy) = true;
-  (away == 1 ? host_used_ : disk_used_) += bytes;
   set_away(storage, true);
 }
 
@@ -145,7 +150,7 @@ void SweepState::leave_eagerly(Row op) {
       const Closure closure = to_drop(storage, cost);
       if (closure.possible) drop(op + 1, storage, closure);
     } else if (rule_of(storage) == StorageRule::kSwapOnly && far) {
-      if (const auto tier = tier_for(storage)) leave_by_copy(op + 1, storage, *tier);
+      if (const auto tier = tier_for(storage, op + 1)) leave_by_copy(op + 1, storage, *tier);
     }
   }
 }
@@ -304,7 +309,7 @@ void SweepState::touch_all(Row op) {
       item.where = Where::kIn;
       used_ += table_.bytes(touch.storage);
     }
-    if (touch.writes) forget_copies(touch.storage);
+    if (touch.writes) forget_copies(touch.storage, op);
     item.touch = row;
     item.free_from = op + 1;
     item.ready = now_;
@@ -319,7 +324,7 @@ void SweepState::end_op(Row op) {
     Item& item = items_[storage];
     if (item.where == Where::kIn) used_ -= table_.bytes(storage);
     if (item.where == Where::kHost || item.where == Where::kDisk) set_away(storage, false);
-    forget_copies(storage);
+    forget_copies(storage, op);
     item.where = Where::kDead;
     pledges_.erase(storage);
   }
@@ -352,7 +357,20 @@ bool SweepState::queue_next(Row op, bool from_disk) {
   return true;
 }
 
+// What left only when the replays before this same op had run does not leave.
+bool SweepState::stay_after_all(Row op, Row storage) {
+  GapChoice& choice = current_choice(storage);
+  if (!choice.after_replays || choice.out_at != op) return false;
+  set_away(storage, false);
+  choice = GapChoice{};
+  items_[storage].where = Where::kIn;
+  used_ += table_.bytes(storage);
+  offer(storage);
+  return true;
+}
+
 void SweepState::fetch(Row op, Row storage) {
+  if (stay_after_all(op, storage)) return;
   Item& item = items_[storage];
   const std::uint64_t bytes = table_.bytes(storage);
   const bool from_disk = item.where == Where::kDisk;
@@ -391,6 +409,7 @@ bool SweepState::finish(SweepResult& result) {
   // The next step's inputs come on top of what is on the device when this one ends.
   if (!make_room(table_.ops(), inputs_, 0)) return false;
   result.end.away.assign(items_.size(), 0);
+  result.end.copied.assign(items_.size(), 0);
   for (Row storage = 0; storage < table_.storages(); ++storage) {
     const Row older = table_.predecessor(storage);
     if (older == kNoRow) continue;
@@ -406,6 +425,9 @@ bool SweepState::finish(SweepResult& result) {
                                : where == Where::kDisk      ? 2
                                : table_.only_freed(storage) ? kBeginsNowhere
                                                             : std::uint8_t{0};
+    if (result.end.away[storage] == 0) {
+      result.end.copied[storage] = items_[older].host_copy ? 1 : items_[older].disk_copy ? 2 : 0;
+    }
     close_wrapping_gap(older, storage);
   }
   result.draft = std::move(draft_);

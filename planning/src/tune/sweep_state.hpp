@@ -13,6 +13,7 @@
 #include "spillway/planning/tune/arrival_queue.hpp"
 #include "spillway/planning/tune/link_clock.hpp"
 #include "spillway/planning/tune/sweep.hpp"
+#include "tune/tier_level.hpp"
 
 namespace spillway::planning::tune {
 
@@ -75,7 +76,8 @@ class SweepState {
   using Leaving = std::pair<double, std::uint64_t>;
 
   // sweep_state.cpp: the course of the pass
-  void begin_storage(Row storage, std::uint8_t away);
+  void begin_storage(Row storage, const BeginState& begin);
+  void make_copy(Row storage, Tier tier, Row at);
   bool bring_in(Row op);
   bool replay_batch(Row op, const std::vector<Row>& roots);
   void run_again(Row op, Row replayed, const Closure& closure);
@@ -87,6 +89,7 @@ class SweepState {
   void prefetch(Row op);
   bool queue_next(Row op, bool from_disk);
   void fetch(Row op, Row storage);
+  bool stay_after_all(Row op, Row storage);
   void close_wrapping_gap(Row older, Row storage);
   [[nodiscard]] Row next_after(Row storage, Row op) const;
   void choose_workspace(Row op);
@@ -111,7 +114,7 @@ class SweepState {
   /// What it costs per byte and time that `storage` leaves, where `wanted` bytes are short.
   [[nodiscard]] Option price(Row op, Row storage, std::uint64_t wanted) const;
   [[nodiscard]] double swap_cost(Row op, Row storage, Tier tier) const;
-  [[nodiscard]] std::optional<Tier> tier_for(Row storage) const;
+  [[nodiscard]] std::optional<Tier> tier_for(Row storage, Row at) const;
   [[nodiscard]] bool may_be_nowhere(Row storage) const;
   [[nodiscard]] std::vector<Row> dropped_of(Row op, Row also_dropped) const;
   [[nodiscard]] Closure closure_of(const std::vector<Row>& roots, Row at, Row also_dropped) const;
@@ -125,7 +128,7 @@ class SweepState {
   void drop(Row op, Row storage, const Closure& closure);
   void pledge(Row storage, Row at);
   void offer(Row storage);
-  void forget_copies(Row storage);
+  void forget_copies(Row storage, Row op);
   void set_away(Row storage, bool away);
   GapChoice& new_choice(Row storage);
   GapChoice& current_choice(Row storage);
@@ -137,7 +140,6 @@ class SweepState {
   const AccessTable& table_;
   const SweepSettings settings_;
   std::uint64_t capacity_;
-  bool host_tight_ = false;
   Draft draft_;
   std::vector<Item> items_;
   std::vector<std::uint64_t> scratch_;  // per op, of the alternative that is run
@@ -151,7 +153,7 @@ class SweepState {
   std::uint64_t leaving_bytes_ = 0;
   std::uint64_t used_ = 0;    // on the device, or queued to come
   std::uint64_t inputs_ = 0;  // that every step begins with anew
-  std::uint64_t host_used_ = 0, disk_used_ = 0;
+  TierLevel host_, disk_;
   LinkClock out_link_, disk_out_link_;
   double in_link_free_ = 0, disk_in_link_free_ = 0;
   std::vector<double> deadlines_;  // by position, two steps and one more

@@ -11,8 +11,8 @@
 
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
+#include "spillway/planning/cost/floor.hpp"
 #include "spillway/planning/planner.hpp"
-#include "spillway/planning/planner/shortage.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 
 namespace spillway::planning {

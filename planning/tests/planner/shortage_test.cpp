@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plan_fixture.hpp"
+#include "spillway/planning/cost/floor.hpp"
 #include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/registry.hpp"
 #include "spillway/testing/random_steps.hpp"

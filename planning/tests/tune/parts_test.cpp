@@ -14,6 +14,7 @@
 #include "spillway/planning/tune/sweep.hpp"
 #include "spillway/testing/small_steps.hpp"
 #include "tune/small_storages.hpp"
+#include "tune/tier_level.hpp"
 
 namespace spillway::planning {
 namespace {
@@ -35,6 +36,47 @@ TEST(RangeMaxTest, agrees_with_a_row_of_numbers) {
                                                      row.begin() + static_cast<long>(high)));
     EXPECT_EQ(tree.max(), *std::max_element(row.begin(), row.end()));
   }
+}
+
+TEST(TierLevelTest, a_copy_is_made_no_earlier_than_there_is_room_until_it_is_decided_on) {
+  std::mt19937 random(11);
+  constexpr Row kOps = 40;
+  constexpr std::uint64_t kBudget = 100;
+  std::vector<std::uint64_t> row(kOps + 1);  // before each op, and at the end
+  tune::TierLevel level(kBudget, 1000, kOps);
+  std::vector<std::uint64_t> there;
+  int early = 0;
+  int put_off = 0;
+  for (Row op = 0; op < kOps; ++op) {
+    const std::uint64_t bytes = 1 + random() % 60;
+    ASSERT_EQ(level.has_room(bytes, op), row[op] + bytes <= kBudget);
+    if (level.has_room(bytes, op)) {
+      const auto from = static_cast<Row>(random() % (op + 1));
+      Row naive = op;
+      while (naive > from && row[naive - 1] + bytes <= kBudget) --naive;
+      const Row at = level.earliest(bytes, from, op);
+      ASSERT_EQ(at, naive);
+      (at < op ? early : put_off) += at > from || at < op ? 1 : 0;
+      level.add(bytes, at);
+      for (Row later = at; later <= kOps; ++later) row[later] += bytes;
+      there.push_back(bytes);
+    }
+    if (!there.empty() && random() % 2 == 0) {
+      level.remove(there.back(), op);
+      for (Row later = op + 1; later <= kOps; ++later) row[later] -= there.back();
+      there.pop_back();
+    }
+  }
+  EXPECT_GT(early, 0);
+  EXPECT_GT(put_off, 0);
+}
+
+TEST(TierLevelTest, where_everything_alive_finds_room_nothing_is_put_off) {
+  tune::TierLevel level(100, 100, 10);
+  level.add(100, 0);
+  level.remove(100, 4);
+  EXPECT_TRUE(level.has_room(100, 5));
+  EXPECT_EQ(level.earliest(100, 2, 5), 2U);
 }
 
 //     busy        [0,10)      [20,30)

@@ -75,14 +75,6 @@ struct Draft {
   bool operator==(const Draft&) const = default;
 };
 
-/// The storage a gap's fetch brings back, and whether it is in the next step.
-struct GapEnd {
-  Row storage = kNoRow;  ///< kNoRow: nothing touches it again
-  Row touch = kNoRow;
-  bool wraps = false;
-};
-GapEnd end_of_gap(const AccessTable& table, Row touch);
-
 Plan write_plan(const Problem& problem, const StepModel& model, const Draft& draft,
                 std::string planner);
 

@@ -78,6 +78,11 @@ inline constexpr std::uint8_t kBeginsNowhere = 3;
 /// Where storages that live on are when the step begins; by storage.
 struct BeginState {
   std::vector<std::uint8_t> away;  ///< 0: on the device, 1: host, 2: disk, or kBeginsNowhere
+  /// Of those on the device, which slower tier has a copy besides: 0: none, 1: host, 2: disk.
+  /// Empty: none has.
+  std::vector<std::uint8_t> copied;
+
+  bool operator==(const BeginState&) const = default;
 };
 
 struct SweepResult {
@@ -90,7 +95,11 @@ struct SweepResult {
   BeginState end;              ///< where what lives on was at the end
 };
 
-/// Runs the pass twice: once to see where storages are at the end of a step, once from there.
+/// Whether copies may find the fastest tier below the device full.
+bool is_scarce(const StepModel& model);
+
+/// Runs the pass twice: once to see where storages are at the end of a step, once from there. Where
+/// a tier below the device is scarce it goes on until a step ends as it begins, or some times.
 SweepResult sweep(const StepModel& model, const SweepSettings& settings);
 /// One pass from a given beginning.
 SweepResult sweep_from(const StepModel& model, const SweepSettings& settings,
