@@ -125,6 +125,10 @@ TEST(TraceValidate, RefusesLivesThatDoNotAddUp) {
               HasSubstr("frees storage 3, and does so twice"));
   EXPECT_THAT(problem_after(add({.name = "x", .reads = {kWeight, kGradient, kWeight}})),
               HasSubstr("reads storage 0, and does so twice"));
+  EXPECT_THAT(problem_after(add({.name = "x", .views = {kHidden}})),
+              HasSubstr("views storage 2, which was freed before"));
+  EXPECT_THAT(problem_after(add({.name = "x", .views = {kWeight, kWeight}})),
+              HasSubstr("views storage 0, and does so twice"));
   EXPECT_THAT(problem_after(add({.name = "x", .frees = {kWeight}})),
               HasSubstr("frees storage 0, which is persistent"));
   EXPECT_THAT(problem_after(add({.name = "x", .creates = {kGradient}})),
@@ -239,6 +243,14 @@ TEST(TraceText, HasAnOpPerLine) {
                               "\"reads\":[2],\"writes\":[2],\"frees\":[4]},\n"));
 }
 
+TEST(TraceText, KeepsViews) {
+  Trace trace = small_step();
+  trace.add(TraceOp{.name = "aten::t", .reads = {kWeight}, .views = {kWeight}});
+  const std::string text = format_trace(trace);
+  EXPECT_THAT(text, HasSubstr("\"reads\":[0],\"views\":[0]}"));
+  EXPECT_EQ(parse_trace(text, "t"), trace);
+}
+
 TEST(TraceText, ReplacesWhatIsNotUtf8) {
   Trace trace = small_step();
   trace.machine = "M\xff";
@@ -262,8 +274,8 @@ TEST(TraceText, NamesTheMistakeAndItsPlace) {
   const auto error = [&](std::string_view from, std::string_view to) {
     return error_of(with(good, from, to));
   };
-  EXPECT_THAT(error("\"spillway_trace\":2", "\"spillway_trace\":3"), HasSubstr("version 3"));
-  EXPECT_THAT(error("\"spillway_trace\":2,", ""), HasSubstr("no \"spillway_trace\""));
+  EXPECT_THAT(error("\"spillway_trace\":3", "\"spillway_trace\":4"), HasSubstr("version 4"));
+  EXPECT_THAT(error("\"spillway_trace\":3,", ""), HasSubstr("no \"spillway_trace\""));
   EXPECT_THAT(error("\"machine\"", "\"frame\""), HasSubstr("\"frame\" is not known"));
   EXPECT_THAT(error("\"machine\"", "\"framework\""), HasSubstr("\"framework\" stands twice"));
   EXPECT_THAT(error("\"ns\":1700", "\"ns\":-1700"), HasSubstr("op 2: \"ns\" is -1700"));
@@ -303,7 +315,7 @@ TEST(TraceText, RefusesWhatIsNoTrace) {
 }
 
 TEST_F(TraceFileTest, TheDocumentedExampleIsValid) {
-  const std::string example = documented_example("## Trace, version 2");
+  const std::string example = documented_example("## Trace, version 3");
   const Trace trace = parse_trace(example, "docs/formats.md");
   EXPECT_EQ(format_trace(trace), example) << "the page shows what is written";
   EXPECT_EQ(peak_bytes(trace), Bytes{400 + 40 + 32 + 400 + 64});
@@ -374,6 +386,7 @@ Trace random_step(std::mt19937& random, std::size_t ops) {
     }
     add_used(op.reads);
     add_used(op.writes);
+    add_used(op.views);
     while (alive.size() > 12) {
       op.frees.push_back(alive[5]);
       alive.erase(alive.begin() + 5);

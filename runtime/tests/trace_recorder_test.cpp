@@ -50,11 +50,51 @@ TEST_F(TraceRecorderTest, NothingBeforeAnyOp) {
   EXPECT_FALSE(recorder_.trace());
 }
 
+TEST_F(TraceRecorderTest, AViewIsNotWritten) {
+  recorder_.begin_op("view", 1000);
+  recorder_.use(kWeight, {4096}, false, nullptr);
+  recorder_.made(kWeight, {4096}, nullptr, false);
+  recorder_.note({.bytes_touched = Bytes{8192}});
+  recorder_.end_op(1500, {});
+  const Trace trace = checked();
+  EXPECT_THAT(trace.ops.reads[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.views[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre());
+  EXPECT_EQ(trace.ops.bytes_touched[0], Bytes{0});
+}
+
+TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceAndHandedOutIsNoView) {
+  recorder_.begin_op("add_", 1000);
+  recorder_.use(kWeight, {4096}, true, nullptr);
+  recorder_.made(kWeight, {4096}, nullptr, false);
+  recorder_.end_op(1500, {});
+  const Trace trace = checked();
+  EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre(StorageId{0}));
+  EXPECT_THAT(trace.ops.views[OpIndex{0}], ElementsAre());
+}
+
+// The result is made from a view of the argument, in an op within the op.
+TEST_F(TraceRecorderTest, ViewsMadeWithinAnOpAreItsOwnAffair) {
+  recorder_.begin_op("pow", 1000);
+  recorder_.use(kWeight, {4096}, false, nullptr);
+  recorder_.made(kWeight, {4096}, nullptr, true);
+  recorder_.allocated(kHidden, {8192});
+  recorder_.use(kHidden, {8192}, false, nullptr);
+  recorder_.made(kHidden, {8192}, nullptr, true);
+  recorder_.made(kHidden, {8192}, nullptr, false);
+  recorder_.note({.pure = true});
+  recorder_.end_op(1500, Bytes{8192});
+  const Trace trace = checked();
+  EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre(StorageId{1}));
+  EXPECT_THAT(trace.ops.views[OpIndex{0}], ElementsAre());
+  EXPECT_EQ(trace.ops.replayable[0], 1);
+}
+
 TEST_F(TraceRecorderTest, OpsSayWhatTheyReadWriteCreateAndFree) {
   recorder_.begin_op("matmul", 1000);
   recorder_.use(kWeight, {4096}, false, "fake::init");
   recorder_.allocated(kHidden, {8192});
-  recorder_.made(kHidden, {8192}, nullptr);
+  recorder_.made(kHidden, {8192}, nullptr, false);
   recorder_.end_op(1500, Bytes{10'000});
   op("relu", {{kHidden, false}});
   recorder_.freed(kHidden);
@@ -111,7 +151,7 @@ TEST_F(TraceRecorderTest, AnOpOpenOverABoundaryBelongsToNoStep) {
 TEST_F(TraceRecorderTest, WhatOutlivesAStepIsOldInTheNext) {
   recorder_.begin_op("backward", 0);
   recorder_.allocated(kGradient, {4096});
-  recorder_.made(kGradient, {4096}, nullptr);
+  recorder_.made(kGradient, {4096}, nullptr, false);
   recorder_.end_op(1, {});
   recorder_.boundary();
   op("zero", {{kGradient, true}});
@@ -146,7 +186,7 @@ TEST_F(TraceRecorderTest, NotesSayWhatAnOpCostsAndWhetherItCanBeRunAgain) {
   recorder_.begin_op("mm", 0);
   recorder_.use(kWeight, {4096}, false, nullptr);
   recorder_.allocated(kHidden, {8192});
-  recorder_.made(kHidden, {8192}, nullptr);
+  recorder_.made(kHidden, {8192}, nullptr, false);
   recorder_.note({.flop = 1000,
                   .bytes_touched = Bytes{12'288},
                   .arithmetic = Arithmetic::kFloat32,
@@ -198,7 +238,7 @@ TEST_F(TraceRecorderTest, WhatDiesIsContinuedByWhatAnEqualOpMakes) {
     }
     recorder_.begin_op("backward", now_);
     recorder_.allocated(next, {4096});
-    recorder_.made(next, {4096}, nullptr);
+    recorder_.made(next, {4096}, nullptr, false);
     recorder_.end_op(now_ += 10, {});
   }
   recorder_.boundary();

@@ -52,6 +52,9 @@ def ops(trace, name):
     return [op for op in trace["ops"] if op["name"] == name]
 
 
+# Their schemas mark running statistics as written.
+WRITES_ARGUMENTS = {"aten::native_batch_norm", "aten::batch_norm"}
+
 PARAMETERS = 2 * (2 + 3 * 4)  # weights and biases of stem and head, of three blocks of four
 
 
@@ -103,6 +106,23 @@ def test_pure_ops_can_be_run_again(trace):
     assert replayable("aten::native_batch_norm") == {False}  # writes running statistics
     assert replayable("aten::relu_") == {False}  # in place
     assert replayable("aten::randn") == {False}
+
+
+def test_views_are_told_and_not_written(trace):
+    views = [op for op in trace["ops"] if "views" in op and "creates" not in op]
+    assert views
+    for op in views:
+        assert set(op["views"]) <= set(op["reads"])
+        assert "writes" not in op
+        assert op["bytes"] == 0
+
+
+# Whatever shapes an op gives its inputs on the way, it is those it writes that change.
+def test_only_what_an_op_changes_is_written(trace):
+    for op in trace["ops"]:
+        changed = set(op.get("writes", [])) - set(op.get("creates", []))
+        in_place = op["name"].split(".")[0].endswith("_") or op["name"] in WRITES_ARGUMENTS
+        assert in_place or not changed, op
 
 
 def test_in_place_ops_read_what_they_change(trace):

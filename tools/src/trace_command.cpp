@@ -91,6 +91,7 @@ Json op_json(const Trace& trace, std::size_t op) {
   add("writes", trace.ops.writes);
   add("creates", trace.ops.creates);
   add("frees", trace.ops.frees);
+  add("views", trace.ops.views);
   return row;
 }
 

@@ -50,7 +50,8 @@ bool same_op(const Trace& trace, std::size_t op, const Trace& other, std::size_t
   };
   return trace.ops.alloc_peak[op] == other.ops.alloc_peak[other_op] &&
          same(trace.ops.reads, other.ops.reads) && same(trace.ops.writes, other.ops.writes) &&
-         same(trace.ops.creates, other.ops.creates) && same(trace.ops.frees, other.ops.frees);
+         same(trace.ops.creates, other.ops.creates) && same(trace.ops.frees, other.ops.frees) &&
+         same(trace.ops.views, other.ops.views);
 }
 
 }  // namespace

@@ -17,11 +17,12 @@ static_assert(static_cast<std::size_t>(StorageRole::kWorkspace) + 1 == kStorageR
 // Sums of a valid trace stay in 64 bits, with room for what planners add to them.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 
-constexpr std::size_t kListCount = 4;
-constexpr std::array<std::string_view, kListCount> kVerbs{"creates", "reads", "writes", "frees"};
+constexpr std::size_t kListCount = 5;
+constexpr std::array<std::string_view, kListCount> kVerbs{"creates", "reads", "writes", "views",
+                                                          "frees"};
 
 std::array<const StorageLists*, kListCount> lists_of(const TraceOps& ops) {
-  return {&ops.creates, &ops.reads, &ops.writes, &ops.frees};
+  return {&ops.creates, &ops.reads, &ops.writes, &ops.views, &ops.frees};
 }
 
 using Problem = std::optional<std::string>;
@@ -265,6 +266,7 @@ OpIndex Trace::add(const TraceOp& op) {
   ops.writes.append(op.writes);
   ops.creates.append(op.creates);
   ops.frees.append(op.frees);
+  ops.views.append(op.views);
   return OpIndex{ops.size() - 1};
 }
 

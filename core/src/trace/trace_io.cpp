@@ -41,28 +41,16 @@ enum OpKey : std::size_t {
   kReads,
   kWrites,
   kFrees,
+  kViews,
   kAlternativesNs,
   kAlternativesPeak,
 };
-constexpr std::array<std::string_view, 17> kOpKeys{"name",
-                                                   "ns",
-                                                   "flop",
-                                                   "bytes",
-                                                   "thread",
-                                                   "stream",
-                                                   "arithmetic",
-                                                   "replayable",
-                                                   "source",
-                                                   "module",
-                                                   "alloc_peak",
-                                                   "creates",
-                                                   "reads",
-                                                   "writes",
-                                                   "frees",
-                                                   "alternatives_ns",
-                                                   "alternatives_alloc_peak"};
+constexpr std::array<std::string_view, 18> kOpKeys{
+    "name",       "ns",         "flop",   "bytes",  "thread",          "stream",
+    "arithmetic", "replayable", "source", "module", "alloc_peak",      "creates",
+    "reads",      "writes",     "frees",  "views",  "alternatives_ns", "alternatives_alloc_peak"};
 constexpr std::uint32_t kOpLists = 1U << kCreates | 1U << kReads | 1U << kWrites | 1U << kFrees |
-                                   1U << kAlternativesNs | 1U << kAlternativesPeak;
+                                   1U << kViews | 1U << kAlternativesNs | 1U << kAlternativesPeak;
 
 enum List : std::size_t { kStorages, kOps };
 constexpr std::array<JsonRows, 2> kRows{JsonRows{"storages", "storage", kStorageKeys, 0},
@@ -123,7 +111,7 @@ class TraceTarget final : public JsonRowTarget {
     op_.source.clear();
     op_.module.clear();
     op_.alloc_peak = {};
-    for (auto* ids : {&op_.creates, &op_.reads, &op_.writes, &op_.frees}) ids->clear();
+    for (auto* ids : {&op_.creates, &op_.reads, &op_.writes, &op_.frees, &op_.views}) ids->clear();
     op_.alternatives.clear();
     alternative_times_ = alternative_peaks_ = 0;
   }
@@ -143,6 +131,8 @@ class TraceTarget final : public JsonRowTarget {
         return op_.writes.push_back(id_of(key, value));
       case kFrees:
         return op_.frees.push_back(id_of(key, value));
+      case kViews:
+        return op_.views.push_back(id_of(key, value));
       case kAlternativesNs:
         alternative(alternative_times_++).duration_ns =
             static_cast<TimeNs>(value.as_whole(kOpKeys[key], kMostTime));
@@ -345,6 +335,7 @@ class TraceWriter {
     append_ids("reads", ops.reads[OpIndex{row}]);
     append_ids("writes", ops.writes[OpIndex{row}]);
     append_ids("frees", ops.frees[OpIndex{row}]);
+    append_ids("views", ops.views[OpIndex{row}]);
     append_alternatives(ops.alternatives[OpIndex{row}]);
     text_ += '}';
   }

@@ -152,7 +152,8 @@ Trace reordered(const Trace& trace, std::span<const OpIndex> order) {
   columns(&TraceOps::name, &TraceOps::duration_ns, &TraceOps::flop, &TraceOps::bytes_touched,
           &TraceOps::thread, &TraceOps::stream, &TraceOps::arithmetic, &TraceOps::replayable,
           &TraceOps::source, &TraceOps::module, &TraceOps::alloc_peak);
-  rows(&TraceOps::alternatives, &TraceOps::reads, &TraceOps::writes, &TraceOps::creates);
+  rows(&TraceOps::alternatives, &TraceOps::reads, &TraceOps::writes, &TraceOps::creates,
+       &TraceOps::views);
   number_by_appearance(made.ops.thread);
   number_by_appearance(made.ops.stream);
   return made;

@@ -381,7 +381,7 @@ void Engine::produced(StorageRecord& record) {
   }
   stamp(record, frames);
   if (TraceRecorder* const recording = recorder()) {
-    recording->made(record.id, record.bytes, record.made_by.load());
+    recording->made(record.id, record.bytes, record.made_by.load(), frames.depth > 1);
   }
 }
 

@@ -24,8 +24,12 @@ std::uint32_t thread_number() {
   return number;
 }
 
+bool has(const std::vector<StorageId>& row, StorageId id) {
+  return std::ranges::find(row, id) != row.end();
+}
+
 void add_once(std::vector<StorageId>& row, StorageId id) {
-  if (std::ranges::find(row, id) == row.end()) row.push_back(id);
+  if (!has(row, id)) row.push_back(id);
 }
 
 }  // namespace
@@ -77,11 +81,15 @@ void TraceRecorder::use(StorageId id, Bytes bytes, bool writes, const char* made
   if (writes) add_once(op->writes, row);
 }
 
-void TraceRecorder::made(StorageId id, Bytes bytes, const char* made_by) {
+void TraceRecorder::made(StorageId id, Bytes bytes, const char* made_by, bool within) {
   const std::lock_guard lock(mutex_);
   if (!t_open.open || t_open.generation != generation_) return;
   const StorageId row = row_of(id, bytes, false);
-  add_once(touch(row, made_by)->writes, row);
+  TraceOp* const op = touch(row, made_by);
+  // What is in its arguments and was there before it is written only if they say so.
+  const bool is_view = has(op->reads, row) && current_.born_at[to_value(row)] != t_open.index;
+  if (!is_view) return add_once(op->writes, row);
+  if (!within && !has(op->writes, row)) add_once(op->views, row);
 }
 
 void TraceRecorder::note(const OpNotes& notes) {
@@ -179,11 +187,12 @@ Trace TraceRecorder::build(const Step& step) {
   for (TraceOp& op : ops) {
     rename(op.reads);
     rename(op.writes);
-    const auto created = [&](StorageId id) {
-      return std::ranges::find(op.creates, id) != op.creates.end();
-    };
+    rename(op.views);
+    const auto created = [&](StorageId id) { return has(op.creates, id); };
     std::erase_if(op.reads, created);  // by ops within it
     op.replayable = op.replayable && !op.creates.empty() && std::ranges::all_of(op.writes, created);
+    // Other shapes are worked out without a look at the bytes.
+    if (!op.views.empty() && op.writes.empty()) op.bytes_touched = Bytes{0};
     result.add(op);
   }
   tell_what_continues(step, result, renamed);

@@ -128,6 +128,8 @@ struct TraceOps {
   StorageLists writes;
   StorageLists creates;
   StorageLists frees;
+  /// Of which the op's results are views: other shapes of bytes that it did not write.
+  StorageLists views;
 
   [[nodiscard]] std::size_t size() const { return name.size(); }
   bool operator==(const TraceOps&) const = default;
@@ -160,6 +162,7 @@ struct TraceOp {
   std::vector<StorageId> writes{};
   std::vector<StorageId> creates{};
   std::vector<StorageId> frees{};
+  std::vector<StorageId> views{};
 };
 
 struct Trace {

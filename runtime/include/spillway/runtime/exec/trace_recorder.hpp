@@ -48,8 +48,9 @@ class TraceRecorder {
   /// The calling thread's op uses a storage: reads it, and may write it. `made_by` names it in the
   /// trace if nothing better does; may be null.
   void use(StorageId id, Bytes bytes, bool writes, const char* made_by);
-  /// The calling thread's op hands out a storage that it has written.
-  void made(StorageId id, Bytes bytes, const char* made_by);
+  /// The calling thread's op, or one within it (`within`), hands out a storage: one that it made or
+  /// has written, or a view of one that it reads.
+  void made(StorageId id, Bytes bytes, const char* made_by, bool within);
   /// Of the calling thread's op, before it ends.
   void note(const OpNotes& notes);
   /// What a living storage is for. Holds for the steps to come, and for the present one.
