@@ -76,8 +76,8 @@ TEST_F(ScarceTiersTest, what_fits_into_less_fits_into_more) {
   const Bytes margin = workspace_margin(trace, kWorkspaceShare, known);
   bool fitted = false;
   for (const std::uint64_t device : {380U, 390U, 400U, 405U, 410U, 415U, 420U, 440U}) {
-    const Problem problem{
-        trace, machine(), leaving_free({{kMiB * device, kMiB * 10, kMiB * 534}}, margin)};
+    const Problem problem{trace, machine(),
+                          leaving_free({{kMiB * device, kMiB * 10, kMiB * 534}}, margin)};
     const bool fits = make(hybrid_planner(), problem).has_value();
     EXPECT_TRUE(fits || !fitted) << device << " MiB";
     fitted = fitted || fits;
