@@ -114,7 +114,7 @@ TEST(TracePeak, IsAtTheStartWhereMuchIsFreedFirst) {
 }
 
 TEST(TraceValidate, RefusesLivesThatDoNotAddUp) {
-  const auto add = [](TraceOp op) { return [op](Trace& trace) { trace.add(op); }; };
+  const auto add = [](const TraceOp& op) { return [op](Trace& trace) { trace.add(op); }; };
   EXPECT_THAT(problem_after(add({.name = "x", .reads = {StorageId{5}}})),
               HasSubstr("op 4 (x): reads storage 5, but there are 5"));
   EXPECT_THAT(problem_after(add({.name = "x", .reads = {kHidden}})),
@@ -180,13 +180,14 @@ TEST(TraceValidate, RefusesNumbersThatAreNone) {
 // --- files ---
 
 class TraceFileTest : public testing::Test {
- protected:
+ public:
   TraceFileTest() {
     std::string pattern = testing::TempDir() + "/spillway-trace-XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
   }
   ~TraceFileTest() override { std::filesystem::remove_all(directory_); }
 
+ protected:
   [[nodiscard]] std::string path(const std::string& name) const { return directory_ + "/" + name; }
 
   static std::string contents(const std::string& path) {
@@ -367,6 +368,7 @@ TEST_F(TraceFileTest, SeesEveryTruncation) {
 Trace random_step(std::mt19937& random, std::size_t ops) {
   Trace trace{.machine = "m", .framework = "f", .storages = {}, .ops = {}};
   std::vector<StorageId> alive;
+  alive.reserve(12);
   for (int i = 0; i < 5; ++i) {
     alive.push_back(trace.add(TraceStorage{{random() % 1000}, StorageRole::kParameter, true, "w"}));
   }
@@ -391,7 +393,7 @@ Trace random_step(std::mt19937& random, std::size_t ops) {
       op.frees.push_back(alive[5]);
       alive.erase(alive.begin() + 5);
     }
-    trace.add(std::move(op));
+    trace.add(op);
   }
   return trace;
 }
