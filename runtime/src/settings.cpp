@@ -204,6 +204,7 @@ constexpr std::array<std::string_view, 2> kOfTheCommands{"SPILLWAY_COMMAND", "SP
 // The prefix is left out of the comparison: nine equal letters would make any two names near.
 [[noreturn]] void throw_unknown_variable(std::string_view name) {
   std::vector<std::string_view> words;
+  words.reserve(kDescriptions.size());
   for (const SettingDescription& row : kDescriptions) {
     words.push_back(row.variable.substr(kPrefix.size()));
   }

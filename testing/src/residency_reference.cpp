@@ -8,7 +8,7 @@
 namespace spillway::testing {
 
 using residency::ActionKind;
-using residency::EventKind;
+using residency::EventKind;  // NOLINT(misc-unused-using-decls): its names stand in cases alone
 using residency::ResidencyState;
 
 namespace {

@@ -35,6 +35,7 @@ sigset_t waited_for() {
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -58,7 +59,7 @@ void stop_until_continued() {
 
 int read_start_error(int descriptor) {
   int error = 0;
-  ssize_t count;
+  ssize_t count = 0;
   do {
     count = read(descriptor, &error, sizeof error);
   } while (count < 0 && errno == EINTR);
@@ -71,7 +72,10 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
                            const Environment& environment) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> variables;
-  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  variables.reserve(environment.size());
+  for (const auto& [name, value] : environment) {
+    variables.push_back(fmt::format("{}={}", name, value));
+  }
   blocked_ = waited_for();
   for (const int number : kHeldBack) sigaddset(&blocked_, number);
   sigprocmask(SIG_BLOCK, &blocked_, &mask_before_);

@@ -32,10 +32,9 @@ struct Column {
 };
 
 std::vector<Bytes> budgets_of(const PlanningRequest& request, const Trace& trace) {
-  static const std::vector<std::string> kShares{"90%", "75%", "60%", "50%", "40%", "30%"};
+  static const std::vector<std::string> shares{"90%", "75%", "60%", "50%", "40%", "30%"};
   std::vector<Bytes> budgets;
-  for (const std::string& text :
-       request.device_budgets.empty() ? kShares : request.device_budgets) {
+  for (const std::string& text : request.device_budgets.empty() ? shares : request.device_budgets) {
     budgets.push_back(device_budget(text, trace));
   }
   return budgets;
@@ -146,6 +145,7 @@ Answer compare_answer(const PlanningRequest& request) {
   const std::vector<Bytes> device_budgets = budgets_of(request, inputs.trace);
   ProgressLine progress(device_budgets.size() * planners.size());
   std::vector<Column> columns;
+  columns.reserve(device_budgets.size());
   for (const Bytes budget : device_budgets) {
     columns.push_back(compare_at(inputs, budget, request, planners, progress));
   }

@@ -117,6 +117,7 @@ Pass run_pass(int descriptor, std::vector<Block>& memory, std::uint64_t blocks, 
     }
   };
   std::vector<std::thread> threads;
+  threads.reserve(memory.size());
   for (Block& block : memory) threads.emplace_back(work, block.get());
   for (std::thread& thread : threads) thread.join();
   if (out) fdatasync(descriptor);

@@ -96,8 +96,8 @@ void Mover::die(StorageRecord& record, std::vector<void*>& released) {
 // counts them down), everything else starts anew. Nobody else looks at it until the lock that
 // `create` is called under has been taken, so no store needs an order of its own.
 void Mover::retire(StorageRecord& record) {
-  memory_.free_block(*record.block);
   record.block->record = nullptr;
+  memory_.free_block(*record.block);
   live_.back()->position = record.position;
   std::swap(live_[record.position], live_.back());
   live_.pop_back();

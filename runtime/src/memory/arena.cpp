@@ -237,6 +237,7 @@ Bytes Arena::release_idle(Bytes bytes) {
   while (released < bytes) {
     Block* block = oldest_idle();
     if (block == nullptr) break;
+    SPILLWAY_CHECK(block->list != nullptr, "an idle block stands in a list");
     released += {block->resident};
     if (block->in_use) {
       block->list->remove(*block);

@@ -67,6 +67,7 @@ std::uint32_t Slabs::class_of(std::uint64_t bytes) {
 std::uint64_t Slabs::class_bytes(std::uint32_t object_class) {
   if (object_class < kStepsPerDoubling) return (object_class + 1) * kAlignment;
   const std::uint32_t index = object_class - kStepsPerDoubling;
+  SPILLWAY_CHECK(index / kStepsPerDoubling < 32, "no slab is for objects of that class");
   const std::uint64_t base = kAlignment * kStepsPerDoubling << (index / kStepsPerDoubling);
   return base + base / kStepsPerDoubling * (index % kStepsPerDoubling + 1);
 }
