@@ -129,6 +129,8 @@ TEST(TraceValidate, RefusesLivesThatDoNotAddUp) {
               HasSubstr("views storage 2, which was freed before"));
   EXPECT_THAT(problem_after(add({.name = "x", .views = {kWeight, kWeight}})),
               HasSubstr("views storage 0, and does so twice"));
+  EXPECT_THAT(problem_after(add({.name = "x", .views = {kWeight}})),
+              HasSubstr("views storage 0, which it does not read"));
   EXPECT_THAT(problem_after(add({.name = "x", .frees = {kWeight}})),
               HasSubstr("frees storage 0, which is persistent"));
   EXPECT_THAT(problem_after(add({.name = "x", .creates = {kGradient}})),
@@ -388,7 +390,9 @@ Trace random_step(std::mt19937& random, std::size_t ops) {
     }
     add_used(op.reads);
     add_used(op.writes);
-    add_used(op.views);
+    for (const StorageId id : op.reads) {
+      if (random() % 4 == 0) op.views.push_back(id);
+    }
     while (alive.size() > 12) {
       op.frees.push_back(alive[5]);
       alive.erase(alive.begin() + 5);

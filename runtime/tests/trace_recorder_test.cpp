@@ -73,6 +73,19 @@ TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceAndHandedOutIsNoView) {
   EXPECT_THAT(trace.ops.views[OpIndex{0}], ElementsAre());
 }
 
+TEST_F(TraceRecorderTest, AnOpThatWritesNothingMakesNothingAgain) {
+  recorder_.begin_op("slice", 1000);
+  recorder_.use(kWeight, {4096}, false, nullptr);
+  recorder_.made(kWeight, {4096}, nullptr, false);
+  recorder_.note({.pure = true});
+  recorder_.end_op(1500, {});
+  recorder_.allocated(kHidden, {8});  // by the program, between two ops
+  op("mul", {{kHidden, false}});
+  const Trace trace = checked();
+  EXPECT_THAT(trace.ops.creates[OpIndex{0}], ElementsAre(StorageId{1}));
+  EXPECT_EQ(trace.ops.replayable[0], 0);
+}
+
 // The result is made from a view of the argument, in an op within the op.
 TEST_F(TraceRecorderTest, ViewsMadeWithinAnOpAreItsOwnAffair) {
   recorder_.begin_op("pow", 1000);

@@ -52,7 +52,7 @@ def ops(trace, name):
     return [op for op in trace["ops"] if op["name"] == name]
 
 
-# Their schemas mark running statistics as written.
+# They write running statistics.
 WRITES_ARGUMENTS = {"aten::native_batch_norm", "aten::batch_norm"}
 
 PARAMETERS = 2 * (2 + 3 * 4)  # weights and biases of stem and head, of three blocks of four

@@ -133,6 +133,7 @@ class LifeChecker {
         }
       }
     }
+    if (Problem problem = check_views(op)) return problem;
     return trace_.ops.replayable[op] == 0 ? std::nullopt : check_purity(op);
   }
 
@@ -144,6 +145,15 @@ class LifeChecker {
     if (scratch.count > kMostBytes) {
       return fmt::format("holds {} bytes of scratch memory, more than {}", scratch.count,
                          kMostBytes);
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] Problem check_views(std::size_t op) const {
+    const auto reads = trace_.ops.reads[OpIndex{op}];
+    for (const StorageId id : trace_.ops.views[OpIndex{op}]) {
+      if (std::find(reads.begin(), reads.end(), id) != reads.end()) continue;
+      return fmt::format("views storage {}, which it does not read", to_value(id));
     }
     return std::nullopt;
   }

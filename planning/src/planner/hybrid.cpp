@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -167,14 +166,20 @@ bool counting_rules_out(const StepModel& model) {
 }
 
 Infeasible explained(const Problem& problem, const StepModel& model, const SweepSettings& base,
-                     const PlanningContext& context) {
+                     const Options& options, const PlanningContext& context) {
   if (!context.explain) return {};
-  // Touches of the step times passes, over all tries; a try that fits takes two of them or more.
-  constexpr double kWork = 1.5e6;
+  // Touches of the step times passes, for one tier. A try takes two passes where it fits and some
+  // nine where it does not.
+  constexpr double kWork = 2e6;
+  constexpr double kPassesPerTry = 6;
   const double passes = kWork / (model.table.touches() + 1.0);
-  const auto tries = static_cast<int>(std::clamp(passes, 3.0, 12.0));
-  FittingPass fits(problem, base, passes / tries);
-  return explain_shortage(problem, model, std::ref(fits), tries);
+  const auto tries = static_cast<int>(std::clamp(passes / kPassesPerTry, 3.0, 12.0));
+  FittingPass pass(problem, base, passes / tries);
+  const auto fits = [&](const Budgets& budgets) {
+    const bool allowed = options.get<bool>("disk") || budgets[Tier::kDisk] == Bytes{0};
+    return allowed && pass(budgets);
+  };
+  return explain_shortage(problem, model, fits, tries);
 }
 
 class HybridPlanner final : public Planner {
@@ -193,7 +198,7 @@ class HybridPlanner final : public Planner {
     if (!options.get<bool>("disk")) allowed.budgets[Tier::kDisk] = Bytes{0};
     const StepModel model(allowed);
     const SweepSettings base = settings_from(options, model);
-    if (counting_rules_out(model)) return explained(allowed, model, base, context);
+    if (counting_rules_out(model)) return explained(allowed, model, base, options, context);
     Simulator simulator(allowed);
     const std::string changes = options.changes();
     const std::string label =
@@ -228,7 +233,7 @@ class HybridPlanner final : public Planner {
       best->plan.budgets = problem.budgets;
       return std::move(best->plan);
     }
-    return explained(allowed, model, base, context);
+    return explained(allowed, model, base, options, context);
   }
 };
 

@@ -17,7 +17,7 @@ std::string op_words(const Problem& problem, Row op) {
 
 // With fewer tries than this only the device budget is searched for: each is a pass over a long
 // step.
-constexpr int kTriesPerTier = 6;
+constexpr int kTriesPerTier = 4;
 
 // The least budget of one tier that fits, those of the others unchanged and none below `low`, to a
 // thousandth of the range, from asking for halves of it.

@@ -199,8 +199,8 @@ std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
   const std::uint64_t budget = model.budget(Tier::kDevice);
   const std::uint64_t over_floor = budget - std::min(floor_of(model).bytes, budget);
   const auto most = static_cast<std::size_t>(
-      std::clamp(kLessRoomWork / (model.table.touches() + 1.0), 4.0, double{kMostPasses}));
-  for (const double spared : {0.0, 1.0, 0.9, 0.75, 0.5, 0.25}) {
+      std::clamp(kLessRoomWork / (model.table.touches() + 1.0), 3.0, double{kMostPasses}));
+  for (const double spared : {0.0, 0.01, 0.03, 0.1, 1.0, 0.75, 0.5, 0.25}) {
     for (const Start& start : starts) {
       if (all.size() >= most || (spared > 0 && over_floor == 0)) break;
       all.push_back(with(start, base, model));

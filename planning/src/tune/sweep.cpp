@@ -58,6 +58,7 @@ BeginState first_guess(const StepModel& model, std::uint64_t stay_up_to) {
   const AccessTable& table = model.table;
   BeginState begin;
   begin.away.assign(table.storages(), 0);
+  begin.copied.assign(table.storages(), 0);
   const std::uint64_t most = table.alive(table.op_with_most_alive());
   if (most <= model.budget(Tier::kDevice)) return begin;
   std::vector<std::pair<Row, Row>> order;
@@ -108,7 +109,8 @@ SweepResult retried(const StepModel& model, SweepSettings& settings, const Begin
 bool is_scarce(const StepModel& model) {
   const std::uint64_t most = model.table.alive(model.table.op_with_most_alive());
   const std::uint64_t host = model.has_host() ? model.budget(Tier::kHost) : 0;
-  return (host > 0 ? host : model.budget(Tier::kDisk)) < most;
+  const std::uint64_t room = host > 0 ? host : model.budget(Tier::kDisk);
+  return room > 0 && room < most;
 }
 
 namespace {

@@ -412,7 +412,8 @@ void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
   choice.out_at = settings_.early_out ? std::min(item.free_from, op) : op;
   choice.after_replays = choice.out_at == item.read_again;
   used_ -= bytes;
-  if (!item.host_copy && !item.disk_copy) {
+  item.copied_now = !item.host_copy && !item.disk_copy;
+  if (item.copied_now) {
     LinkClock& link = tier == Tier::kHost ? out_link_ : disk_out_link_;
     const LinkClock::Slot slot =
         link.take(settings_.early_out ? item.ready : now_, out_ns(tier, bytes));

@@ -363,6 +363,7 @@ bool SweepState::stay_after_all(Row op, Row storage) {
   if (!choice.after_replays || choice.out_at != op) return false;
   set_away(storage, false);
   choice = GapChoice{};
+  if (items_[storage].copied_now) forget_copies(storage, op);
   items_[storage].where = Where::kIn;
   used_ += table_.bytes(storage);
   offer(storage);

@@ -27,6 +27,7 @@ struct Item {
   Where where = Where::kUnborn;
   bool host_copy = false;
   bool disk_copy = false;
+  bool copied_now = false;    // by leaving last: there was no copy before
   bool unused = false;        // fetched, and not used since: the fetch may still be given up
   Row touch = kNoRow;         // the last one in this step
   Row next = kNoRow;          // position of the next use, replays that need it included

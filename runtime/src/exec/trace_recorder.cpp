@@ -190,7 +190,7 @@ Trace TraceRecorder::build(const Step& step) {
     rename(op.views);
     const auto created = [&](StorageId id) { return has(op.creates, id); };
     std::erase_if(op.reads, created);  // by ops within it
-    op.replayable = op.replayable && !op.creates.empty() && std::ranges::all_of(op.writes, created);
+    op.replayable = op.replayable && !op.writes.empty() && std::ranges::all_of(op.writes, created);
     // Other shapes are worked out without a look at the bytes.
     if (!op.views.empty() && op.writes.empty()) op.bytes_touched = Bytes{0};
     result.add(op);
