@@ -73,17 +73,29 @@ TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceAndHandedOutIsNoView) {
   EXPECT_THAT(trace.ops.views[OpIndex{0}], ElementsAre());
 }
 
-TEST_F(TraceRecorderTest, AnOpThatWritesNothingMakesNothingAgain) {
-  recorder_.begin_op("slice", 1000);
+// As where it turns a number into a tensor: running an op again does not fill that.
+TEST_F(TraceRecorderTest, WhatTheProgramMakesCountsAsCreatedByTheNextOp) {
+  recorder_.begin_op("conv", 1000);
   recorder_.use(kWeight, {4096}, false, nullptr);
-  recorder_.made(kWeight, {4096}, nullptr, false);
+  recorder_.allocated(kHidden, {8192});
+  recorder_.made(kHidden, {8192}, nullptr, false);
   recorder_.note({.pure = true});
-  recorder_.end_op(1500, {});
-  recorder_.allocated(kHidden, {8});  // by the program, between two ops
-  op("mul", {{kHidden, false}});
+  recorder_.end_op(1500, Bytes{8192});
+  constexpr StorageId kNumber{77};
+  recorder_.allocated(kNumber, {8});
+  recorder_.begin_op("mul", 2000);
+  recorder_.use(kHidden, {8192}, false, nullptr);
+  recorder_.use(kNumber, {8}, false, nullptr);
+  recorder_.allocated(kGradient, {8192});
+  recorder_.made(kGradient, {8192}, nullptr, false);
+  recorder_.note({.pure = true});
+  recorder_.end_op(2500, Bytes{8192 + 100});
   const Trace trace = checked();
-  EXPECT_THAT(trace.ops.creates[OpIndex{0}], ElementsAre(StorageId{1}));
-  EXPECT_EQ(trace.ops.replayable[0], 0);
+  EXPECT_EQ(trace.ops.creates[OpIndex{0}].size(), 1U);
+  EXPECT_EQ(trace.ops.replayable[0], 1);
+  EXPECT_EQ(trace.ops.creates[OpIndex{1}].size(), 2U);
+  EXPECT_EQ(trace.ops.replayable[1], 0);
+  EXPECT_EQ(trace.ops.alloc_peak[1], Bytes{100});
 }
 
 // The result is made from a view of the argument, in an op within the op.

@@ -56,6 +56,7 @@ StorageId TraceRecorder::row_of(StorageId id, Bytes bytes, bool born) {
     const Identity& identity = identities_[to_value(id)];
     current_.trace.add(TraceStorage{.bytes = bytes, .role = identity.role, .name = identity.name});
     current_.born_at.emplace_back();
+    current_.born_outside.push_back(false);
     current_.freed_at.emplace_back();
     current_.last_use.emplace_back();
     current_.origin.push_back(identity.origin);
@@ -124,11 +125,13 @@ void TraceRecorder::allocated(StorageId id, Bytes bytes) {
   const std::lock_guard lock(mutex_);
   if (current_.ops.empty() || current_.ops.size() == kMostOps) return;
   const bool inside = t_open.open && t_open.generation == generation_;
-  const std::size_t maker = inside ? t_open.index : current_.ops.size() - 1;
+  // What the program makes between two ops counts as created by the second, which it is made for.
+  const std::size_t maker = inside ? t_open.index : current_.ops.size();
   // Ops of one step begin in the order of those of another, so a maker is named by its place.
   identities_[to_value(id)] = {.origin = maker + 1};
   const StorageId row = row_of(id, bytes, true);
   current_.born_at[to_value(row)] = maker;
+  current_.born_outside[to_value(row)] = !inside;
 }
 
 void TraceRecorder::freed(StorageId id) {
@@ -153,7 +156,9 @@ void TraceRecorder::end_op(TimeNs now, Bytes grown) {
 StorageRole TraceRecorder::role_of(const Step& step, std::size_t row) {
   const StorageRole described = step.trace.storages.role[row];
   if (described != StorageRole::kUnknown || !step.born_at[row]) return described;
-  if (step.makes_inputs[*step.born_at[row]]) return StorageRole::kInput;
+  if (!step.born_outside[row] && step.makes_inputs[*step.born_at[row]]) {
+    return StorageRole::kInput;
+  }
   return step.freed_at[row] ? StorageRole::kActivation : StorageRole::kUnknown;
 }
 
@@ -173,9 +178,14 @@ Trace TraceRecorder::build(const Step& step) {
                          .name = std::string(rows.name[row])};
     renamed[row] = result.add(storage);
     if (born) {
-      TraceOp& maker = ops[*step.born_at[row]];
+      TraceOp& maker = ops[std::min(*step.born_at[row], *step.last_use[row])];
       maker.creates.push_back(*renamed[row]);
-      maker.alloc_peak = saturating_sub(maker.alloc_peak, rows.bytes[row]);
+      // The program filled it, which running the op again does not.
+      if (step.born_outside[row]) {
+        maker.replayable = false;
+      } else {
+        maker.alloc_peak = saturating_sub(maker.alloc_peak, rows.bytes[row]);
+      }
     }
     if (dies) {
       ops[std::max(*step.freed_at[row], *step.last_use[row])].frees.push_back(*renamed[row]);

@@ -35,7 +35,7 @@ struct Infeasible {
   /// With so many bytes more on that tier alone there is a plan, or, where only the device could
   /// help and no budget of it does, an op would fit; 0: of no help, or not looked for.
   std::array<Bytes, kTierCount> short_by{};
-  /// The smallest device budget for which this planner has a plan, the other budgets unchanged;
+  /// A device budget for which this planner has a plan, the least it tried, the others unchanged;
   /// nothing where no device budget would do.
   std::optional<Bytes> smallest_budget{};
   std::vector<std::string> remedies{};  ///< sentences: what would help

@@ -79,6 +79,7 @@ class TraceRecorder {
     std::vector<TraceOp> ops;
     std::unordered_map<std::uint64_t, Life> lives;
     std::vector<std::optional<std::size_t>> born_at;
+    std::vector<bool> born_outside;  // before that op, by the program
     std::vector<std::optional<std::size_t>> freed_at;
     std::vector<std::optional<std::size_t>> last_use;
     std::vector<std::uint64_t> origin;
