@@ -103,10 +103,8 @@ void AccessTable::measure() {
       working_set_[op] += bytes_[touches_[row].storage];
     }
   }
-}
-
-Row AccessTable::op_with_most_alive() const {
-  return static_cast<Row>(std::max_element(alive_.begin(), alive_.end()) - alive_.begin());
+  op_with_most_alive_ =
+      static_cast<Row>(std::max_element(alive_.begin(), alive_.end()) - alive_.begin());
 }
 
 GapEnd end_of_gap(const AccessTable& table, Row touch) {

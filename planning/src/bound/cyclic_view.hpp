@@ -33,14 +33,10 @@ struct CyclicView {
     return static_cast<Row>(op < 0 ? op + ops : op);
   }
   /// What the op needs at once, with its smallest scratch memory.
-  [[nodiscard]] std::uint64_t working_set(Row op) const {
-    return model->table.working_set(op) - model->table.scratch(op) + model->least_scratch[op];
-  }
+  [[nodiscard]] std::uint64_t working_set(Row op) const { return model->least_working_set(op); }
 
   /// What is alive while the op runs, with its smallest scratch memory.
-  [[nodiscard]] std::uint64_t alive(Row op) const {
-    return model->table.alive(op) - model->table.scratch(op) + model->least_scratch[op];
-  }
+  [[nodiscard]] std::uint64_t alive(Row op) const { return model->least_alive(op); }
   /// The op during which most is.
   [[nodiscard]] Row fullest() const {
     Row most = 0;

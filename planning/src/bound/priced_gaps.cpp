@@ -59,9 +59,6 @@ void PricedGaps::place_instants(std::vector<Moment> moments, std::size_t most_in
                                 std::uint64_t capacity) {
   const StepModel& model = *view_.model;
   const Row ops = model.ops();
-  const auto alive = [&](Row op) {
-    return model.table.alive(op) - model.table.scratch(op) + model.least_scratch[op];
-  };
   if (2 * static_cast<std::size_t>(ops) <= most_instants) {
     for (Row op = 0; op < ops; ++op) {
       moments.emplace_back(op, false);
@@ -73,7 +70,7 @@ void PricedGaps::place_instants(std::vector<Moment> moments, std::size_t most_in
     std::size_t done = 0;
     Row most = 0;
     for (Row op = 0; op < ops; ++op) {
-      if (alive(op) > alive(most)) most = op;
+      if (view_.alive(op) > view_.alive(most)) most = op;
       const double share = (view_.time(op + 1) / std::max(view_.period, 1.0) +
                             model.table.last_touch_of_op(op) / std::max(touches, 1.0)) /
                            2;
@@ -90,7 +87,7 @@ void PricedGaps::place_instants(std::vector<Moment> moments, std::size_t most_in
     slots_.push_back(
         {.op = op,
          .ends = ends,
-         .excess = static_cast<double>(alive(op)) - static_cast<double>(capacity),
+         .excess = static_cast<double>(view_.alive(op)) - static_cast<double>(capacity),
          .room = static_cast<double>(capacity) - static_cast<double>(view_.working_set(op)),
          .duration = 0,
          .may_wait = true});

@@ -5,18 +5,6 @@
 #include <vector>
 
 namespace spillway::planning {
-namespace {
-
-std::uint64_t missing(std::uint64_t need, std::uint64_t have) {
-  return need > have ? need - have : 0;
-}
-
-// What an op needs at once, with its smallest scratch memory.
-std::uint64_t need_of(const StepModel& model, Row op) {
-  return model.table.working_set(op) - model.table.scratch(op) + model.least_scratch[op];
-}
-
-}  // namespace
 
 Floor floor_of(const StepModel& model) {
   Floor floor;
@@ -29,7 +17,7 @@ Floor floor_of(const StepModel& model) {
   floor.bytes = inputs;
   floor.of_inputs = true;
   for (Row op = 0; op < model.ops(); ++op) {
-    const std::uint64_t need = need_of(model, op);
+    const std::uint64_t need = model.least_working_set(op);
     if (need > floor.bytes) floor = {need, op};
   }
   return floor;
@@ -58,7 +46,7 @@ Floor floor_of_all_tiers(const StepModel& model) {
   std::int64_t between = 0;  // bytes of gaps
   for (Row op = 0; op < ops; ++op) {
     between += change[op];
-    const std::uint64_t bytes = static_cast<std::uint64_t>(between) + need_of(model, op);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(between) + model.least_working_set(op);
     if (bytes > floor.bytes) floor = {bytes, op};
   }
   return floor;
@@ -66,7 +54,7 @@ Floor floor_of_all_tiers(const StepModel& model) {
 
 std::uint64_t short_on_all_tiers(const StepModel& model) {
   std::uint64_t left = floor_of_all_tiers(model).bytes;
-  for (const Tier tier : kTiers) left = missing(left, model.budget(tier));
+  for (const Tier tier : kTiers) left -= std::min(left, model.budget(tier));
   return left;
 }
 

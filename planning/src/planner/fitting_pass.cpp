@@ -9,17 +9,11 @@
 #include "spillway/planning/tune/settings_search.hpp"
 
 namespace spillway::planning {
-namespace {
-
-// Of a setting that does not fit: each time other storages are no longer to be made again.
-constexpr double kPassesInVain = 9;
-
-}  // namespace
 
 FittingPass::FittingPass(const Problem& problem, SweepSettings base, double most_passes)
     : problem_(problem),
       base_(std::move(base)),
-      most_settings_(static_cast<std::size_t>(std::max(1.0, most_passes / kPassesInVain))) {}
+      most_settings_(static_cast<std::size_t>(std::max(1.0, most_passes / kMostPassesInVain))) {}
 
 bool FittingPass::operator()(const Budgets& budgets) {
   const Problem problem = problem_.with(budgets);

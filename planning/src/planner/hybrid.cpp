@@ -168,8 +168,8 @@ bool counting_rules_out(const StepModel& model) {
 Infeasible explained(const Problem& problem, const StepModel& model, const SweepSettings& base,
                      const Options& options, const PlanningContext& context) {
   if (!context.explain) return {};
-  // Touches of the step times passes, for one tier. A try takes two passes where it fits and some
-  // nine where it does not.
+  // Touches of the step times passes, for one tier. A try takes two passes where it fits and up to
+  // kMostPassesInVain where it does not.
   constexpr double kWork = 2e6;
   constexpr double kPassesPerTry = 6;
   const double passes = kWork / (model.table.touches() + 1.0);

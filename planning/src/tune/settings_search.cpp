@@ -23,7 +23,7 @@ constexpr int kMostPasses = 160;
 // A step this much above the lower bound is left as it is.
 constexpr double kNearTheBound = 1.0001;
 
-// Touches of the step times settings for less room. Where nothing fits each takes some nine passes.
+// Touches of the step times settings for less room; each may take kMostPassesInVain passes.
 constexpr double kLessRoomWork = 2e5;
 
 // Of the changes that are accepted, half are found within the first third of the changes.
@@ -156,20 +156,18 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
   tell(1 - static_cast<double>(passes_left_) / passes_, "searching");
   --passes_left_;
   SweepResult result = sweep(model_, settings);
-  if (!result.feasible) {
-    last_failure_ = std::move(result);
-    return true;
-  }
-  if (!simulate_ && best && result.step_ns >= best->step_ns) return true;
-  if (simulate_ && simulations_left_ <= 0) return false;
-  Plan plan = write_plan(problem_, model_, result.draft, planner_);
+  if (!result.feasible) return true;
   if (!simulate_) {
+    if (best && result.step_ns >= best->step_ns) return true;
+    Plan plan = write_plan(problem_, model_, result.draft, planner_);
     // A pass counts exactly what it keeps on the device, but not all that lies on a scarce tier.
     if (!is_scarce(model_) || !validate(plan, problem_.trace, problem_.budgets)) {
       best = Candidate{std::move(plan), std::move(result.draft), settings, result.step_ns};
     }
     return true;
   }
+  if (simulations_left_ <= 0) return false;
+  Plan plan = write_plan(problem_, model_, result.draft, planner_);
   const std::optional<double> step = settled(plan, best ? best->step_ns : kNever);
   const bool shorter = step && (!best || *step < best->step_ns);
   // The simulator follows a plan that a step cannot begin again from; the validator does not.
@@ -181,14 +179,13 @@ bool SettingsSearch::consider(const SweepSettings& settings, std::optional<Candi
 
 std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
                                                   const SweepSettings& base) {
-  std::vector<SweepSettings> all;
+  std::vector<SweepSettings> other_remedies;
   if (base.recompute) {
-    all.push_back(base);
-    all.back().spare_host = true;
-    all.push_back(base);
-    all.back().recompute = false;
+    other_remedies.assign(2, base);
+    other_remedies[0].spare_host = true;
+    other_remedies[1].recompute = false;
   }
-  if (model.table.touches() > kMostSimulatedTouches) return all;
+  if (model.table.touches() > kMostSimulatedTouches) return other_remedies;
   // The dearer the links, the more is made again and the less has to lie anywhere.
   std::vector<Start> starts;
   std::copy_if(kStarts.begin(), kStarts.end(), std::back_inserter(starts),
@@ -200,14 +197,16 @@ std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
   const std::uint64_t over_floor = budget - std::min(floor_of(model).bytes, budget);
   const auto most = static_cast<std::size_t>(
       std::clamp(kLessRoomWork / (model.table.touches() + 1.0), 3.0, double{kMostPasses}));
+  const std::size_t most_starts = most - other_remedies.size();
+  std::vector<SweepSettings> all;
   for (const double spared : {0.0, 0.01, 0.03, 0.1, 1.0, 0.75, 0.5, 0.25}) {
     for (const Start& start : starts) {
-      if (all.size() >= most || (spared > 0 && over_floor == 0)) break;
+      if (all.size() >= most_starts || (spared > 0 && over_floor == 0)) break;
       all.push_back(with(start, base, model));
       all.back().reserve = static_cast<std::uint64_t>(spared * static_cast<double>(over_floor));
     }
   }
-  if (base.recompute) std::swap(all[0], all[2]);
+  all.insert(all.begin() + 1, other_remedies.rbegin(), other_remedies.rend());
   return all;
 }
 

@@ -33,8 +33,7 @@ bool may_stay(const StepModel& model, std::uint64_t size, double share) {
   const std::uint64_t budget = model.budget(Tier::kDevice);
   const std::vector<std::uint64_t> beside = beside_ops(model.table, size);
   for (Row op = 0; op < model.ops(); ++op) {
-    const std::uint64_t need =
-        model.table.working_set(op) - model.table.scratch(op) + model.least_scratch[op];
+    const std::uint64_t need = model.least_working_set(op);
     const std::uint64_t room = budget > need ? budget - need : 0;
     if (static_cast<double>(beside[op]) > share * static_cast<double>(room)) return false;
   }

@@ -82,21 +82,24 @@ BeginState first_guess(const StepModel& model, std::uint64_t stay_up_to) {
   for (const auto& [op, s] : order) {
     const bool stays = small[s] != 0 || table.bytes(s) <= stay_up_to ||
                        (op != kNoRow && there + table.bytes(s) <= model.budget(Tier::kDevice) / 2);
-    const bool on_host = !stays && table.bytes(s) <= host_left;
-    const bool on_disk = !stays && !on_host && table.bytes(s) <= disk_left;
-    (on_host ? host_left : disk_left) -= on_host || on_disk ? table.bytes(s) : 0;
-    if (!on_host && !on_disk) there += table.bytes(s);
-    begin.away[s] = on_host ? 1 : on_disk ? 2 : 0;
+    if (!stays && table.bytes(s) <= host_left) {
+      host_left -= table.bytes(s);
+      begin.away[s] = 1;
+    } else if (!stays && table.bytes(s) <= disk_left) {
+      disk_left -= table.bytes(s);
+      begin.away[s] = 2;
+    } else {
+      there += table.bytes(s);
+    }
   }
   return begin;
 }
 
 // Where replays did not fit after all, the storages they were for are copied instead.
 SweepResult retried(const StepModel& model, SweepSettings& settings, const BeginState& begin) {
-  constexpr int kMostTries = 8;
-  for (int tries = 0;; ++tries) {
+  for (int passes = 1;; ++passes) {
     SweepResult result = sweep_from(model, settings, begin);
-    if (result.feasible || result.to_blame.empty() || tries == kMostTries) return result;
+    if (result.feasible || result.to_blame.empty() || passes == kMostPassesInVain) return result;
     settings.rules.rule.resize(model.table.storages(), StorageRule::kAny);
     for (const Row storage : result.to_blame) {
       settings.rules.rule[storage] = StorageRule::kSwapOnly;

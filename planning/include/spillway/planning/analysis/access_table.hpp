@@ -85,7 +85,7 @@ class AccessTable {
   /// Bytes of all storages alive while an op runs, its scratch memory included.
   [[nodiscard]] std::uint64_t alive(Row op) const { return alive_[op]; }
   /// The op beside which most is alive.
-  [[nodiscard]] Row op_with_most_alive() const;
+  [[nodiscard]] Row op_with_most_alive() const { return op_with_most_alive_; }
   /// Bytes the op needs at once: what it touches, and its scratch memory.
   [[nodiscard]] std::uint64_t working_set(Row op) const { return working_set_[op]; }
   /// Scratch memory of the op as recorded.
@@ -101,6 +101,7 @@ class AccessTable {
   std::vector<Row> freed_, freed_first_;
   std::vector<Row> first_, last_, creator_, freed_by_, successor_, predecessor_;
   std::vector<std::uint64_t> bytes_, alive_, working_set_, scratch_;
+  Row op_with_most_alive_ = 0;
 };
 
 /// The storage a gap's fetch brings back, and whether it is in the next step.

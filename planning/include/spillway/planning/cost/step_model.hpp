@@ -45,6 +45,13 @@ struct StepModel {
   std::vector<std::uint64_t> created;
 
   [[nodiscard]] Row ops() const { return table.ops(); }
+  /// What the op needs at once, and what is alive beside it, with its smallest scratch memory.
+  [[nodiscard]] std::uint64_t least_working_set(Row op) const {
+    return table.working_set(op) - table.scratch(op) + least_scratch[op];
+  }
+  [[nodiscard]] std::uint64_t least_alive(Row op) const {
+    return table.alive(op) - table.scratch(op) + least_scratch[op];
+  }
   [[nodiscard]] std::uint64_t budget(Tier tier) const { return budgets[tier].count; }
   /// Whether copies of the device pass through the host.
   [[nodiscard]] bool has_host() const {

@@ -59,8 +59,6 @@ class SettingsSearch {
   void tell(double work, std::string_view doing) const;
   /// Whether a step is so near the lower bound that no search is worth its while.
   [[nodiscard]] bool good_enough(double step_ns) const { return step_ns <= goal_ns_; }
-  /// Where the last pass that did not fit stopped.
-  [[nodiscard]] const SweepResult& last_failure() const { return last_failure_; }
 
  private:
   bool consider(const SweepSettings& settings, std::optional<Candidate>& best);
@@ -79,7 +77,6 @@ class SettingsSearch {
   double goal_ns_ = 0;
   std::vector<std::uint64_t> stay_up_to_;  // bytes; one for each share of the room
   RandomNumbers random_;
-  SweepResult last_failure_;
 };
 
 }  // namespace spillway::planning

@@ -95,6 +95,10 @@ struct SweepResult {
   BeginState end;              ///< where what lives on was at the end
 };
 
+/// Passes until one that does not fit is given up; before each other storages are no longer to be
+/// made again.
+inline constexpr int kMostPassesInVain = 9;
+
 /// Whether copies may find the fastest tier below the device full.
 bool is_scarce(const StepModel& model);
 
