@@ -181,8 +181,8 @@ def add_speed(report, arguments):
         "ample host memory. `all` reads, plans by hybrid, simulates and bounds, the parts of "
         "`spillway plan` called as functions; on steps of up to some 30 000 ops hybrid "
         "searches for two seconds. `refusal` is the answer that nothing fits where the host "
-        "has a twelfth of the peak, with the least budget that would do. The least of three, "
-        "above 100 000 ops of one; the exponent is that of the last factor of ten.",
+        "has a twelfth of the peak, with the least budget that would do. The least of "
+        "three; the exponent is that of the last factor of ten.",
         "",
         *speed_lines(speed),
         "",

@@ -5,7 +5,7 @@
 // Steps of the shape of training (testing/random_steps.hpp), from 1 000 ops up in factors of ten.
 // `spillway_planning_speed write OPS FILE` writes such a step instead, for the command itself.
 // `refusal` is the answer that no plan fits, and with what one would. Times are of the processor,
-// each the least of three, above 100 000 ops of one; the exponent is that of the last factor.
+// each the least of three; the exponent is that of the last factor.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -39,9 +39,12 @@ double processor_seconds() {
   return static_cast<double>(processor_time()) / kNsPerSecond;
 }
 
-double least(int rounds, const std::function<void()>& work) {
+// As many rounds at every length: the least of more is nearer to what an idle machine takes, which
+// would tilt the exponent.
+double least(const std::function<void()>& work) {
+  constexpr int kRounds = 3;
   double shortest = 1e9;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     const double begin = processor_seconds();
     work();
     shortest = std::min(shortest, processor_seconds() - begin);
@@ -50,15 +53,13 @@ double least(int rounds, const std::function<void()>& work) {
 }
 
 std::array<double, kQuestions.size()> measure(std::size_t ops) {
-  constexpr std::size_t kMostOpsThrice = 100'000;
-  const int rounds = ops > kMostOpsThrice ? 1 : 3;
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("spillway-speed-{}.zst", ::getpid()))
           .string();
   write_trace(testing::layered_step(ops / kOpsPerLayer), path);
   const double bytes = static_cast<double>(std::filesystem::file_size(path));
   Trace trace;
-  const double read = least(rounds, [&] { trace = read_trace(path); });
+  const double read = least([&] { trace = read_trace(path); });
 
   Machine machine = testing::plain_machine();
   for (auto& link : machine.links) link = Link{12e9, 10'000, ""};
@@ -66,10 +67,10 @@ std::array<double, kQuestions.size()> measure(std::size_t ops) {
   const Budgets budgets{{Bytes{peak_bytes(trace).count / 2}, kAmple, Bytes{}}};
   const planning::Problem problem{trace, machine, budgets};
   auto outcome = planning::lru_planner().plan(problem);
-  const double lru = least(rounds, [&] { outcome = planning::lru_planner().plan(problem); });
+  const double lru = least([&] { outcome = planning::lru_planner().plan(problem); });
   double simulate = 0;
   if (const auto* plan = std::get_if<Plan>(&outcome)) {
-    simulate = least(rounds, [&] { (void)planning::simulate(problem, *plan); });
+    simulate = least([&] { (void)planning::simulate(problem, *plan); });
   }
   planning::PlanningContext context;
   context.now = processor_time;
@@ -77,14 +78,13 @@ std::array<double, kQuestions.size()> measure(std::size_t ops) {
   const auto plan_by_hybrid = [&](const planning::Problem& given) {
     return planner.plan(given, planning::Options(planner.options()), context);
   };
-  const double hybrid = least(rounds, [&] { (void)plan_by_hybrid(problem); });
+  const double hybrid = least([&] { (void)plan_by_hybrid(problem); });
   // Half of the peak and a twelfth of it: less than has to be somewhere.
   Budgets too_little = budgets;
   too_little[Tier::kHost] = Bytes{peak_bytes(trace).count / 12};
-  const double refusal = least(rounds, [&] { (void)plan_by_hybrid(problem.with(too_little)); });
-  const double bound =
-      least(rounds, [&] { (void)planning::lower_bound(planning::StepModel(problem)); });
-  const double command = least(rounds, [&] {
+  const double refusal = least([&] { (void)plan_by_hybrid(problem.with(too_little)); });
+  const double bound = least([&] { (void)planning::lower_bound(planning::StepModel(problem)); });
+  const double command = least([&] {
     const Trace again = read_trace(path);
     const planning::Problem given{again, machine, budgets};
     const planning::PlanOutcome planned = plan_by_hybrid(given);

@@ -27,19 +27,28 @@ struct Away {
 // Its price for a byte.
 struct Offer {
   double per_byte = 0;
+  double bytes = 0;  // here too: the halving below would find its item in no cache
   const Away* item = nullptr;
 };
 
-class Instant {
+// One instant after the other in the same memory: on long traces every one has tens of megabytes of
+// what may be away, and pages that are new each time cost as much as looking at it.
+class InstantScan {
  public:
-  Instant(const CyclicView& view, Position p, double must_leave, std::vector<Away> away)
-      : view_(view),
-        p_(p),
-        must_leave_(must_leave),
-        room_(-must_leave),
-        by_used_(std::move(away)),
-        by_written_(by_used_) {
+  explicit InstantScan(const CyclicView& view) : view_(view) {}
+
+  /// For whoever collects what may be away at the next instant.
+  std::vector<Away>& emptied() {
+    by_used_.clear();
+    return by_used_;
+  }
+
+  void set(Position p, double must_leave) {
+    p_ = p;
+    must_leave_ = must_leave;
+    room_ = -must_leave;
     for (const Away& item : by_used_) room_ += item.bytes;
+    by_written_ = by_used_;
     // Each order has rows of its own: on long traces they fit in no cache, and are read in turn.
     std::sort(by_written_.begin(), by_written_.end(),
               [](const Away& a, const Away& b) { return a.written > b.written; });
@@ -60,7 +69,7 @@ class Instant {
           const Position wrap = first_ < 0 ? view_.ops : 0;
           window.extra_ns = excess;
           window.link_share = share;
-          window.paid = paid_;
+          window.paid = payment(share);
           window.room_price = per_byte_;
           window.first = static_cast<Row>(first_ + wrap);
           window.instant = static_cast<Row>(p_ + wrap);
@@ -69,7 +78,8 @@ class Instant {
         const std::pair before{first_, last_};
         move_first(share);
         move_last(share);
-        if (before == std::pair{first_, last_}) break;
+        // Neither a window that does not change nor one that has shrunk to nothing gains any more.
+        if (before == std::pair{first_, last_} || last_ - first_ <= 1) break;
       }
     }
     return window;
@@ -88,50 +98,39 @@ class Instant {
     return item.replay == kNever && item.written >= first_ ? item.out : 0;
   }
 
-  void pay(const Away& item, double share, double part) {
-    const double out = item.written >= first_ ? item.out : 0;
-    const bool back = item.used <= last_;
-    const double swap = (back ? share * item.in : 0) + out;
-    if (item.replay != kNever && (!back || (1 - share) * item.replay < swap)) {
-      paid_.again += part * (back ? (1 - share) * item.replay : 0);
-    } else {
-      paid_.in += part * (swap - out);
-      paid_.out += part * out;
-    }
-  }
-
   // The excess of the window at hand: sets the price of the dearest byte that must leave.
   double evaluate(double share) {
     double left = must_leave_;
     double paid = 0;
-    paid_ = {};
     per_byte_ = 0;
     offers_.clear();
+    whole_ = 0;
+    part_ = 0;
     for (const Away& item : by_used_) {
       const double price = full_price(item, share);
       if (must_go(item)) {
         paid += price;
-        pay(item, share, 1);
         left -= item.bytes;
       } else if (item.bytes > 0) {
-        offers_.push_back({price / item.bytes, &item});
+        offers_.push_back({price / item.bytes, item.bytes, &item});
       }
     }
-    if (left > 0) paid += cheapest(left, share);
+    if (left > 0) paid += cheapest(left);
     const double before = view_.time(p_) - view_.time(first_ + 1);
     const double after = view_.time(last_) - view_.time(p_);
     return paid - std::max(before, 0.0) - share * after;
   }
 
   // What the cheapest `left` bytes on offer cost, the last storage taken in part: halves of what is
-  // left to look at are taken whole or left out, which needs no order among them.
-  double cheapest(double left, double share) {
+  // left to look at are taken whole or left out, which needs no order among them. Those taken end
+  // up first.
+  double cheapest(double left) {
     double paid = 0;
     const auto take = [&](const Offer& offer) {
-      const double taken = std::min(left, offer.item->bytes);
+      const double taken = std::min(left, offer.bytes);
       per_byte_ = offer.per_byte;
+      part_ = taken / offer.bytes;
       paid += taken * offer.per_byte;
-      pay(*offer.item, share, taken / offer.item->bytes);
       left -= taken;
     };
     auto low = offers_.begin();
@@ -141,7 +140,7 @@ class Instant {
       std::nth_element(low, middle, high,
                        [](const Offer& a, const Offer& b) { return a.per_byte < b.per_byte; });
       double cheaper = 0;
-      for (auto offer = low; offer != middle; ++offer) cheaper += offer->item->bytes;
+      for (auto offer = low; offer != middle; ++offer) cheaper += offer->bytes;
       if (cheaper >= left) {
         high = middle;
       } else {
@@ -149,8 +148,32 @@ class Instant {
         low = middle;
       }
     }
+    whole_ = static_cast<std::size_t>(low - offers_.begin());
     if (low != high) take(*low);
     return paid;
+  }
+
+  // By what the window just evaluated is paid.
+  [[nodiscard]] BoundPayment payment(double share) const {
+    BoundPayment paid;
+    for (const Away& item : by_used_) {
+      if (must_go(item)) pay(item, share, 1, paid);
+    }
+    for (std::size_t i = 0; i < whole_; ++i) pay(*offers_[i].item, share, 1, paid);
+    if (part_ > 0) pay(*offers_[whole_].item, share, part_, paid);
+    return paid;
+  }
+
+  void pay(const Away& item, double share, double part, BoundPayment& paid) const {
+    const double out = item.written >= first_ ? item.out : 0;
+    const bool back = item.used <= last_;
+    const double swap = (back ? share * item.in : 0) + out;
+    if (item.replay != kNever && (!back || (1 - share) * item.replay < swap)) {
+      paid.again += part * (back ? (1 - share) * item.replay : 0);
+    } else {
+      paid.in += part * (swap - out);
+      paid.out += part * out;
+    }
   }
 
   // What is larger than the room beside the op cannot stay, whatever else leaves.
@@ -200,14 +223,15 @@ class Instant {
   }
 
   const CyclicView& view_;
-  Position p_;
-  double must_leave_;
-  double room_;  // beside what the op needs
+  Position p_ = 0;
+  double must_leave_ = 0;
+  double room_ = 0;  // beside what the op needs
   std::vector<Away> by_used_, by_written_;
   std::vector<Offer> offers_;
   Position first_ = 0, last_ = 0;
   double per_byte_ = 0;
-  BoundPayment paid_;
+  std::size_t whole_ = 0;  // so many offers are taken whole
+  double part_ = 0;        // and this share of the one after them
 };
 
 // The instants with most bytes beyond the capacity, one of each stretch of the step.
@@ -230,11 +254,11 @@ std::vector<Row> pick_instants(const CyclicView& view, std::uint64_t capacity) {
 
 // What is alive at the start of op `p` and may be away: `rows[s]` is the last touch of storage `s`
 // before it in this step.
-Instant make_instant(const CyclicView& view, const Boundary& boundary, Row p,
-                     const std::vector<Row>& rows) {
+void set_instant(InstantScan& scan, const CyclicView& view, const Boundary& boundary, Row p,
+                 const std::vector<Row>& rows) {
   const StepModel& model = *view.model;
   const AccessTable& table = model.table;
-  std::vector<Away> away;
+  std::vector<Away>& away = scan.emptied();
   double alive = static_cast<double>(model.least_scratch[p]);
   for (Row s = 0; s < table.storages(); ++s) {
     const Row born = table.creator(s);
@@ -268,8 +292,7 @@ Instant make_instant(const CyclicView& view, const Boundary& boundary, Row p,
     }
     away.push_back(item);
   }
-  const double must_leave = alive - static_cast<double>(boundary.capacity);
-  return Instant(view, p, must_leave, std::move(away));
+  scan.set(p, alive - static_cast<double>(boundary.capacity));
 }
 
 }  // namespace
@@ -278,10 +301,12 @@ void scan_windows_around(const CyclicView& view, const Boundary& boundary,
                          std::vector<BoundWindow>& windows) {
   const AccessTable& table = view.model->table;
   std::vector<Row> rows(table.storages(), kNoRow);
+  InstantScan scan(view);
   Row done = 0;
   for (const Row p : pick_instants(view, boundary.capacity)) {
     for (; done < table.first_touch_of_op(p); ++done) rows[table.touch(done).storage] = done;
-    const BoundWindow window = make_instant(view, boundary, p, rows).best(boundary.to_disk);
+    set_instant(scan, view, boundary, p, rows);
+    const BoundWindow window = scan.best(boundary.to_disk);
     if (window.extra_ns > 0) windows.push_back(window);
   }
 }
