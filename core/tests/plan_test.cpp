@@ -105,6 +105,7 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
   EXPECT_THAT(error("\"spillway_plan\":1", "\"spillway_plan\":2"),
               HasSubstr("plan p.json: \"spillway_plan\": it has version 2"));
   EXPECT_THAT(error("\"spillway_plan\":1,\n", ""), HasSubstr("so it is no plan"));
+  EXPECT_EQ(error_of(R"({"spillway_trace":3})"), "p.json is a trace, not a plan.");
   EXPECT_THAT(error("\"do\":\"demote\"", "\"do\":\"promote\""),
               HasSubstr("action 5: \"do\" is \"promote\", which is no action"));
   EXPECT_THAT(error("\"do\":\"demote\",", ""), HasSubstr("action 5: \"do\" is missing"));

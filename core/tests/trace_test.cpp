@@ -272,6 +272,16 @@ TEST(TraceText, TheOrderOfMembersIsFree) {
             "read");
 }
 
+TEST(TraceText, OfAnotherKindIsCalledThat) {
+  EXPECT_EQ(error_of(R"({"spillway_plan":1,"actions":[]})"), "t.json is a plan, not a trace.");
+  EXPECT_EQ(error_of(R"({"spillway_machine":1})"), "t.json is a machine, not a trace.");
+  EXPECT_THAT(error_of(R"({"spillway_trase":3})"), HasSubstr("\"spillway_trase\" is not known"));
+  std::string in_a_row = format_trace(small_step());
+  const std::string_view field = "\"thread\":1";
+  in_a_row.replace(in_a_row.find(field), field.size(), "\"spillway_plan\":1");
+  EXPECT_THAT(error_of(in_a_row), HasSubstr("op 1: \"spillway_plan\" is not known"));
+}
+
 TEST(TraceText, NamesTheMistakeAndItsPlace) {
   const std::string good = format_trace(small_step());
   const auto error = [&](std::string_view from, std::string_view to) {

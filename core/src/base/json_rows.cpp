@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "spillway/base/error.hpp"
@@ -129,6 +130,7 @@ class RowParser {
   }
 
   void start_member(const std::string& name) {
+    refuse_other_kind(name);
     key_ = note_key(name, members_, rows_, members_seen_);
     member_ = name;
     in_list_ = key_ >= members_.size();
@@ -136,6 +138,16 @@ class RowParser {
       list_ = key_ - members_.size();
       row_ = 0;
     }
+  }
+
+  // Every file of ours tells its format's version in a member named after its kind.
+  void refuse_other_kind(std::string_view name) const {
+    constexpr std::string_view kOurs = "spillway_";
+    constexpr std::array<std::string_view, 3> kKinds = {"trace", "plan", "machine"};
+    if (!name.starts_with(kOurs) || std::ranges::find(members_, name) != members_.end()) return;
+    const std::string_view kind = name.substr(kOurs.size());
+    if (std::ranges::find(kKinds, kind) == kKinds.end()) return;
+    throw OtherKindOfFile(std::string(kind));
   }
 
   static std::size_t note_key(const std::string& name, std::span<const std::string_view> keys,
@@ -200,6 +212,8 @@ void parse_json_rows(std::string_view text, std::span<const std::string_view> me
   RowParser parser(members, rows, target);
   try {
     if (json::sax_parse(text.data(), text.data() + text.size(), &parser)) return;
+  } catch (const OtherKindOfFile&) {
+    throw;
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", parser.position(), error.what()));
   } catch (const json::exception& error) {

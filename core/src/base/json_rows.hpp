@@ -20,6 +20,8 @@
 #include <string>
 #include <string_view>
 
+#include "spillway/base/error.hpp"
+
 namespace spillway {
 
 /// A number, text, truth or null. Its accessors throw UserError naming the key: `"ns" is -5, ...`.
@@ -72,7 +74,14 @@ class JsonRowTarget {
   virtual void on_row_end(std::size_t rows, std::uint32_t seen) = 0;
 };
 
-/// Throws UserError with the position, what the target throws included: `op 17: "ns" is ...`.
+/// A file of ours, but of another kind. The text is that kind: `plan`.
+class OtherKindOfFile : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+/// Throws UserError with the position, what the target throws included: `op 17: "ns" is ...`;
+/// OtherKindOfFile where a member tells the version of another kind, as `spillway_plan` does.
 /// Members and lists together are at most 32.
 void parse_json_rows(std::string_view text, std::span<const std::string_view> members,
                      std::span<const JsonRows> rows, JsonRowTarget& target);

@@ -264,6 +264,8 @@ Plan parse_plan(std::string contents, std::string_view what) {
     PlanTarget target;
     parse_json_rows(decompressed(std::move(contents), kMostPlanText), kMembers, kRows, target);
     return target.finish();
+  } catch (const OtherKindOfFile& other) {
+    throw UserError(fmt::format("{} is a {}, not a plan.", what, other.what()));
   } catch (const UserError& error) {
     throw UserError(
         fmt::format("plan {}: {}. Make it again with spillway plan.", what, error.what()));

@@ -387,6 +387,8 @@ Trace parse_trace(std::string contents, std::string_view what) {
     TraceTarget target;
     parse_json_rows(decompressed(std::move(contents), kMostTraceText), kMembers, kRows, target);
     return target.finish();
+  } catch (const OtherKindOfFile& other) {
+    throw UserError(fmt::format("{} is a {}, not a trace.", what, other.what()));
   } catch (const UserError& error) {
     throw UserError(
         fmt::format("trace {}: {}. Record it again, or check that the file was copied whole.", what,
