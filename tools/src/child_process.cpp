@@ -33,14 +33,6 @@ sigset_t waited_for() {
   return set;
 }
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 void set_disposition(int number, sighandler_t handler, struct sigaction& before) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -70,22 +62,16 @@ int read_start_error(int descriptor) {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
                            const Environment& environment) {
-  std::vector<std::string> arguments = command;
-  std::vector<std::string> variables;
-  variables.reserve(environment.size());
-  for (const auto& [name, value] : environment) {
-    variables.push_back(fmt::format("{}={}", name, value));
-  }
   blocked_ = waited_for();
   for (const int number : kHeldBack) sigaddset(&blocked_, number);
   sigprocmask(SIG_BLOCK, &blocked_, &mask_before_);
-  start(pointers_to(arguments), pointers_to(variables));
+  start(ExecVector(command), ExecVector(environment));
 }
 
 ChildProcess::~ChildProcess() { sigprocmask(SIG_SETMASK, &mask_before_, nullptr); }
 
 // The pipe closes by itself when exec succeeds; otherwise the child writes errno into it.
-void ChildProcess::start(const std::vector<char*>& arguments, const std::vector<char*>& variables) {
+void ChildProcess::start(const ExecVector& arguments, const ExecVector& variables) {
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) {
     throw UserError(fmt::format("Cannot start a process: {}.", std::strerror(errno)));

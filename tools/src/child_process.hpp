@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "exec_vector.hpp"
+
 namespace spillway::tools {
 
 /// How a program ended: with `code`, or by `signal` where that is not 0.
@@ -50,7 +52,7 @@ class ChildProcess {
   ProgramEnd wait(const ProgramWatcher& watcher);
 
  private:
-  void start(const std::vector<char*>& arguments, const std::vector<char*>& variables);
+  void start(const ExecVector& arguments, const ExecVector& variables);
   void handle(const siginfo_t& info, const ProgramWatcher& watcher);
   bool ended(ProgramEnd& end);
   void pass_on(const siginfo_t& info) const;

@@ -18,6 +18,7 @@
 #include <fstream>
 #include <thread>
 
+#include "exec_vector.hpp"
 #include "output_text.hpp"
 #include "spillway/base/error.hpp"
 
@@ -56,15 +57,8 @@ struct Spawned {
 
 Spawned spawn(const std::vector<std::string>& command, const std::vector<NameValue>& environment,
               const std::string& log) {
-  std::vector<std::string> words = command;
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::vector<std::string> settings;
-  for (const auto& [name, value] : environment) settings.push_back(name + "=" + value);
-  std::vector<char*> variables;
-  for (std::string& setting : settings) variables.push_back(setting.data());
-  variables.push_back(nullptr);
+  const ExecVector arguments(command);
+  const ExecVector variables(environment);
 
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -83,7 +77,7 @@ Spawned spawn(const std::vector<std::string>& command, const std::vector<NameVal
   ::posix_spawnattr_setsigdefault(&attributes, &usual);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   Spawned spawned;
-  spawned.error = ::posix_spawnp(&spawned.pid, words.front().c_str(), &files, &attributes,
+  spawned.error = ::posix_spawnp(&spawned.pid, arguments.front(), &files, &attributes,
                                  arguments.data(), variables.data());
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&files);

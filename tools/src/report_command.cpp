@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "exec_vector.hpp"
 #include "python_probe.hpp"
 #include "spillway/base/error.hpp"
 
@@ -25,9 +26,7 @@ void draw_report(const ReportRequest& request) {
   }
   std::vector<std::string> words{python.executable, "-m", "spillway.report"};
   words.insert(words.end(), request.arguments.begin(), request.arguments.end());
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const ExecVector arguments(words);
   // The page is drawn from what this very command simulates, whether it is on PATH or not.
   char self[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self - 1);
