@@ -271,6 +271,61 @@ class Explainer {
   OtherOutcomes& others_;
 };
 
+// The first of what the request asks about, and how much there is of it.
+struct Asked {
+  Asked(const PlanDecisions& of_plan, const PlanningRequest& request)
+      : decisions(of_plan.about_storages(request)),
+        choices(of_plan.choices(request)),
+        decisions_found(decisions.size()),
+        choices_found(choices.size()) {
+    decisions.resize(std::min(decisions_found, request.top));
+    choices.resize(std::min(choices_found, request.top));
+  }
+
+  std::vector<Decision> decisions;
+  std::vector<PlanAction> choices;
+  std::size_t decisions_found, choices_found;
+};
+
+std::string progress_name(const Decision& decision) {
+  return fmt::format("storage {}", to_value(decision.storage));
+}
+std::string progress_name(const PlanAction& choice) {
+  return fmt::format("op {}", to_value(choice.op));
+}
+
+std::string asked_json(const Asked& asked, std::string_view planner, Explainer& explainer,
+                       ProgressLine& progress) {
+  const auto list_of = [&](const auto& what) {
+    Json list = Json::array();
+    for (const auto& one : what) {
+      progress.begin(progress_name(one));
+      list.push_back(explainer.json(one));
+    }
+    return list;
+  };
+  Json decisions = list_of(asked.decisions);
+  return json_text({{"planner", planner},
+                    {"decisions", std::move(decisions)},
+                    {"choices", list_of(asked.choices)}});
+}
+
+std::string asked_text(const Asked& asked, Explainer& explainer, ProgressLine& progress) {
+  std::string text;
+  const auto add = [&](const auto& what, std::size_t found, std::string_view kind) {
+    for (const auto& one : what) {
+      progress.begin(progress_name(one));
+      text += explainer.text(one);
+    }
+    if (what.size() == found) return;
+    text += fmt::format("These are {} of {} {}: --top {} shows all.\n", what.size(), found, kind,
+                        found);
+  };
+  add(asked.decisions, asked.decisions_found, "storages, the largest");
+  add(asked.choices, asked.choices_found, "ops that run another way");
+  return text.empty() ? "The plan does nothing there: all of it stays.\n" : text;
+}
+
 }  // namespace
 
 Answer explain_answer(const PlanningRequest& request) {
@@ -288,53 +343,10 @@ Answer explain_answer(const PlanningRequest& request) {
   of_plan.refuse_what_is_not_there(request);
   OtherOutcomes others(inputs, plan, uses);
   Explainer explainer(inputs, of_plan, uses, others);
-  auto decisions = of_plan.about_storages(request);
-  const std::size_t found = decisions.size();
-  decisions.resize(std::min(found, request.top));
-  auto choices = of_plan.choices(request);
-  const std::size_t choices_found = choices.size();
-  choices.resize(std::min(choices_found, request.top));
-  ProgressLine progress(decisions.size() + choices.size(), "explaining");
-  const auto begin = [&](const PlanAction& choice) {
-    progress.begin(fmt::format("op {}", to_value(choice.op)));
-  };
-  const auto begin_storage = [&](const Decision& decision) {
-    progress.begin(fmt::format("storage {}", to_value(decision.storage)));
-  };
-  if (request.json) {
-    Json list = Json::array();
-    for (const Decision& decision : decisions) {
-      begin_storage(decision);
-      list.push_back(explainer.json(decision));
-    }
-    Json run_otherwise = Json::array();
-    for (const PlanAction& choice : choices) {
-      begin(choice);
-      run_otherwise.push_back(explainer.json(choice));
-    }
-    return {json_text({{"planner", plan.planner},
-                       {"decisions", std::move(list)},
-                       {"choices", std::move(run_otherwise)}})};
-  }
-  if (found + choices_found == 0) return {"The plan does nothing there: all of it stays.\n"};
-  std::string text;
-  for (const Decision& decision : decisions) {
-    begin_storage(decision);
-    text += explainer.text(decision);
-  }
-  if (decisions.size() < found) {
-    text += fmt::format("These are {} of {} storages, the largest: --top {} shows all.\n",
-                        decisions.size(), found, found);
-  }
-  for (const PlanAction& choice : choices) {
-    begin(choice);
-    text += explainer.text(choice);
-  }
-  if (choices.size() < choices_found) {
-    text += fmt::format("These are {} of {} ops that run another way: --top {} shows all.\n",
-                        choices.size(), choices_found, choices_found);
-  }
-  return {text};
+  const Asked asked(of_plan, request);
+  ProgressLine progress(asked.decisions.size() + asked.choices.size(), "explaining");
+  if (request.json) return {asked_json(asked, plan.planner, explainer, progress)};
+  return {asked_text(asked, explainer, progress)};
 }
 
 }  // namespace spillway::tools
