@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <latch>
 #include <limits>
 #include <memory>
 #include <string>
@@ -292,12 +293,13 @@ TEST_F(EngineTest, ADiskThatFailsForEverIsAnErrorAndNoHang) {
   FakeStorage* a = make(kBytes, 1);
   FakeStorage* b = make(kBytes, 2);
   arm_faults("spool.write=EIO@1+");
+  std::string why = "there was room";
   try {
     make(kBytes, 3);
-    FAIL();
   } catch (const OutOfBudget& error) {
-    EXPECT_NE(error.facts().why.find("writing the spool file failed"), std::string::npos);
+    why = error.facts().why;
   }
+  EXPECT_NE(why.find("writing the spool file failed"), std::string::npos) << why;
   arm_faults("");
   EXPECT_TRUE(holds(*a, 1) && holds(*b, 2));
   EXPECT_NE(make(kBytes, 3), nullptr) << "a disk that came back is used again";
@@ -385,10 +387,16 @@ TEST_F(EngineTest, AWaiterGetsTheRoomOfAFrameThatEnds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   });
   while (!pinned.load()) std::this_thread::yield();
-  // Threads without a frame that wait too must not look like frames that wait.
-  std::vector<std::thread> frameless;
-  for (int i = 0; i < 3; ++i) {
-    frameless.emplace_back([&] { engine_.free(engine_.allocate(kBytes / 2)); });
+  // Threads without a frame that wait too must not look like frames that wait. There is room for
+  // all of them once `a` has left: for what another one holds without a frame nobody waits.
+  std::vector<std::thread> frameless(3);
+  std::latch all_have_room(3);
+  for (std::thread& thread : frameless) {
+    thread = std::thread([&] {
+      std::byte* const mine = engine_.allocate(kBytes / 4);
+      all_have_room.arrive_and_wait();
+      engine_.free(mine);
+    });
   }
   for (std::thread& thread : frameless) thread.join();
   holder.join();
