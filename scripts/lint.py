@@ -125,8 +125,9 @@ def check_rules(cpp, python):
         options = ["-DSPILLWAY_TORCH=ON", f"-DSPILLWAY_PYTHON={sys.executable}"]
     else:
         options = ["-DSPILLWAY_TORCH=OFF"]
+    options += ["-DSPILLWAY_BENCHMARKS=ON", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]
     configure = ["cmake", "--preset", "release", "-B", "build/lint", *options]
-    if trouble := run([*configure, "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]):
+    if trouble := run(configure):
         yield trouble
         return
     described = (ROOT / "build/lint/compile_commands.json").read_text(encoding="utf-8")

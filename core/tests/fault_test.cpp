@@ -16,9 +16,10 @@ namespace spillway {
 namespace {
 
 class FaultTest : public testing::Test {
- protected:
+ public:
   ~FaultTest() override { arm_faults(""); }
 
+ protected:
   /// One letter for each of `calls` calls: `.` nothing, `e` error, `s` short, `d` delay, `*` more.
   static std::string act(std::string_view point, int calls) {
     std::string acts;
@@ -111,9 +112,9 @@ TEST_F(FaultTest, MalformedTextArmsNothingAndIsShown) {
 TEST_F(FaultTest, ThreadsShareTheCount) {
   arm_faults("p=EIO@1000");
   std::atomic<int> faults{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&faults] {
+  std::vector<std::thread> threads(4);
+  for (std::thread& thread : threads) {
+    thread = std::thread([&faults] {
       for (int call = 0; call < 500; ++call) faults += fault_at("p") ? 1 : 0;
     });
   }

@@ -22,7 +22,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Optional;
 
 Machine small_card() {
   Machine machine;
@@ -129,7 +128,11 @@ void unsourced(const nlohmann::json& value, const std::string& path,
   const bool counts = std::ranges::any_of(value, [](const auto& each) { return each.is_number(); });
   const bool is_file = value.contains("spillway_machine");  // the version of the format
   if (counts && !is_file && value.value("source", "").empty()) found.push_back(path);
-  for (const auto& [key, inner] : value.items()) unsourced(inner, path + "/" + key, found);
+  for (const auto& [key, inner] : value.items()) {
+    std::string below = path;
+    below.append("/").append(key);
+    unsourced(inner, below, found);
+  }
 }
 
 TEST(MachineFiles, AreValidAndSayWhereEachNumberIsFrom) {

@@ -22,9 +22,10 @@ constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
                                    .colours = 1};
 
 class ArenaTest : public testing::Test {
- protected:
+ public:
   ~ArenaTest() override { arm_faults(""); }
 
+ protected:
   Block* allocate(std::uint64_t bytes) {
     Block* block = arena_.claim({bytes});
     if (block == nullptr) return nullptr;

@@ -264,6 +264,7 @@ TYPED_TEST_P(DeviceMemoryConformance, AnyThreadMayFree) {
   }
   std::atomic<int> running{kThreads};
   std::vector<std::thread> threads;
+  threads.reserve(pointers.size());
   for (const auto& mine : pointers) {
     threads.emplace_back([&] {
       for (std::byte* pointer : mine) this->memory_->free_later(pointer);

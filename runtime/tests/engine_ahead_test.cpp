@@ -46,8 +46,8 @@ class EngineAheadTest : public EngineTest {
   }
   void run_ops(std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = begin; i < end; ++i) {
-      static const std::vector<FakeStorage*> kNone;
-      run_op(1'000 + i, i == kUsesFirst ? first_ : i == kUsesSecond ? second_ : kNone);
+      static const std::vector<FakeStorage*> none;
+      run_op(1'000 + i, i == kUsesFirst ? first_ : i == kUsesSecond ? second_ : none);
     }
   }
   void learn() {

@@ -30,7 +30,7 @@ inline Engine& new_engine(Framework& framework) {
 }
 
 class EngineTest : public ::testing::Test {
- protected:
+ public:
   ~EngineTest() override {
     arm_faults("");
     engine_.stop();
@@ -38,6 +38,7 @@ class EngineTest : public ::testing::Test {
     const FakeOp op(engine_);
   }
 
+ protected:
   static Settings settings(Bytes budget) {
     Settings result;
     result.budget = BudgetSpec{.kind = BudgetSpec::Kind::kBytes, .bytes = budget};

@@ -56,16 +56,16 @@ class Model {
     // The most recently freed one of the class.
     const auto cached = std::find(cache_.rbegin(), cache_.rend(), storage.bytes);
     if (cached != cache_.rend()) cache_.erase(std::next(cached).base());
-    storages_.emplace(key, storage);
+    storages.emplace(key, storage);
   }
   void die(FakeStorage* key) {
-    const Storage& storage = storages_.at(key);
+    const Storage& storage = storages.at(key);
     if (storage.resident) cache_.push_back(storage.bytes);
-    storages_.erase(key);
+    storages.erase(key);
   }
   [[nodiscard]] std::uint64_t live() const {
     std::uint64_t total = 0;
-    for (const auto& [key, storage] : storages_) total += storage.resident ? storage.bytes : 0;
+    for (const auto& [key, storage] : storages) total += storage.resident ? storage.bytes : 0;
     return total;
   }
   [[nodiscard]] std::uint64_t used() const {
@@ -74,12 +74,12 @@ class Model {
     return total;
   }
 
-  std::map<FakeStorage*, Storage> storages_;
+  std::map<FakeStorage*, Storage> storages;
 
  private:
   bool evict(std::uint64_t needed, std::uint64_t now) {
     std::vector<residency::Candidate> candidates;
-    for (const auto& [key, storage] : storages_) {
+    for (const auto& [key, storage] : storages) {
       if (!storage.resident || storage.pins != 0) continue;
       candidates.push_back({.id = storage.id,
                             .bytes = {storage.bytes},
@@ -88,7 +88,7 @@ class Model {
                             .clean = storage.clean});
     }
     const auto victims = residency::choose_victims(candidates, {needed}, now);
-    for (auto& [key, storage] : storages_) {
+    for (auto& [key, storage] : storages) {
       if (std::ranges::find(victims, storage.id) == victims.end()) continue;
       storage.resident = false;
       storage.clean = true;
@@ -102,7 +102,7 @@ class Model {
 class EngineModelTest : public EngineTest {
  protected:
   void compare() {
-    for (const auto& [key, expected] : model_.storages_) {
+    for (const auto& [key, expected] : model_.storages) {
       const ResidencyState state = key->record->state.load();
       ASSERT_EQ(state, expected.resident ? ResidencyState::kResident : ResidencyState::kOnDisk)
           << "a storage of " << expected.bytes;
@@ -112,18 +112,18 @@ class EngineModelTest : public EngineTest {
     const Statistics statistics = engine_.statistics();
     ASSERT_EQ(statistics.device, Bytes{model_.used()});
     ASSERT_EQ(statistics.overshoot, Bytes{0});
-    ASSERT_EQ(statistics.storages, model_.storages_.size());
+    ASSERT_EQ(statistics.storages, model_.storages.size());
   }
 
   FakeStorage* any() {
-    return std::next(model_.storages_.begin(),
-                     static_cast<std::ptrdiff_t>(random_() % model_.storages_.size()))
+    return std::next(model_.storages.begin(),
+                     static_cast<std::ptrdiff_t>(random_() % model_.storages.size()))
         ->first;
   }
 
   // The output of the op before is free to leave when this one begins.
   void begin() {
-    if (output_ != nullptr) --model_.storages_.at(output_).pins;
+    if (output_ != nullptr) --model_.storages.at(output_).pins;
     output_ = nullptr;
   }
 
@@ -147,7 +147,7 @@ class EngineModelTest : public EngineTest {
   }
 
   void use(FakeOp& op, FakeStorage* storage, bool writes) {
-    Model::Storage& expected = model_.storages_.at(storage);
+    Model::Storage& expected = model_.storages.at(storage);
     ++expected.pins;
     expected.last_use = engine_.ops();
     if (!expected.resident) {
@@ -168,7 +168,7 @@ class EngineModelTest : public EngineTest {
     std::vector<FakeStorage*> inputs;
     for (std::uint64_t count = 1 + random_() % 3; count > 0; --count) inputs.push_back(any());
     for (FakeStorage* input : inputs) use(op, input, random_() % 3 == 0);
-    for (FakeStorage* input : inputs) --model_.storages_.at(input).pins;
+    for (FakeStorage* input : inputs) --model_.storages.at(input).pins;
   }
 
   void die() {
@@ -191,7 +191,7 @@ TEST_F(EngineModelTest, RandomOpsAgreeWithTheModel) {
     for (int turn = 0; turn < 400; ++turn) {
       SCOPED_TRACE(turn);
       const std::uint64_t kind = random_() % 100;
-      if (model_.storages_.empty() || (kind < 30 && model_.storages_.size() < 40)) {
+      if (model_.storages.empty() || (kind < 30 && model_.storages.size() < 40)) {
         make();
       } else if (kind < 85) {
         run_op();

@@ -11,10 +11,11 @@ constexpr std::uint64_t kBytes = 1 << 20;
 
 /// engine_ is the root, of 96 MiB.
 class EngineSharedTest : public EngineTest {
- protected:
+ public:
   EngineSharedTest() { start(kMiB * 96); }
   ~EngineSharedTest() override { member_.stop(); }
 
+ protected:
   Settings of_a_member() {
     Settings wanted = settings(kMiB * 96);
     wanted.budget_page = engine_.budget_page();

@@ -16,10 +16,11 @@ namespace {
 constexpr Bytes kPage = HostMemory::kPage;
 
 class HostMemoryTest : public testing::Test {
- protected:
+ public:
   HostMemoryTest() { memory_.set_limit({kPage.count * 4}); }
   ~HostMemoryTest() override { arm_faults(""); }
 
+ protected:
   HostMemory memory_;
 };
 

@@ -18,7 +18,7 @@ constexpr Bytes kFree = kGiB * 40;
 
 // A machine in files: what /proc and the cgroups of one process say.
 class MemoryProbeTest : public testing::Test {
- protected:
+ public:
   MemoryProbeTest() {
     std::string path = testing::TempDir() + "/memory-probe-XXXXXX";
     root_ = ::mkdtemp(path.data());
@@ -28,6 +28,7 @@ class MemoryProbeTest : public testing::Test {
   }
   ~MemoryProbeTest() override { std::filesystem::remove_all(root_); }
 
+ protected:
   static std::string kib(Bytes bytes) { return std::to_string(bytes.count / 1024); }
   static std::string text(Bytes bytes) { return std::to_string(bytes.count) + "\n"; }
 

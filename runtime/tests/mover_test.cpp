@@ -29,7 +29,7 @@ constexpr std::uint64_t kBytes = 200'000;
 constexpr Bytes kPages{200'704};
 
 class MoverTest : public ::testing::Test {
- protected:
+ public:
   MoverTest() { configure({}); }
   ~MoverTest() override {
     arm_faults("");
@@ -37,6 +37,7 @@ class MoverTest : public ::testing::Test {
     while (!mover_.live().empty()) die(*mover_.live().back());
   }
 
+ protected:
   void configure(const MoverOptions& options, Bytes disk_budget = kMiB * 64,
                  const std::string& directory = ::testing::TempDir()) {
     mover_.configure(options, std::make_shared<Spool>(SpoolOptions{directory, disk_budget, {}}));

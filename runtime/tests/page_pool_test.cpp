@@ -80,9 +80,10 @@ KernelMap kernel_map(std::uintptr_t begin, std::uintptr_t end) {
 }
 
 class PagePoolTest : public testing::Test {
- protected:
+ public:
   ~PagePoolTest() override { arm_faults(""); }
 
+ protected:
   Block* allocate(Bytes bytes) {
     Block* block = memory_.allocate(bytes, Overbooking::kRefuse).block;
     if (block != nullptr && begin_ == 0) begin_ = reinterpret_cast<std::uintptr_t>(block->base);
@@ -295,6 +296,7 @@ class Storm {
   void run(std::uint64_t total) {
     std::thread foreigner([this] { make_foreign_mappings(); });
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([this, i, total] { work(static_cast<std::uint64_t>(i), total); });
     }

@@ -280,8 +280,9 @@ TEST(SettingDescriptions, StandInTheDocumentation) {
       value.insert(at, 1, '\\');
     }
     const std::string flag = row.flag.empty() ? "" : std::string("`").append(row.flag) + "`";
-    const std::string start = "| `" + std::string(row.variable) + "` | " + flag +
-                              (flag.empty() ? "" : " ") + "| `" + value + "` |";
+    std::string start = "| `";
+    start.append(row.variable).append("` | ").append(flag).append(flag.empty() ? "" : " ");
+    start.append("| `").append(value).append("` |");
     EXPECT_THAT(lines, testing::Contains(
                            AllOf(testing::StartsWith(start), HasSubstr(std::string(row.meaning)))))
         << "docs/settings.md lacks this row";

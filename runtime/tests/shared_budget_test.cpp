@@ -157,9 +157,9 @@ TEST(SharedBudgetTest, ThreadsOfAForkedProcessMakeOneClaim) {
   root.lead(kTotal);
   ASSERT_EQ(in_child([&] {
               root.forked_begin();
-              std::vector<std::jthread> threads;
-              for (int t = 0; t < 4; ++t) {
-                threads.emplace_back([&] {
+              std::vector<std::jthread> threads(4);
+              for (std::jthread& thread : threads) {
+                thread = std::jthread([&] {
                   for (int i = 0; i < 2000; ++i) {
                     root.forked_hold(std::int64_t{3} << 20);
                     root.forked_hold(-(std::int64_t{3} << 20));

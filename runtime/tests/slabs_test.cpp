@@ -136,8 +136,8 @@ TEST_F(SlabsTest, SpansOfAClassGrowWithIt) {
 }
 
 TEST_F(SlabsTest, EmptySpansGoButTheLastWithRoom) {
-  std::vector<Object> objects;
-  for (int i = 0; i < 6; ++i) objects.push_back(take(Slabs::kLargestObject));
+  std::vector<Object> objects(6);
+  for (Object& object : objects) object = take(Slabs::kLargestObject);
   ASSERT_EQ(spans_in_use(), 3U);
   for (const Object& object : objects) give(object);
   EXPECT_EQ(spans_in_use(), 1U);

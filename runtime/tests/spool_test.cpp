@@ -33,7 +33,7 @@ namespace {
 using testing::HasSubstr;
 
 class SpoolTest : public testing::Test {
- protected:
+ public:
   SpoolTest() {
     std::string path = testing::TempDir() + "/spool-test-XXXXXX";
     directory_ = ::mkdtemp(path.data());
@@ -43,6 +43,7 @@ class SpoolTest : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
+ protected:
   [[nodiscard]] SpoolOptions options(Bytes budget = kGiB) {
     return {.directory = directory_, .budget = budget, .warn = [this](std::string text) {
               warnings_.push_back(std::move(text));

@@ -92,10 +92,11 @@ inline std::string name_of(const testing::TestParamInfo<IoMethod>& info) {
 }
 
 class TransfersTest : public testing::TestWithParam<IoMethod> {
- protected:
+ public:
   TransfersTest() : spool_({testing::TempDir(), kGiB, {}}) {}
   ~TransfersTest() override { arm_faults(""); }
 
+ protected:
   Transfer transfer(Direction direction, const Block& block, Extent extent) {
     return {direction, block.data(), extent, spool_.descriptor(), block.bytes()};
   }

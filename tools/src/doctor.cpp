@@ -115,7 +115,7 @@ std::string format_findings(const std::vector<Finding>& findings) {
     std::string verdict(to_string(finding.verdict));
     std::vector<std::string> lines = wrap_text(finding.what, kColumns - kTextStart);
     for (const std::string& line : wrap_text(finding.remedy, kColumns - kTextStart - 3)) {
-      lines.push_back((lines.size() == 0 || line.empty() ? "" : "   ") + line);
+      lines.push_back((lines.empty() || line.empty() ? "" : "   ") + line);
     }
     for (const std::string& line : lines) {
       text += fmt::format("{:<{}}{:<{}}{}\n", topic, kTopicColumns, verdict, kVerdictColumns, line);

@@ -25,7 +25,7 @@ fs::path machines_folder() {
   const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
   for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
     for (const char* packages : {"site-packages", "dist-packages"}) {
-      const fs::path machines = python.path() / packages / "spillway/machines";
+      fs::path machines = python.path() / packages / "spillway/machines";
       if (fs::is_directory(machines, error)) return machines;
     }
   }

@@ -18,10 +18,11 @@ std::string few_digits(double value) {
 }
 
 // Moves to the next unit where rounding would print 1024 (or 1000) of this one.
-template <std::size_t N>
-std::string with_unit(double value, double step, const std::array<std::string_view, N>& units) {
+template <std::size_t kCount>
+std::string with_unit(double value, double step,
+                      const std::array<std::string_view, kCount>& units) {
   std::size_t unit = 0;
-  while (unit + 1 < N && std::round(value) >= step) {
+  while (unit + 1 < kCount && std::round(value) >= step) {
     value /= step;
     ++unit;
   }

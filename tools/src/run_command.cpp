@@ -185,7 +185,7 @@ std::string in_flags(std::string text, const RunRequest& request) {
 runtime::Settings checked_settings(const RunRequest& request,
                                    const std::vector<NameValue>& environment) {
   try {
-    const runtime::Settings settings = runtime::settings_from_environment(environment);
+    runtime::Settings settings = runtime::settings_from_environment(environment);
     check_against_machine(settings);
     return settings;
   } catch (const UserError& error) {

@@ -31,6 +31,7 @@ std::vector<OpSum> ops_by_name(const Trace& trace) {
     ++sum.count;
   }
   std::vector<OpSum> sums;
+  sums.reserve(by_name.size());
   for (const auto& [name, sum] : by_name) sums.push_back(sum);
   std::stable_sort(sums.begin(), sums.end(), [](const OpSum& a, const OpSum& b) {
     return std::tie(a.time_ns, a.count) > std::tie(b.time_ns, b.count);

@@ -22,6 +22,7 @@ const std::vector<FrontPoint> kPoints{{"fast", kGiB * 8, 100 * kMs}, {"slow", kG
 
 TEST(FrontTest, WhatAnotherBeatsInOneAndEqualsInTheOtherIsNotOnIt) {
   std::vector<bool> found;
+  found.reserve(kPoints.size());
   for (const FrontPoint& point : kPoints) found.push_back(is_on_front(point, kPoints));
   EXPECT_EQ(found, (std::vector<bool>{true, false, false, true, true, false}));
 }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 // A /proc and /sys of our own.
 class MachineTree : public testing::Test {
- protected:
+ public:
   MachineTree() {
     std::string pattern = (fs::temp_directory_path() / "machine-XXXXXX").string();
     const char* made = mkdtemp(pattern.data());
@@ -24,6 +24,7 @@ class MachineTree : public testing::Test {
   }
   ~MachineTree() override { fs::remove_all(root_); }
 
+ protected:
   void write(const std::string& path, const std::string& text) const {
     const fs::path whole = root_ + path;
     fs::create_directories(whole.parent_path());

@@ -21,7 +21,7 @@
 namespace spillway::tools {
 
 class PlanningCommandTest : public ::testing::Test {
- protected:
+ public:
   PlanningCommandTest() {
     std::string pattern = ::testing::TempDir() + "/spillway-planning-XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
@@ -29,6 +29,7 @@ class PlanningCommandTest : public ::testing::Test {
   }
   ~PlanningCommandTest() override { std::filesystem::remove_all(directory_); }
 
+ protected:
   [[nodiscard]] std::string trace() const { return directory_ + "/step.json.zst"; }
   [[nodiscard]] std::string path(const std::string& name) const { return directory_ + "/" + name; }
 
@@ -36,7 +37,7 @@ class PlanningCommandTest : public ::testing::Test {
     return std::get<PlanningRequest>(parse_command_line(words));
   }
   static Answer answer(const std::vector<std::string>& words) {
-    const Answer result = planning_answer(parsed(words));
+    Answer result = planning_answer(parsed(words));
     std::istringstream lines(result.text);
     if (result.text.substr(0, 1) != "{") {
       for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;

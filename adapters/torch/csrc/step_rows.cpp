@@ -137,6 +137,7 @@ Trace StepRows::trace() const {
   }
   const auto named = [&](const std::vector<std::uint32_t>& rows) {
     std::vector<StorageId> result;
+    result.reserve(rows.size());
     for (const std::uint32_t row : rows) {
       result.push_back(ids[storages_[row].became.value_or(row)]);
     }

@@ -15,8 +15,8 @@ c10::weak_intrusive_ptr<T> weak_reference(T& object) {
 
 }  // namespace
 
-StorageOwner::StorageOwner(c10::StorageImpl& impl_)
-    : impl(&impl_), storage(weak_reference(impl_)) {}
+StorageOwner::StorageOwner(c10::StorageImpl& described)
+    : impl(&described), storage(weak_reference(described)) {}
 
 runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage) {
   const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();

@@ -17,7 +17,7 @@
 namespace spillway::torch {
 
 struct StorageOwner {
-  explicit StorageOwner(c10::StorageImpl& storage);
+  explicit StorageOwner(c10::StorageImpl& described);
 
   c10::StorageImpl* impl;  ///< valid memory while this handle lives
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;

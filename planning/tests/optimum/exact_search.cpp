@@ -179,9 +179,12 @@ class Search {
     pass_time(state, time, index);
     if (state.running == kNone && state.op < ops_.size()) {
       begin_op(state, time, index);
-      for (std::uint8_t op = 0; op < state.op; ++op) begin_replay(state, time, index, op);
+      for (std::size_t op = 0; op < state.op; ++op) {
+        begin_replay(state, time, index, static_cast<std::uint8_t>(op));
+      }
     }
-    for (std::uint8_t s = 0; s < count_; ++s) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const auto s = static_cast<std::uint8_t>(i);
       begin_copies(state, time, index, s);
       give_up(state, time, index, s);
     }

@@ -45,8 +45,8 @@ class TinyStep {
 
   /// A chain with a storage that lives on, read early and late, and written last if asked for.
   Trace weights(int count, bool written) {
-    std::vector<StorageId> weights;
-    for (int i = 0; i < count; ++i) weights.push_back(storage(true));
+    std::vector<StorageId> weights(static_cast<std::size_t>(count));
+    for (StorageId& weight : weights) weight = storage(true);
     const StorageId first = op({weights[0]}, {}, true);
     const StorageId second = op({first, weights.back()}, {}, true);
     const StorageId back = op({second, weights.back()}, {second}, false);

@@ -213,6 +213,7 @@ TEST_F(ShortageTest, inputs_that_bind_are_named_and_not_the_first_op) {
 TEST_F(ShortageTest, an_op_over_many_storages_is_to_be_split) {
   StepBuilder step;
   std::vector<StorageId> weights;
+  weights.reserve(20);
   for (int i = 0; i < 20; ++i) weights.push_back(step.persistent(10, fmt::format("w{}", i)));
   step.op(10, {.reads = weights, .writes = weights});
   const Trace trace = step.build();

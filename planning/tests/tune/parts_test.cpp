@@ -150,8 +150,8 @@ TEST(ArrivalQueueTest, slack_is_what_adding_the_copy_would_leave) {
 TEST(SmallStoragesTest, as_many_of_the_smallest_as_have_room_beside_every_op) {
   testing::StepBuilder step;
   const StorageId big = step.temporary(1000, "big");
-  std::vector<StorageId> vectors;
-  for (int i = 0; i < 4; ++i) vectors.push_back(step.persistent(10, "v"));
+  std::vector<StorageId> vectors(4);
+  for (StorageId& vector : vectors) vector = step.persistent(10, "v");
   const StorageId w = step.persistent(300, "w");
   step.op(10, {.creates = {big}, .scratch = 100});
   for (const StorageId v : vectors) step.op(10, {.reads = {big, v}});
@@ -183,18 +183,16 @@ TEST(SmallStoragesTest, what_is_kept_by_its_size_has_no_gap_away) {
     weights.push_back(step.persistent(400, "w"));
     outputs.push_back(step.temporary(1000, "a"));
   }
-  const auto vector = [&](int layer, int k) {
-    return vectors[static_cast<std::size_t>(4 * layer + k)];
-  };
+  const auto vector = [&](std::size_t layer, std::size_t k) { return vectors[4 * layer + k]; };
   for (std::size_t i = 0; i < kLayers; ++i) {
     testing::StepBuilder::Op op{.creates = {outputs[i]}, .reads = {weights[i]}};
-    for (int k = 0; k < 2; ++k) op.reads.push_back(vector(static_cast<int>(i), k));
+    for (std::size_t k = 0; k < 2; ++k) op.reads.push_back(vector(i, k));
     if (i > 0) op.reads.push_back(outputs[i - 1]);
     step.op(500, op);
   }
   for (std::size_t i = kLayers; i-- > 0;) {
     testing::StepBuilder::Op op{.reads = {outputs[i], weights[i]}, .frees = {outputs[i]}};
-    for (int k = 2; k < 4; ++k) op.reads.push_back(vector(static_cast<int>(i), k));
+    for (std::size_t k = 2; k < 4; ++k) op.reads.push_back(vector(i, k));
     op.writes = {weights[i]};
     step.op(500, op);
   }
