@@ -103,17 +103,12 @@ void Recording::begin(const RecordingOptions& options) {
   decomposed_.clear();
   addition_ = {};
   OpOrigins::get().begin(options.where);
-  if (!installed_) {
-    callback_ = at::addGlobalCallback(
-        at::RecordFunctionCallback(on_start, on_end)
-            .needsInputs(true)
-            .needsOutputs(true)
-            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
-    installed_ = true;
-  } else {
-    at::reenableCallback(callback_);
-  }
-  on_ = true;
+  if (on_.exchange(true)) return;
+  callback_ = at::addGlobalCallback(
+      at::RecordFunctionCallback(on_start, on_end)
+          .needsInputs(true)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 void Recording::begin_step() {
@@ -126,7 +121,7 @@ void Recording::begin_step() {
 
 void Recording::end() {
   if (!on_.exchange(false)) return;
-  at::disableCallback(callback_);
+  at::removeCallback(callback_);
 }
 
 void Recording::describe(c10::StorageImpl& storage, StorageRole role, std::string_view name) {

@@ -76,8 +76,7 @@ class Recording {
 
   std::atomic<bool> on_{false};
   RecordingOptions options_;
-  at::CallbackHandle callback_ = 0;
-  bool installed_ = false;
+  at::CallbackHandle callback_ = 0;  // while it is on
 
   mutable std::mutex mutex_;
   StepRows rows_;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "op_facts.hpp"
 #include "spillway/trace/trace_io.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 // Watching costs up to a quarter of the step of a tiny launch-bound network, so a program that fits
 // is not watched: after this many steps whose peak stayed below the first share of the budget the
-// hook is disabled, and it is enabled again when the allocator sees the second share in use.
+// hook is taken out, and it is put in again when the allocator sees the second share in use.
 constexpr std::uint32_t kStepsBeforeRest = 3;
 // A program without optimizers only shows repetitions, which may be those of a few ops while it
 // makes its model: it has to run this many ops first.
@@ -74,12 +75,11 @@ void Session::install() {
   install_cpu_allocator();
   install_stale_pointer_message();
   install_out_of_memory_errors();
-  hook_ = at::addGlobalCallback(hook_callback());
-  hook_on_.store(true);
   ::pthread_atfork([] { get().engine_.before_fork(); },
                    [] { get().engine_.after_fork_in_parent(); },
                    [] { get().engine_.after_fork_in_child(); });
   std::atexit(at_exit);
+  installed_ = true;
 }
 
 void Session::start(const runtime::Settings& settings) {
@@ -88,31 +88,39 @@ void Session::start(const runtime::Settings& settings) {
   engine_.start(settings);
   framework_.set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
-  if (!hook_) install();
+  if (!installed_) install();
   steps_looked_at_ = engine_.steps();
   marked_steps_ = engine_.steps_are_marked();
   fitting_steps_ = 0;
   resting_.store(false);
   // Another thread may be in the midst of an op that nobody saw begin.
-  if (!hook_on_.load() && runtime::framed_threads() > 1) engine_.set_blind(true);
+  if (!hook_is_on() && runtime::framed_threads() > 1) engine_.set_blind(true);
   switch_hook(true);
 }
 
 void Session::stop() {
   const std::lock_guard lock(mutex_);
-  if (!hook_) return;
+  if (!installed_) return;
   engine_.stop();
   resting_.store(false);
   switch_hook(false);
 }
 
+// Taken out, not only disabled: while any callback is registered, autograd copies the list of them
+// before and after each node.
 void Session::switch_hook(bool on) {
-  if (hook_on_.exchange(on) == on) return;
+  const std::lock_guard lock(hook_mutex_);
+  if (hook_.has_value() == on) return;
   if (on) {
-    at::reenableCallback(*hook_);
+    hook_ = at::addGlobalCallback(hook_callback());
   } else {
-    at::disableCallback(*hook_);
+    at::removeCallback(*std::exchange(hook_, std::nullopt));
   }
+}
+
+bool Session::hook_is_on() {
+  const std::lock_guard lock(hook_mutex_);
+  return hook_.has_value();
 }
 
 void Session::consider_rest() {

@@ -45,13 +45,15 @@ class Session {
   Session();
   void install();
   void switch_hook(bool on);
+  bool hook_is_on();
 
   TorchFramework framework_;
   runtime::Engine engine_;
   runtime::Settings settings_;
   std::mutex mutex_;  // start and stop
+  bool installed_ = false;
+  std::mutex hook_mutex_;  // its registration; taken after mutex_
   std::optional<at::CallbackHandle> hook_;
-  std::atomic<bool> hook_on_{false};
   std::atomic<bool> resting_{false};
   std::atomic<std::uint64_t> steps_looked_at_{0};
   std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer
