@@ -62,11 +62,12 @@ inline Bytes resident_bytes(AddressRange range) {
 
 template <typename Tier>
 class DeviceMemoryConformance : public testing::Test {
+ public:
+  ~DeviceMemoryConformance() override { arm_faults(""); }
+
  protected:
   using Memory = typename Tier::Memory;
   static constexpr Bytes kLimit = kMiB * 32;
-
-  ~DeviceMemoryConformance() override { arm_faults(""); }
 
   Block* allocate(std::uint64_t bytes) {
     const Allocation result = memory_->allocate({bytes}, Overbooking::kRefuse);
@@ -238,6 +239,18 @@ TYPED_TEST_P(DeviceMemoryConformance, BlocksOfStoragesAreHandedToTheirOwner) {
   EXPECT_EQ(this->memory_->live(), Bytes{0});
 }
 
+TYPED_TEST_P(DeviceMemoryConformance, WhatWasFreedLastIsTakenFirst) {
+  for (const Bytes bytes : {Bytes{256}, Bytes{100'000}}) {
+    std::vector<std::byte*> freed(3);
+    for (std::byte*& pointer : freed) {
+      pointer = this->memory_->allocate(bytes, Overbooking::kRefuse).pointer;
+    }
+    for (std::byte* pointer : freed) this->memory_->free_later(pointer);
+    this->drain();
+    EXPECT_EQ(this->memory_->allocate(bytes, Overbooking::kRefuse).pointer, freed.back());
+  }
+}
+
 TYPED_TEST_P(DeviceMemoryConformance, ARefusalOfTheKernelLosesNothing) {
   Block* block = this->allocate(100'000);
   this->memory_->evict(*block);
@@ -327,14 +340,12 @@ TYPED_TEST_P(DeviceMemoryConformance, RandomBlocksNeverOverlapNorExceedTheBudget
   EXPECT_EQ(this->memory_->budget().overshoot(), Bytes{0});
 }
 
-REGISTER_TYPED_TEST_SUITE_P(DeviceMemoryConformance, SaysHowMuchIsShort,
-                            BlocksAreAlignedAndFoundByEveryAddress,
-                            SmallObjectsAreAlignedAndShareBlocks,
-                            AddressesSurviveEvictionAndRestoring, ARestoreThatDoesNotFitIsRefused,
-                            AccountingIsThatOfTheKernel, CachedPagesGoUnderPressure,
-                            ACachedBlockOfTheSameClassMayGoForItsOwnSuccessor,
-                            ALowerLimitIsReachedThroughTheCacheFirst, PoisonShowsAUseAfterFree,
-                            BlocksOfStoragesAreHandedToTheirOwner, ARefusalOfTheKernelLosesNothing,
-                            AnyThreadMayFree, RandomBlocksNeverOverlapNorExceedTheBudget);
+REGISTER_TYPED_TEST_SUITE_P(
+    DeviceMemoryConformance, SaysHowMuchIsShort, BlocksAreAlignedAndFoundByEveryAddress,
+    SmallObjectsAreAlignedAndShareBlocks, AddressesSurviveEvictionAndRestoring,
+    ARestoreThatDoesNotFitIsRefused, AccountingIsThatOfTheKernel, CachedPagesGoUnderPressure,
+    ACachedBlockOfTheSameClassMayGoForItsOwnSuccessor, ALowerLimitIsReachedThroughTheCacheFirst,
+    PoisonShowsAUseAfterFree, BlocksOfStoragesAreHandedToTheirOwner, WhatWasFreedLastIsTakenFirst,
+    ARefusalOfTheKernelLosesNothing, AnyThreadMayFree, RandomBlocksNeverOverlapNorExceedTheBudget);
 
 }  // namespace spillway::runtime

@@ -13,6 +13,29 @@ namespace {
 // comes near a budget, and every trim is a page fault later.
 constexpr Bytes kAlwaysCached = kMiB * 64;
 
+// Objects hold the list of those freed in their own memory.
+std::byte* next_freed(const std::byte* object) {
+  std::byte* next = nullptr;
+  std::memcpy(&next, object, sizeof next);
+  return next;
+}
+void set_next_freed(std::byte* object, std::byte* next) { std::memcpy(object, &next, sizeof next); }
+Block* next_freed(const Block* block) { return block->next_freed; }
+void set_next_freed(Block* block, Block* next) { block->next_freed = next; }
+
+// Freed oldest first, so that allocations take what was freed last: it may still lie in a cache.
+template <typename Freed>
+Freed* oldest_first(Freed* newest) {
+  Freed* oldest = nullptr;
+  while (newest != nullptr) {
+    Freed* const older = next_freed(newest);
+    set_next_freed(newest, oldest);
+    oldest = newest;
+    newest = older;
+  }
+  return oldest;
+}
+
 }  // namespace
 
 DeviceMemory::DeviceMemory(Bytes limit, const ArenaOptions& options)
@@ -105,25 +128,24 @@ void DeviceMemory::free_later(std::byte* pointer) noexcept {
   }
   std::byte* next = freed_objects_.load(std::memory_order_relaxed);
   do {
-    std::memcpy(pointer, &next, sizeof next);
+    set_next_freed(pointer, next);
   } while (!freed_objects_.compare_exchange_weak(next, pointer, std::memory_order_release));
 }
 
 void DeviceMemory::take_freed(std::vector<Block*>& records) {
   if (freed_objects_.load(std::memory_order_relaxed) != nullptr) {
-    std::byte* object = freed_objects_.exchange(nullptr, std::memory_order_acquire);
+    std::byte* object = oldest_first(freed_objects_.exchange(nullptr, std::memory_order_acquire));
     while (object != nullptr) {
-      std::byte* next = nullptr;
-      std::memcpy(&next, object, sizeof next);
+      std::byte* const next = next_freed(object);
       Block* block = arena_.find(object);
       if (slabs_.free(*block, object)) arena_.free(*block);
       object = next;
     }
   }
   if (freed_blocks_.load(std::memory_order_relaxed) == nullptr) return;
-  Block* block = freed_blocks_.exchange(nullptr, std::memory_order_acquire);
+  Block* block = oldest_first(freed_blocks_.exchange(nullptr, std::memory_order_acquire));
   while (block != nullptr) {
-    Block* next = block->next_freed;
+    Block* const next = next_freed(block);
     if (block->record != nullptr) {
       records.push_back(block);
     } else {
