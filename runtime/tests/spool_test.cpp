@@ -90,9 +90,7 @@ struct Pipe {
   void close_write() { close_end(ends[1]); }
 
   static void close_end(int& end) {
-    if (end >= 0) {
-      ::close(std::exchange(end, -1));
-    }
+    if (end >= 0) ::close(std::exchange(end, -1));
   }
 };
 
