@@ -19,7 +19,7 @@ namespace {
 
 constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
                                    .minimum = Bytes{std::uint64_t{1} << 28},
-                                   .colours = 1};
+                                   .colouring = Colouring::kNo};
 
 class ArenaTest : public testing::Test {
  public:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
                                    .minimum = Bytes{std::uint64_t{1} << 28},
-                                   .colours = 1};
+                                   .colouring = Colouring::kNo};
 
 template <PageMoves kMoves>
 struct RamTier {

@@ -25,7 +25,8 @@ using spillway::testing::make_storage;
 /// too: small ones, so that there is room for many.
 inline Engine& new_engine(Framework& framework) {
   static auto* const engines = new std::vector<Engine*>();
-  constexpr ArenaOptions kArena{.reservation = kGiB * 4, .minimum = kGiB, .colours = 1};
+  constexpr ArenaOptions kArena{
+      .reservation = kGiB * 4, .minimum = kGiB, .colouring = Colouring::kNo};
   return *engines->emplace_back(new Engine(framework, kArena));
 }
 

@@ -24,7 +24,7 @@ using Outcome = Mover::Outcome;
 
 constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
                                    .minimum = Bytes{std::uint64_t{1} << 28},
-                                   .colours = 1};
+                                   .colouring = Colouring::kNo};
 constexpr std::uint64_t kBytes = 200'000;
 constexpr Bytes kPages{200'704};
 

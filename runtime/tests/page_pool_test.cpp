@@ -181,19 +181,6 @@ TEST_F(PagePoolTest, PagesThatAForkSharedAreNotHandedOn) {
   EXPECT_EQ(memory_.cached(), Bytes{after->resident}) << "those got since then are kept";
 }
 
-TEST(Colours, LargeBlocksStartAtDifferentPages) {
-  DeviceMemory memory(kGiB, kOptions);
-  std::vector<std::uint64_t> colours;
-  for (int i = 0; i < 8; ++i) {
-    const Block* block = memory.allocate(kMiB * 4, Overbooking::kRefuse).block;
-    ASSERT_NE(block, nullptr);
-    EXPECT_LE(block->colour() + block->bytes, block->capacity);
-    colours.push_back(block->colour());
-  }
-  std::ranges::sort(colours);
-  EXPECT_EQ(std::ranges::adjacent_find(colours), colours.end());
-}
-
 // ---- Mappings ----------------------------------------------------------------------------------
 
 /// Blocks of many sizes come, go, leave and come back.

@@ -21,7 +21,7 @@ namespace {
 // Room is the plan's matter: it has been found before a storage moves.
 constexpr Bytes kAmple = kGiB;
 constexpr runtime::ArenaOptions kSmallArena{
-    .reservation = kGiB, .minimum = kMiB * 256, .colours = 1};
+    .reservation = kGiB, .minimum = kMiB * 256, .colouring = runtime::Colouring::kNo};
 
 bool is_accessible(ResidencyState state) {
   return state == ResidencyState::kResident || state == ResidencyState::kEvicting ||

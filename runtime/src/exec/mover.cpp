@@ -27,10 +27,7 @@ std::uint64_t checksum_of(const std::byte* memory, Bytes bytes) {
 }  // namespace
 
 // Direct transfers move whole pages.
-Bytes Mover::bytes_on_disk(const StorageRecord& record) {
-  constexpr std::uint64_t kPage = 4096;
-  return round_up(record.bytes, kPage);
-}
+Bytes Mover::bytes_on_disk(const StorageRecord& record) { return round_up(record.copied(), kPage); }
 
 Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& memory,
              Framework& framework)
@@ -44,7 +41,7 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& 
 Mover::~Mover() {
   transfers_.reset();
   for (StorageRecord& record : records_) {
-    if (record.host != nullptr) host_.free(record.host, record.bytes);
+    if (record.host != nullptr) host_.free(record.host, record.copied());
   }
 }
 
@@ -185,7 +182,7 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
       }
       break;
     case Tier::kHost:
-      host_.free(std::exchange(record.host, nullptr), record.bytes);
+      host_.free(std::exchange(record.host, nullptr), record.copied());
       break;
     case Tier::kDisk:
       if (record.disk.bytes != 0) spool_->free(record.disk);
@@ -210,10 +207,10 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
     record.checksum = options_.verify ? checksum_of(record.block->address, record.bytes) : 0;
   }
   if (to == Tier::kDisk) {
-    start_disk_copy(record, from == Tier::kHost ? record.host : record.block->address,
+    start_disk_copy(record, from == Tier::kHost ? record.host : record.first_page(),
                     Direction::kOut);
   } else if (from == Tier::kDisk) {
-    start_disk_copy(record, record.block->address, Direction::kIn);
+    start_disk_copy(record, record.first_page(), Direction::kIn);
   } else {
     start_memory_copy(record, from, to);
   }
@@ -221,10 +218,12 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
 
 void Mover::start_memory_copy(StorageRecord& record, Tier from, Tier to) {
   const auto begin = std::chrono::steady_clock::now();
-  std::byte* const device = record.block->address;
+  std::byte* const device = record.first_page();
   const bool out = from == Tier::kDevice;
   const auto under_way = transfers_->copy(
-      {.from = out ? device : record.host, .to = out ? record.host : device, .bytes = record.bytes},
+      {.from = out ? device : record.host,
+       .to = out ? record.host : device,
+       .bytes = record.copied()},
       [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
   if (under_way) {
     record.transfer = *under_way;
@@ -403,13 +402,13 @@ bool Mover::read_in_child(StorageRecord& record) {
   if (pages.pointer == nullptr) return false;
   if (record.block->intact) return true;
   if (record.host != nullptr) {
-    std::memcpy(record.block->address, record.host, record.bytes.count);
+    std::memcpy(record.first_page(), record.host, record.copied().count);
     return true;
   }
   // Only the thread that forked exists here: a pool of its own, which starts no worker.
   TransferPool pool(1);
   const TransferResult result = pool.run_here(Transfer{.direction = Direction::kIn,
-                                                       .memory = record.block->address,
+                                                       .memory = record.first_page(),
                                                        .extent = record.disk,
                                                        .descriptor = spool_->descriptor(),
                                                        .length = bytes_on_disk(record).count});

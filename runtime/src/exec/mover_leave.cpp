@@ -95,9 +95,9 @@ bool Mover::drop(StorageRecord& record) {
 // none, or none before demotions end.
 std::optional<Tier> Mover::reserve(StorageRecord& record, std::optional<Tier> stated) {
   if (stated == Tier::kHost) return reserve_host(record) ? stated : std::nullopt;
-  if (!stated && host_.could_hold(record.bytes)) {
+  if (!stated && host_.could_hold(record.copied())) {
     // Where no demotion could be started, the disk takes it directly.
-    const Bytes short_by = host_.short_by(record.bytes);
+    const Bytes short_by = host_.short_by(record.copied());
     if (short_by.count != 0 && demote_for(short_by)) return std::nullopt;
     if (reserve_host(record)) return Tier::kHost;
   }
@@ -105,7 +105,7 @@ std::optional<Tier> Mover::reserve(StorageRecord& record, std::optional<Tier> st
 }
 
 bool Mover::reserve_host(StorageRecord& record) {
-  record.host = host_.allocate(record.bytes);
+  record.host = host_.allocate(record.copied());
   return record.host != nullptr;
 }
 
@@ -137,7 +137,7 @@ bool Mover::demote_for(Bytes bytes) {
   const Bytes used_before = host_.budget().used();
   Bytes going{};
   for (StorageRecord* record : live_) {
-    if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->bytes;
+    if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->copied();
   }
   std::vector<StorageRecord*> on_host;
   std::ranges::copy_if(live_, std::back_inserter(on_host), [&](const StorageRecord* record) {
@@ -147,7 +147,7 @@ bool Mover::demote_for(Bytes bytes) {
                     [](const StorageRecord* record) { return record->next_use.load(); });
   for (StorageRecord* record : on_host) {
     if (going >= bytes || !demote(*record)) break;
-    going += record->bytes;
+    going += record->copied();
   }
   if (used_before - host_.budget().used() >= bytes) return false;
   return going.count != 0;

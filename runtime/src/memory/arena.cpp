@@ -14,7 +14,6 @@ namespace spillway::runtime {
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 // Smallest class: one granule of the page map, since a block owns whole granules of addresses.
 constexpr int kSmallestClassBits = 16;
 constexpr std::uint32_t kStepsPerDoubling = 8;
@@ -22,8 +21,20 @@ constexpr std::uint32_t kClassCount = (44 - kSmallestClassBits) * kStepsPerDoubl
 // A signalling pattern: NaN as float, double and bfloat16, and absurd as an index.
 constexpr int kPoisonByte = 0xff;
 
-// Blocks below this are not coloured: it would cost more than 2 % of them.
-constexpr std::uint64_t kColouredFrom = 2 << 20;
+struct Colours {
+  std::uint32_t count;
+  std::uint32_t step;  // bytes
+  [[nodiscard]] std::uint64_t room() const { return std::uint64_t{count - 1} * step; }
+};
+// Of blocks for which whole pages are less than 2 %.
+constexpr std::uint64_t kPageColoursFrom = 2 << 20;
+constexpr Colours kPageColours{.count = 8, .step = kPage};
+// Of those below: an odd number of lines reaches all sets, and all of them are in the first page.
+constexpr Colours kLineColours{.count = 16, .step = 3 * 64};
+
+bool has_page_colours(std::uint32_t size_class) {
+  return Arena::class_capacity(size_class) >= kPageColoursFrom;
+}
 
 std::uint64_t page_bytes(std::uint64_t bytes) { return round_up({bytes}, kPage).count; }
 
@@ -54,7 +65,7 @@ Arena::Arena(MemoryBudget& budget, const ArenaOptions& options)
       mappings_(options.mappings),
       cached_heads_(kClassCount, nullptr),
       vacant_(kClassCount),
-      colours_(std::max(options.colours, 1U)) {
+      colouring_(options.colouring) {
   if (options.moves == PageMoves::kWherePossible && PagePool::why_not().empty()) {
     pool_.emplace(mappings_);
   }
@@ -70,8 +81,9 @@ Block* Arena::carve(std::uint32_t size_class) {
   if (address == nullptr) return nullptr;
   Block& block = blocks_.emplace_back();
   block.base = address;
-  block.address = address;
-  if (capacity >= kColouredFrom) block.address += next_colour_++ % colours_ * kPage;
+  block.given_colour = has_page_colours(size_class)
+                           ? next_page_colour_++ % kPageColours.count * kPageColours.step
+                           : next_line_colour_++ % kLineColours.count * kLineColours.step;
   block.capacity = capacity;
   block.size_class = size_class;
   mappings_.add(address == carved_to_);
@@ -80,13 +92,23 @@ Block* Arena::carve(std::uint32_t size_class) {
   return &block;
 }
 
-Block* Arena::claim(Bytes bytes) {
-  std::uint32_t size_class = class_of(bytes.count);
+std::uint32_t Arena::coloured_class_of(std::uint64_t bytes) {
+  const std::uint32_t size_class = class_of(bytes + kLineColours.room());
+  return has_page_colours(size_class) ? class_of(bytes + kPageColours.room()) : size_class;
+}
+
+Block* Arena::claim(Bytes bytes, Colouring colouring) {
+  if (class_of(bytes.count) >= kClassCount) return nullptr;  // bytes for colours might overflow
+  const bool coloured = colouring == Colouring::kYes && colouring_ == Colouring::kYes;
+  const std::uint32_t size_class =
+      coloured ? coloured_class_of(bytes.count) : class_of(bytes.count);
   if (size_class >= kClassCount) return nullptr;
-  if (class_capacity(size_class) >= kColouredFrom) {
-    size_class = class_of(bytes.count + (colours_ - 1) * kPage);
-    if (size_class >= kClassCount) return nullptr;
-  }
+  Block* block = take(size_class);
+  if (block != nullptr) block->address = block->base + (coloured ? block->given_colour : 0);
+  return block;
+}
+
+Block* Arena::take(std::uint32_t size_class) {
   if (Block* block = cached_heads_[size_class]) {
     uncache(*block);
     return block;

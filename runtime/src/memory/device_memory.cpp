@@ -80,8 +80,8 @@ Allocation DeviceMemory::fill(Block& block, Bytes bytes, Overbooking overbooking
   return {.pointer = block.address, .block = &block, .short_by = {}};
 }
 
-Allocation DeviceMemory::allocate_block(Bytes bytes, Overbooking overbooking) {
-  Block* block = arena_.claim(bytes);
+Allocation DeviceMemory::allocate_block(Bytes bytes, Overbooking overbooking, Colouring colouring) {
+  Block* block = arena_.claim(bytes, colouring);
   if (block == nullptr) return {};
   const Allocation result = fill(*block, bytes, overbooking);
   if (result.pointer == nullptr) {
@@ -95,11 +95,13 @@ Allocation DeviceMemory::allocate_block(Bytes bytes, Overbooking overbooking) {
 
 Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
   if (small_ == SmallObjects::kBlocks || bytes.count > Slabs::kLargestObject) {
-    return allocate_block(bytes, overbooking);
+    return allocate_block(bytes, overbooking, Colouring::kYes);
   }
   void* object = slabs_.allocate(bytes.count);
   if (object == nullptr) {
-    const Allocation span = allocate_block({slabs_.span_bytes(bytes.count)}, overbooking);
+    // Objects of a span begin at different lines as it is, and a page more is much of a small one.
+    const Allocation span =
+        allocate_block({slabs_.span_bytes(bytes.count)}, overbooking, Colouring::kNo);
     if (span.pointer == nullptr) return span;
     slabs_.add_span(*span.block, bytes.count);
     object = slabs_.allocate(bytes.count);

@@ -11,7 +11,6 @@ namespace spillway::runtime {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint32_t kStepsPerDoubling = 4;
 
 }  // namespace

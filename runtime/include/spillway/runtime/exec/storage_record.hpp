@@ -48,6 +48,11 @@ struct StorageRecord {
   std::uint32_t kept = 0;          ///< times the user asked that it never moves, less releases
   bool failed = false;             ///< its last fetch failed; see Mover::failure
   std::size_t position = 0;        ///< index in the list of live records
+
+  /// What slower tiers hold: from the start of the first page on which its bytes lie, so that
+  /// transfers begin on a page at both ends.
+  [[nodiscard]] std::byte* first_page() const { return block->address - block->lead(); }
+  [[nodiscard]] Bytes copied() const { return bytes + Bytes{block->lead()}; }
 };
 
 }  // namespace spillway::runtime

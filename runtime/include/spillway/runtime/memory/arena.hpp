@@ -46,14 +46,18 @@ enum class PageMoves : std::uint8_t {
   kNever,  ///< every page comes from the kernel and goes back there
 };
 
+/// Whether a block's bytes begin somewhere into its range, at another offset than its neighbours'.
+///
+/// Blocks of 2 MiB and more begin at one of eight pages, smaller ones at one of sixteen places in
+/// their first page. If all began at equal offsets their lines would contend for the same cache
+/// sets, and kernels that use several at once run up to 8 % slower; steps of small ops 1 %.
+enum class Colouring : bool { kNo, kYes };
+
 struct ArenaOptions {
   Bytes reservation{std::uint64_t{8} << 40};  ///< address space; costs nothing until used
   Bytes minimum{std::uint64_t{8} << 30};
   PageMoves moves = PageMoves::kWherePossible;
-  /// Large blocks start at one of so many pages of their range. If all started at equal offsets
-  /// within 2 MiB, their lines would contend for the same cache sets, and kernels that read several
-  /// at once run up to 8 % slower.
-  std::uint32_t colours = 8;
+  Colouring colouring = Colouring::kYes;
   /// Mappings that the process may have, see MappingCount; 0: as many as the kernel says.
   std::uint64_t mappings = 0;
 };
@@ -65,8 +69,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   /// A block for `bytes`, in no list, with whatever pages it still has. Null if address space is
-  /// used up. The caller opens it or gives it up.
-  Block* claim(Bytes bytes);
+  /// used up. The caller opens it or gives it up. Colours need the options' consent, too.
+  Block* claim(Bytes bytes, Colouring colouring = Colouring::kYes);
 
   /// Moves chunks from idle blocks into `block`, until it holds those of `bytes` or there are none.
   void gather(Block& block, Bytes bytes);
@@ -124,6 +128,9 @@ class Arena {
   static std::uint64_t pages_of(const Block& block, Bytes bytes);
 
  private:
+  /// The smallest class that holds `bytes` at each of its colours.
+  static std::uint32_t coloured_class_of(std::uint64_t bytes);
+  Block* take(std::uint32_t size_class);
   Block* carve(std::uint32_t size_class);
   bool open_range(Block& block);
   static void protect(Block& block);
@@ -150,8 +157,9 @@ class Arena {
   BlockList lingering_small_;                // evicted, without
   std::uint64_t clock_ = 0;
   std::uint32_t forks_ = 0;
-  std::uint32_t colours_;
-  std::uint32_t next_colour_ = 0;
+  Colouring colouring_;
+  std::uint32_t next_page_colour_ = 0;
+  std::uint32_t next_line_colour_ = 0;
   Poison poison_ = Poison::kNo;
 };
 

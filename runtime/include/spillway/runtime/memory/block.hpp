@@ -12,6 +12,8 @@ namespace spillway::runtime {
 class SlabSpan;
 struct StorageRecord;
 
+inline constexpr std::uint64_t kPage = 4096;
+
 /// Unit in which held pages move between blocks: a huge page.
 inline constexpr std::uint64_t kChunk = std::uint64_t{2} << 20;
 
@@ -22,6 +24,7 @@ class BlockList;
 ///     base   address                 base + resident              base + capacity
 ///      |======|======= pages held ==========|----- addresses only ---------|
 ///       colour |---- bytes asked for ----|
+///          |lead|   from the start of the first page that is used
 ///
 /// The addresses belong to the block for the life of the process: a block is reused, never unmapped
 /// or handed to another size class. So a stale pointer never meets foreign memory.
@@ -36,8 +39,9 @@ struct Block {
   std::uint64_t resident = 0;  ///< bytes of pages held, a multiple of the page
   std::uint64_t huge = 0;      ///< bytes at the front that the kernel may back with huge pages
   std::uint32_t size_class = 0;
-  std::uint32_t forks = 0;  ///< of the process, before it was opened last
-  bool accessible = false;  ///< mapped read-write; else any access faults
+  std::uint32_t given_colour = 0;  ///< bytes from `base` to `address`, unless it has Colouring::kNo
+  std::uint32_t forks = 0;         ///< of the process, before it was opened last
+  bool accessible = false;         ///< mapped read-write; else any access faults
   bool in_use = false;
   bool intact = false;  ///< the pages are all there and hold its user's bytes
 
@@ -58,6 +62,7 @@ struct Block {
   [[nodiscard]] bool idle() const { return list != nullptr; }
   [[nodiscard]] std::uint64_t chunks() const { return resident / kChunk; }
   [[nodiscard]] std::uint64_t colour() const { return static_cast<std::uint64_t>(address - base); }
+  [[nodiscard]] std::uint64_t lead() const { return colour() % kPage; }
 };
 
 }  // namespace spillway::runtime

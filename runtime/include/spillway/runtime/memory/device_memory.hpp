@@ -78,7 +78,7 @@ class DeviceMemory {
   [[nodiscard]] Block* find(const void* address) const { return arena_.find(address); }
 
  private:
-  Allocation allocate_block(Bytes bytes, Overbooking overbooking);
+  Allocation allocate_block(Bytes bytes, Overbooking overbooking, Colouring colouring);
   void obey_limit();
   Allocation fill(Block& block, Bytes bytes, Overbooking overbooking);
   void trim_cache(Bytes wanted);
