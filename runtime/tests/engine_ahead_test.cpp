@@ -134,5 +134,57 @@ TEST_F(EngineAheadTest, AThreadThatWaitsForRoomIsServedAfterADeparture) {
   expect_all_intact();
 }
 
+/// A step that uses two thirds of the budget all along, and as much again in its last op.
+class EngineStartAtTest : public EngineTest {
+ protected:
+  void start(double start_at) {
+    Settings wanted = settings(kBudget);
+    wanted.start_at = start_at;
+    engine_.start(wanted);
+    for (std::size_t i = 0; i < kMany; ++i) storages_.push_back(make(kBytes, i));
+  }
+  /// Whether in one of so many steps storages had left before its last op needed their room.
+  bool some_leave_ahead(int steps) {
+    bool some = false;
+    for (int step = 0; step < steps && !some; ++step) {
+      for (std::uint64_t i = 0; i < kOps; ++i) {
+        some = some || (i + 1 == kOps && gone() != 0);
+        run_op(i);
+      }
+    }
+    return some;
+  }
+
+ private:
+  std::size_t gone() const {
+    return static_cast<std::size_t>(std::ranges::count_if(storages_, [](const FakeStorage* s) {
+      return s->record->state.load() != ResidencyState::kResident;
+    }));
+  }
+  void run_op(std::uint64_t i) {
+    {
+      FakeOp op(engine_, 1'000 + i, i == 0);
+      if (i == 0) {
+        for (const FakeStorage* storage : storages_) ASSERT_TRUE(op.write(*storage));
+      }
+      ASSERT_TRUE(engine_.inputs_ready());
+      engine_.free(engine_.allocate(i + 1 == kOps ? kBytes * kMany : 100'000));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // looking ahead takes 5 % at most
+  }
+
+  std::vector<FakeStorage*> storages_;
+};
+
+TEST_F(EngineStartAtTest, NothingLeavesAheadOfNeedBelowTheShareStated) {
+  start(0.9);
+  EXPECT_FALSE(some_leave_ahead(12));
+}
+
+TEST_F(EngineStartAtTest, AtTheWholeBudgetStoragesLeaveAheadOfNeed) {
+  start(1.0);
+  EXPECT_TRUE(some_leave_ahead(100)) << "on a busy machine most steps go without looking ahead";
+}
+
 }  // namespace
 }  // namespace spillway::runtime

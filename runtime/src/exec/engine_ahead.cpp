@@ -90,6 +90,7 @@ void Engine::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
     records.push_back(record);
   }
   for (const std::size_t index : ahead.write_behind(residents)) {
+    if (settings_.start_at < 1.0 && above_start().count == 0) return;
     mover_.write_behind(*records[index], &frames);
   }
 }

@@ -91,10 +91,14 @@ Bytes Engine::start_evictions(Bytes needed) {
 void Engine::keep_headroom() {
   const Mode mode = mode_.load();
   if (settings_.start_at >= 1.0 || blind() || !moves(mode)) return;
+  const Bytes excess = above_start();
+  if (excess.count != 0) start_evictions(excess);
+}
+
+Bytes Engine::above_start() const {
   const auto start =
       static_cast<std::uint64_t>(settings_.start_at * static_cast<double>(budget().count));
-  const Bytes excess = saturating_sub(memory_.live(), Bytes{start} + mover_.leaving());
-  if (excess.count != 0) start_evictions(excess);
+  return saturating_sub(memory_.live(), Bytes{start} + mover_.leaving());
 }
 
 bool Engine::make_room(Bytes needed, Lock& lock) {

@@ -163,6 +163,8 @@ class Engine {
   bool make_room(Bytes needed, Lock& lock);
   Bytes start_evictions(Bytes needed);
   void keep_headroom();
+  /// What is in use beyond SPILLWAY_START_AT and is not leaving.
+  [[nodiscard]] Bytes above_start() const;
   void look_ahead(ThreadFrames& frames);
   std::vector<AwayStorage> away_storages();
   void write_behind(LookAhead& ahead, const ThreadFrames& frames);
