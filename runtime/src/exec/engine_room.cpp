@@ -233,7 +233,9 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   facts.why = mover_.failure();
   std::vector<const StorageRecord*> resident;
   for (const StorageRecord* record : mover_.live()) {
-    if (record->block->resident != 0 && !record->block->idle()) resident.push_back(record);
+    if (record->block->resident == 0 || record->block->idle()) continue;
+    // What can leave was not tried yet, or tried in vain.
+    if (!facts.why.empty() || !can_leave(*record, min_size())) resident.push_back(record);
   }
   facts.small = bytes_that_stay(memory_.live(), mover_.live(), [this](const StorageRecord& record) {
     return record.bytes < min_size();
