@@ -46,7 +46,10 @@ StorageOwner& owner_of(runtime::StorageRecord& record, c10::StorageImpl& storage
   return *owner;
 }
 
-char* failed() { return copy("memory: " + runtime::Engine::last_failure()); }
+char* failed() {
+  const bool shortage = runtime::Engine::last_failure_kind() == runtime::FailureKind::kShortage;
+  return copy((shortage ? "memory: " : "disk: ") + runtime::Engine::last_failure());
+}
 
 }  // namespace
 

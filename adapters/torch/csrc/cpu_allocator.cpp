@@ -9,8 +9,6 @@ namespace {
 // Above torch's default (0), below nothing that is known.
 constexpr std::uint8_t kPriority = 100;
 
-thread_local std::string t_pending_failure;
-
 void free_memory(void* pointer) {
   if (pointer == nullptr) return;
   c10::profiledCPUMemoryReporter().Delete(pointer);
@@ -47,10 +45,5 @@ void install_cpu_allocator() {
   static auto* allocator = new CpuAllocator();
   c10::SetCPUAllocator(allocator, kPriority);
 }
-
-void set_pending_failure(const std::string& text) { t_pending_failure = text; }
-void clear_pending_failure() { t_pending_failure.clear(); }
-bool has_pending_failure() { return !t_pending_failure.empty(); }
-std::string take_pending_failure() { return std::exchange(t_pending_failure, {}); }
 
 }  // namespace spillway::torch

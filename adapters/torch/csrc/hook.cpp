@@ -98,7 +98,7 @@ struct Visit {
       engine.exempt(*record);
     } else if (!engine.use(*record, access)) {
       refuse_access(storage, Engine::last_failure());
-      set_pending_failure(Engine::last_failure());
+      set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
     }
   }
 
@@ -219,7 +219,8 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
     visit.value(inputs[i]);
   }
-  if (!engine.inputs_ready()) set_pending_failure(Engine::last_failure());
+  if (!engine.inputs_ready())
+    set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
   if (t_hook.frames++ == 0) t_hook.shown.set_inside_seen_op(true);
   return {.kind = Kind::kFrame, .facts = known, .leaf = leaf};
 }

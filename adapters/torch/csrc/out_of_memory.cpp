@@ -9,14 +9,36 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "session.hpp"
 
 namespace spillway::torch {
 
+namespace {
+
+struct PendingFailure {
+  std::string text;
+  runtime::FailureKind kind = runtime::FailureKind::kShortage;
+};
+thread_local PendingFailure t_pending_failure;
+
+}  // namespace
+
+void set_pending_failure(const std::string& text, runtime::FailureKind kind) {
+  t_pending_failure = {.text = text, .kind = kind};
+}
+
+void clear_pending_failure() { t_pending_failure.text.clear(); }
+bool has_pending_failure() { return !t_pending_failure.text.empty(); }
+
 void raise_pending_failure() {
   if (!has_pending_failure()) return;
-  TORCH_CHECK_WITH(OutOfMemoryError, false, take_pending_failure());
+  const PendingFailure failure = std::exchange(t_pending_failure, {});
+  // Who takes an OutOfMemoryError for a batch that is too large must not meet a broken disk so.
+  TORCH_CHECK(failure.kind == runtime::FailureKind::kShortage, failure.text);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, failure.text);
 }
 
 void install_out_of_memory_errors() {

@@ -67,12 +67,13 @@ void install_cpu_allocator();
 /// The callbacks of hook.cpp.
 at::RecordFunctionCallback hook_callback();
 
-/// An out-of-memory error found where no exception may leave; raised by the next allocation of the
+/// An error found where no exception may leave; raised by the next allocation of the
 /// running op, or when it accesses what could not be brought back: see out_of_memory.cpp.
-void set_pending_failure(const std::string& text);
+void set_pending_failure(const std::string& text,
+                         runtime::FailureKind kind = runtime::FailureKind::kShortage);
 void clear_pending_failure();
 bool has_pending_failure();
-std::string take_pending_failure();
+/// Throws it, as torch.OutOfMemoryError if memory was short; nothing if there is none.
 void raise_pending_failure();
 /// From now on errors of ops that run out of memory are torch.OutOfMemoryError in every case.
 void install_out_of_memory_errors();

@@ -28,8 +28,6 @@ constexpr std::uint64_t kPublishEvery = 512;
 // Reading what the machine has takes a tenth of a millisecond, which steps may be as short as.
 constexpr TimeNs kFollowEvery = 100'000'000;
 
-thread_local std::string t_last_failure;
-
 std::uint32_t local_world_size() {
   const char* text = std::getenv("LOCAL_WORLD_SIZE");
   const long value = text == nullptr ? 1 : std::strtol(text, nullptr, 10);
@@ -49,9 +47,6 @@ Engine::Engine(Framework& framework, const ArenaOptions& arena)
       memory_(kNoLimit, arena),
       mover_(mutex_, settled_, memory_, framework),
       started_(now_ns()) {}
-
-const std::string& Engine::last_failure() { return t_last_failure; }
-void set_last_failure(std::string text) { t_last_failure = std::move(text); }
 
 // A spool that holds something stays, with its directory and budget, until it is empty.
 std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) {
@@ -325,7 +320,7 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
       case Mover::Outcome::kReady:
         return true;
       case Mover::Outcome::kFailed:
-        t_last_failure = "Spillway: " + mover_.failure();
+        set_last_failure("Spillway: " + mover_.failure(), FailureKind::kUnreadable);
         return false;
       case Mover::Outcome::kPending: {
         const TimeNs begin = now_ns();
@@ -338,12 +333,12 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
         if (request.short_by.count != 0 && take_back()) break;
         if (request.short_by.count == 0) {
           this_thread_frames().needs.fail();
-          t_last_failure = OutOfBudget(refusal(record.bytes)).what();
+          set_last_failure(OutOfBudget(refusal(record.bytes)).what());
           return false;
         }
         if (!may_overbook()) {
           this_thread_frames().needs.fail();
-          t_last_failure = OutOfBudget(shortage(record.bytes, request.short_by)).what();
+          set_last_failure(OutOfBudget(shortage(record.bytes, request.short_by)).what());
           return false;
         }
         overbooking = Overbooking::kAllow;

@@ -70,7 +70,8 @@ bool Engine::use_in_child(StorageRecord& record, Access) {
   const ResidencyState state = record.state.load();
   if (state != ResidencyState::kOnDisk && state != ResidencyState::kOnHost) return true;
   if (!mover_.read_in_child(record)) {
-    set_last_failure("Spillway: a forked process could not read an evicted storage back");
+    set_last_failure("Spillway: a forked process could not read an evicted storage back",
+                     FailureKind::kUnreadable);
     return false;
   }
   record.state.store(ResidencyState::kResident);

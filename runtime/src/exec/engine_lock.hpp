@@ -41,6 +41,6 @@ bool can_leave(const StorageRecord& record, Bytes min_size);
 Settings with_shared_budget(Settings settings);
 
 /// What Engine::last_failure says on the calling thread from now on.
-void set_last_failure(std::string text);
+void set_last_failure(std::string text, FailureKind kind = FailureKind::kShortage);
 
 }  // namespace spillway::runtime

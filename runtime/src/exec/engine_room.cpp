@@ -25,6 +25,12 @@ constexpr Bytes kPagesOfAnOp = kKiB * 256;
 // tried several times (see TransferPool).
 constexpr std::uint64_t kMostFailures = 8;
 
+struct LastFailure {
+  std::string text;
+  FailureKind kind = FailureKind::kShortage;
+};
+thread_local LastFailure t_last_failure;
+
 // Whatever runs.
 bool never_leaves(const StorageRecord& record, Bytes min_size) {
   return record.bytes < min_size || record.kept != 0 ||
@@ -51,6 +57,12 @@ const char* why_it_stays(const StorageRecord& record, Bytes min_size) {
 }
 
 }  // namespace
+
+const std::string& Engine::last_failure() { return t_last_failure.text; }
+FailureKind Engine::last_failure_kind() { return t_last_failure.kind; }
+void set_last_failure(std::string text, FailureKind kind) {
+  t_last_failure = {.text = std::move(text), .kind = kind};
+}
 
 bool can_leave(const StorageRecord& record, Bytes min_size) {
   return record.state.load(std::memory_order_relaxed) == ResidencyState::kResident &&

@@ -37,6 +37,12 @@
 
 namespace spillway::runtime {
 
+/// Why a storage cannot be used.
+enum class FailureKind : bool {
+  kShortage,    ///< no room under the budget, or the kernel has none
+  kUnreadable,  ///< its bytes cannot be read back
+};
+
 class Engine {
  public:
   explicit Engine(Framework& framework, const ArenaOptions& arena = {});
@@ -135,6 +141,7 @@ class Engine {
 
   /// Why the calling thread's last `use` or `touch` failed.
   static const std::string& last_failure();
+  static FailureKind last_failure_kind();
 
   Statistics statistics();
   void reset_peak();
