@@ -38,6 +38,16 @@ def _publish_page(page: str | None) -> None:
         os.environ.pop(_PAGE, None)  # not a member either
 
 
+def defaults(named: dict[str, str]) -> dict[str, str]:
+    """What the environment says of settings that a program does not name."""
+    found = settings_of_environment()
+    # The program's own limit is not shared with whoever started it, and stands instead of another.
+    limits = {"SPILLWAY_BUDGET", "SPILLWAY_EMULATE_DEVICE"}
+    for name in (_PAGE, "SPILLWAY_WITHOUT_MEMORY", *(limits if limits & named.keys() else ())):
+        found.pop(name, None)
+    return found
+
+
 def settings_of_environment() -> dict[str, str]:
     """The ``SPILLWAY_*`` variables that are meant for this process."""
     settings = {

@@ -72,8 +72,8 @@ def enable(
 ) -> None:
     """Keeps the CPU tensors of this process within ``budget`` from now on.
 
-    Tensors that exist already are taken in when an operator next touches them. Enabling again
-    replaces the settings.
+    Tensors that exist already are taken in when an operator next touches them. What is not named
+    is as the environment (or ``spillway run``) says; enabling again replaces what was named before.
 
     Args:
         budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``.
@@ -92,7 +92,7 @@ def enable(
     settings = {
         f"SPILLWAY_{name.upper()}": str(value) for name, value in named.items() if value is not None
     }
-    _activation.start(settings)
+    _activation.start(_activation.defaults(settings) | settings)
     _native.load().spillway_adopt(1)
 
 
@@ -149,22 +149,12 @@ def keep(*objects: "torch.Tensor | torch.nn.Module") -> None:
     Raises:
         torch.OutOfMemoryError: they do not fit; then none of them is kept.
     """
-    library = _native.load()
-    kept = []
-    try:
-        for storage in _storages(objects):
-            _native.check(library.spillway_keep(storage._cdata))
-            kept.append(storage)
-    except BaseException:
-        for storage in kept:
-            library.spillway_release(storage._cdata)
-        raise
+    _keep(list(_storages(objects)))
 
 
 def release(*objects: "torch.Tensor | torch.nn.Module") -> None:
     """Undoes ``keep``."""
-    for storage in _storages(objects):
-        _native.load().spillway_release(storage._cdata)
+    _release(list(_storages(objects)))
 
 
 @contextlib.contextmanager
@@ -173,11 +163,28 @@ def resident(*objects: "torch.Tensor | torch.nn.Module") -> Iterator[None]:
 
     For code that holds raw pointers while it allocates.
     """
-    keep(*objects)
+    storages = list(_storages(objects))  # inside, a tensor may be given other memory
+    _keep(storages)
     try:
         yield
     finally:
-        release(*objects)
+        _release(storages)
+
+
+def _keep(storages: "list[torch.UntypedStorage]") -> None:
+    library = _native.load()
+    for count, storage in enumerate(storages):
+        try:
+            _native.check(library.spillway_keep(storage._cdata))
+        except BaseException:
+            _release(storages[:count])
+            raise
+
+
+def _release(storages: "list[torch.UntypedStorage]") -> None:
+    library = _native.load()
+    for storage in storages:
+        library.spillway_release(storage._cdata)
 
 
 def _storages(objects: tuple[Any, ...]) -> "Iterator[torch.UntypedStorage]":

@@ -82,6 +82,22 @@ def test_resident_blocks_nest_and_end_with_exceptions():
 
 
 @in_child
+def test_resident_releases_what_it_kept_though_the_tensor_has_other_memory_now():
+    import spillway
+    from tests.faults.pressure import address_of, filled, is_in_memory, push_out
+
+    activate(BUDGET="12MiB")
+    tensor, before, other = filled(3), filled(0), filled(4)
+    before.data = tensor.data
+    addresses = [address_of(tensor), address_of(other)]
+    spillway.keep(other)
+    with spillway.resident(tensor):
+        tensor.data = other.data
+    push_out()
+    assert [is_in_memory(address) for address in addresses] == [False, True]
+
+
+@in_child
 def test_keeping_more_than_the_budget_is_an_error():
     import torch
 
@@ -165,6 +181,28 @@ def test_ops_named_by_a_later_enable_are_kept_too():
     torch.nn.functional.gelu(used)
     push_out()
     assert is_in_memory(address)
+
+
+@in_child
+def test_a_refused_enable_leaves_the_named_ops_as_they_were():
+    import torch
+
+    import spillway
+    from tests.faults.pressure import address_of, filled, is_in_memory, push_out
+
+    activate(BUDGET="12MiB", KEEP_OPS="aten::gelu")
+    try:
+        spillway.enable("9PiB", keep_ops="aten::tanh")
+    except spillway.UserError:
+        pass
+    else:
+        raise AssertionError("9 PiB were accepted")
+    used, other = filled(1), filled(2)
+    addresses = [address_of(used), address_of(other)]
+    torch.nn.functional.gelu(used)
+    other.tanh()
+    push_out()
+    assert [is_in_memory(address) for address in addresses] == [True, False]
 
 
 @in_child

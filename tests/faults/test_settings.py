@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings that cannot be honoured end the program before it trains; nothing is guessed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -115,6 +116,36 @@ def test_no_permission_in_the_spool_directory():
     spillway.enable("64MiB")
     held += [filled(value) for value in range(len(held), 24)]
     assert all(is_intact(tensor, value) for value, tensor in enumerate(held))
+
+
+@in_child
+def test_what_enable_does_not_name_is_as_the_environment_says():
+    import torch
+
+    import spillway
+    from tests.faults.pressure import filled
+
+    activate(BUDGET="1GiB", MIN_SIZE="8MiB")
+    spillway.enable("24MiB")
+    try:
+        held = [filled(value, 4) for value in range(8)]
+    except torch.OutOfMemoryError as error:
+        assert "smaller than what is moved" in str(error), error
+    else:
+        raise AssertionError("32 MiB that do not move fitted 24 MiB")
+    with spillway.budget("24MiB", min_size="1MiB"):
+        held = [filled(value, 4) for value in range(8)]
+        assert [tensor[0].item() for tensor in held] == list(range(8))
+
+
+def test_statistics_asked_for_outside_are_written_though_the_program_enables(tmp_path):
+    written = tmp_path / "stats.json"
+    environment = clean_environment() | {
+        "SPILLWAY_BUDGET": "1GiB", "SPILLWAY_STATS": str(written), "TMPDIR": str(tmp_path),
+    }  # fmt: skip
+    program = "import torch, spillway; spillway.enable('64MiB'); torch.ones(9)"
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)
+    assert json.loads(written.read_text())["budget_bytes"] == 64 << 20
 
 
 @in_child

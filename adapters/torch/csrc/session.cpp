@@ -84,8 +84,8 @@ void Session::install() {
 
 void Session::start(const runtime::Settings& settings) {
   const std::lock_guard lock(mutex_);
+  engine_.start(settings);  // which may throw: nothing has changed then
   set_kept_ops(settings.keep_ops);
-  engine_.start(settings);
   framework_.set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
   if (!installed_) install();
