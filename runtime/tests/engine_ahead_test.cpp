@@ -163,7 +163,7 @@ class EngineStartAtTest : public EngineTest {
   }
   void run_op(std::uint64_t i) {
     {
-      FakeOp op(engine_, 1'000 + i, i == 0);
+      FakeOp op(engine_, 5'000 + i, i == 0);
       if (i == 0) {
         for (const FakeStorage* storage : storages_) ASSERT_TRUE(op.write(*storage));
       }
