@@ -35,8 +35,7 @@ class EngineTest : public ::testing::Test {
   ~EngineTest() override {
     arm_faults("");
     engine_.stop();
-    // What the test's own thread still pins must not be mistaken for the next test's.
-    const FakeOp op(engine_);
+    renew_this_thread_frames();
   }
 
  protected:

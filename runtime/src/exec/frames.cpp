@@ -2,6 +2,7 @@
 #include "spillway/runtime/exec/frames.hpp"
 
 #include <atomic>
+#include <memory>
 
 namespace spillway::runtime {
 
@@ -47,6 +48,12 @@ ThreadFrames& make_frames() {
 }  // namespace
 
 ThreadFrames& this_thread_frames() { return t_frames != nullptr ? *t_frames : make_frames(); }
+
+void renew_this_thread_frames() {
+  if (t_frames == nullptr) return;
+  std::destroy_at(t_frames);
+  std::construct_at(t_frames);
+}
 
 ThreadFrames* this_thread_frames_if_any() { return t_frames; }
 

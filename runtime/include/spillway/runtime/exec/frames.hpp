@@ -76,6 +76,10 @@ ThreadFrames& this_thread_frames();
 /// The same, or null if the thread has run no op.
 ThreadFrames* this_thread_frames_if_any();
 
+/// Forgets what the thread pins, and the step it was taught. For tests: a thread's ops are one
+/// engine's, whose clock they are counted by, but tests have an engine each.
+void renew_this_thread_frames();
+
 /// Threads that live and have run an op.
 std::uint32_t framed_threads();
 
