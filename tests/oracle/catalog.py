@@ -68,6 +68,7 @@ PROGRAMS = (
     Program("per_sample_grads", OWN),
     Program("pickling", ("adam_foreach",)),
     Program("python_threads", ("sgd", "adam_foreach")),
+    Program("quantised_tensors", ("adam_foreach",)),
     Program("residual", ALL, threads=2),
     Program("resize_storage", ("sgd",)),
     Program("save_load", ("adam_foreach", "adamw_fused"), quick=True),

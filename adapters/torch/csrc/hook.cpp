@@ -41,9 +41,10 @@ struct Open {
 };
 
 struct ThreadHook {
-  std::vector<Open> open;  // one entry per callback pair that has begun and not ended
-  bool boundary = false;   // an optimizer step began since the last op
-  std::size_t frames = 0;  // of them, entries that are frames
+  std::vector<Open> open;   // one entry per callback pair that has begun and not ended
+  bool boundary = false;    // an optimizer step began since the last op
+  std::size_t frames = 0;   // of them, entries that are frames
+  std::size_t packing = 0;  // of these, ops whose result may hold on to what they make
   TracedOp traced;
   WatchedThread shown;
 };
@@ -93,8 +94,10 @@ struct Visit {
       if (record->made_by.load(std::memory_order_relaxed) == nullptr) {
         record->made_by.store(facts.name, std::memory_order_relaxed);
       }
-      if (Session::get().keep_made.load(std::memory_order_relaxed)) engine.exempt(*record);
-    } else if (facts.collective || facts.keep) {
+      if (t_hook.packing != 0 || Session::get().keep_made.load(std::memory_order_relaxed)) {
+        engine.exempt(*record);
+      }
+    } else if (facts.collective || facts.packs || facts.keep) {
       engine.exempt(*record);
     } else if (!engine.use(*record, access)) {
       refuse_access(storage, Engine::last_failure());
@@ -161,6 +164,7 @@ void on_scope(const at::RecordFunction& function) {
                                  .written = 0,
                                  .needs_vary = true,
                                  .collective = true,
+                                 .packs = false,
                                  .keep{false},
                                  .transparent{false},
                                  .called_others{false}};
@@ -221,12 +225,14 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
   }
   if (!engine.inputs_ready())
     set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
+  t_hook.packing += facts.packs ? 1 : 0;
   if (t_hook.frames++ == 0) t_hook.shown.set_inside_seen_op(true);
   return {.kind = Kind::kFrame, .facts = known, .leaf = leaf};
 }
 
 void close_frame(Engine& engine, const at::RecordFunction& function, const Open& opened) {
   const bool outermost = --t_hook.frames == 0;
+  t_hook.packing -= opened.facts->packs ? 1 : 0;
   if (outermost) t_hook.shown.set_inside_seen_op(false);
   if (opened.leaf) t_hook.traced.leave(function);
   Visit visit{engine, *opened.facts};

@@ -91,6 +91,13 @@ bool needs_vary(const c10::FunctionSchema& schema) {
          handle->hasTag(at::Tag::data_dependent_output);
 }
 
+// Packed weights of quantised layers are such objects: kernels read the tensors inside them.
+bool returns_object(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+    return result.type()->kind() == c10::TypeKind::ClassType;
+  });
+}
+
 std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
@@ -108,6 +115,7 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
       .written = written_arguments(schema, *name),
       .needs_vary = needs_vary(schema),
       .collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::"),
+      .packs = returns_object(schema),
       .keep{is_kept(*name)},
       .transparent{is_transparent(*name)},
       .called_others{false}};

@@ -15,7 +15,8 @@ struct OpFacts {
   std::uint64_t written;    ///< bit i: argument i may be written
   bool needs_vary;          ///< how much it allocates depends on values, or is its own affair
   bool collective;          ///< its buffers are in use after it returned
-  std::atomic<bool> keep;   ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
+  bool packs;  ///< gives an object of C++, which may go on using tensors that no argument shows
+  std::atomic<bool> keep;  ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
   /// Reaches memory only through the ops it calls: neither restores nor pins. See op_tables.hpp.
   std::atomic<bool> transparent;
   mutable std::atomic<bool> needs_much{false};  ///< allocated much at once: see hook.cpp
