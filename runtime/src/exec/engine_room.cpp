@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <utility>
 
 #include "engine_lock.hpp"
 #include "spillway/residency/victims.hpp"
@@ -157,11 +159,17 @@ bool Engine::wait_for_progress(Lock& lock, std::uint32_t frames_before) {
 }
 
 void Engine::evict_everything(Lock& lock) {
-  const std::vector<StorageRecord*> records = mover_.live();
-  for (StorageRecord* record : records) {
-    if (record->block != nullptr && can_leave(*record, min_size())) mover_.evict(*record);
+  std::size_t before = std::numeric_limits<std::size_t>::max();
+  for (std::size_t stayed = before - 1; stayed != 0 && stayed < before;) {
+    before = std::exchange(stayed, 0);
+    const std::vector<StorageRecord*> records = mover_.live();
+    for (StorageRecord* record : records) {
+      if (record->block == nullptr || !can_leave(*record, min_size())) continue;
+      // A full host tier takes nothing until it has passed something on to the disk.
+      if (mover_.evict(*record).count == 0) ++stayed;
+    }
+    while (mover_.in_flight() != 0) settled_.wait(lock.native());
   }
-  while (mover_.in_flight() != 0) settled_.wait(lock.native());
 }
 
 // What stays whatever other threads do: this op's inputs, and what never leaves.
