@@ -3,6 +3,7 @@
 
 Quick: format of C++ and Python, licence lines, text that must not be in a repository, file and
 function sizes, direction of includes. The rest: clang-tidy over every C++ source, ruff's rules.
+A tool that is not there is told; it is an error without --quick, and where REQUIRE_TORCH=1.
 """
 
 import argparse
@@ -79,6 +80,9 @@ def check_text(path):
             yield f"{name}:{number}: white space at the end of the line"
 
 
+missing = []  # what is wrong for want of a tool
+
+
 def tool(*names, version=None):
     """The path of the tool, under one of its names, of the pinned version if one is stated."""
     # First those beside this interpreter, as requirements/lint.txt pins them.
@@ -91,7 +95,7 @@ def tool(*names, version=None):
         told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
         if f"version {version}" in told.stdout:
             return found
-    print(f"lint: left out for want of {names[-1]} {version or ''}".rstrip())
+    missing.append(f"lint: left out for want of {names[-1]} {version or ''}".rstrip())
     return None
 
 
@@ -150,6 +154,10 @@ def main():
     problems += check_format(cpp, python)
     if not quick:
         problems += check_rules(cpp, python)
+    if quick and os.environ.get("REQUIRE_TORCH") != "1":
+        print(*missing, sep="\n", end="\n" if missing else "")
+    else:
+        problems += missing
     problems = [p for p in problems if p]
     print("\n".join(problems) if problems else f"lint: {len(every)} files are well")
     return 1 if problems else 0

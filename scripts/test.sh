@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every test, after setup.sh and build.sh: the quick checks of the sources, the C++ tests, the
-# Python tests. Where there is no PyTorch the tests that need it are counted in one NOT RUN line, as
-# functions: how many cases each has, only pytest could tell.
+# Python tests. Tests that cannot run, for want of PyTorch or of pytest, are counted in one NOT RUN
+# line each, as functions: how many cases each has, only pytest could tell.
 # The spillway_ names come from build/environment.sh.
 # shellcheck disable=SC2154
 set -euo pipefail
@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source build/environment.sh
 
 # Folders of Python tests that need pytest but no PyTorch.
-framework_free=(tests/benchmarks tests/cli tests/docs tests/scripts)
+framework_free=(tests/benchmarks tests/cli tests/docs tests/paper_tables tests/report tests/scripts)
 
 python=${spillway_venv:+$spillway_venv/bin/}python3
 # A failure does not keep the rest from running: one run tells everything there is to mend.
@@ -36,21 +36,24 @@ if [[ -n $spillway_venv ]]; then
   exit "$status"
 fi
 
-export PATH=$PWD/$spillway_build/tools:$PATH
+# How many functions of these folders are tests.
+count_tests() {
+  find "$@" -name 'test_*.py' -exec cat {} + | grep -cE '^ *(async )?def test_' || true
+}
+
+folders=()
+for folder in "${framework_free[@]}"; do
+  [[ ! -d $folder ]] || folders+=("$folder")
+done
+free=$(count_tests "${folders[@]}")
+export PATH=$PWD/$spillway_build/tools:$PATH PYTHONPATH=$PWD/python
 if python3 -c 'import pytest' 2>/dev/null; then
-  for folder in "${framework_free[@]}"; do
-    [[ ! -d $folder ]] || python3 -m pytest -p no:cacheprovider "$folder" || status=1
+  for folder in "${folders[@]}"; do
+    python3 -m pytest -p no:cacheprovider "$folder" || status=1
   done
 else
-  echo "test: left out for want of pytest: ${framework_free[*]}"
+  echo "NOT RUN: other Python tests ($free): python3 has no pytest (Debian: python3-pytest)"
 fi
-count=0
-while IFS= read -r -d '' file; do
-  for folder in "${framework_free[@]}"; do
-    [[ $file != "$folder"/* ]] || continue 2
-  done
-  count=$((count + $(grep -cE '^ *(async )?def test_' "$file" || true)))
-done < <(find tests -name 'test_*.py' -print0)
-echo "NOT RUN: PyTorch tests ($count): $spillway_no_torch_reason"
+echo "NOT RUN: PyTorch tests ($(($(count_tests tests) - free))): $spillway_no_torch_reason"
 [[ ${REQUIRE_TORCH:-0} != 1 ]] || exit 1
 exit "$status"

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share."""
 
+import os
 import signal
+
+import pytest
 
 
 def pytest_configure():
@@ -12,3 +15,12 @@ def pytest_configure():
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    """Where everything has to be there, a module left out for want of a package is a failure."""
+    report = (yield).get_result()
+    if report.skipped and os.environ.get("REQUIRE_TORCH") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} may not be left out: {report.longrepr[2]}"

@@ -174,6 +174,16 @@ def test_what_needs_no_framework_is_built_and_tested(checkout):
     assert done.stdout.splitlines()[-1] == not_run[0]
 
 
+def test_without_pytest_what_needs_no_framework_is_counted_too(checkout):
+    _script(checkout.folder / "bin" / "python3", f'exec {checkout.environment["PYTHON"]} "$@"')
+    done = checkout.run("scripts/test.sh")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-2:] == [
+        "NOT RUN: other Python tests (2): python3 has no pytest (Debian: python3-pytest)",
+        f"NOT RUN: PyTorch tests (5): {REASON}",
+    ]
+
+
 def test_a_failure_of_what_was_run_is_not_hidden(checkout):
     (checkout.folder / "tests/cli/test_plain.py").write_text("def test_one():\n    assert False\n")
     done = checkout.run("scripts/test.sh")
