@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.pseudo_terminal import clean_environment
 
 PROGRAM = """
@@ -41,19 +43,53 @@ with open(os.path.join(sys.argv[1], f"rank{rank}"), "w") as file:
     json.dump(report, file)
 distributed.destroy_process_group()
 """
+# Where gradients, buckets and a batch are after more was made than the budget holds.
+WHERE_PROGRAM = """
+import json, os, sys
+import torch
+from torch import distributed, nn
+from tests.faults.pressure import address_of, is_in_memory, push_out
+
+distributed.init_process_group("gloo")
+layers = [nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(4)]
+views = sys.argv[2] == "gradients are views of buckets"
+model = nn.parallel.DistributedDataParallel(
+    nn.Sequential(*layers), bucket_cap_mb=2, gradient_as_bucket_view=views)
+buckets = []
+
+def reduce(_, bucket):
+    buckets.append(address_of(bucket.buffer()))
+    work = distributed.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
+
+model.register_comm_hook(None, reduce)
+batch = torch.randn(4096, 512)
+for step in range(3):
+    buckets.clear()
+    model.zero_grad(set_to_none=not views)
+    model(batch).square().mean().backward()
+gradients = [address_of(p.grad) for p in model.parameters() if p.numel() >= 1 << 18]
+places = {"gradients": gradients, "buckets": buckets, "batch": [address_of(batch)]}
+push_out(64)
+there = {name: [is_in_memory(place) for place in them] for name, them in places.items()}
+with open(os.path.join(sys.argv[1], f"rank{distributed.get_rank()}"), "w") as file:
+    json.dump(there, file)
+distributed.destroy_process_group()
+"""
 RANKS = 2
 PATIENCE = 300  # seconds
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def _train(folder, *before):
+def _train(folder, *before, program=PROGRAM, arguments=()):
     """What each rank wrote, trained by torchrun with these words before it."""
     folder.mkdir()
-    (folder / "train.py").write_text(PROGRAM)
+    (folder / "train.py").write_text(program)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
-        [*before, *torchrun, f"--nproc-per-node={RANKS}", "train.py", str(folder)],
+        [*before, *torchrun, f"--nproc-per-node={RANKS}", "train.py", str(folder), *arguments],
         cwd=folder,
-        env=clean_environment({"OMP_NUM_THREADS": "1"}),
+        env=clean_environment({"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -76,6 +112,15 @@ def test_two_ranks_train_equal_within_their_budgets(command, tmp_path):
         assert stats["budget_bytes"] == 70 << 20
         assert stats["peak_device_bytes"] <= stats["budget_bytes"], stats
         assert stats["overshoot_bytes"] == 0 and stats["evicted_bytes"] > 0, stats
+
+
+@pytest.mark.parametrize("layout", ["gradients are apart", "gradients are views of buckets"])
+def test_gradients_and_buckets_stay_in_memory(command, tmp_path, layout):
+    before = (command, "run", "--budget", "48MiB", "--")
+    for there in _train(tmp_path / "d", *before, program=WHERE_PROGRAM, arguments=(layout,)):
+        assert there["batch"] == [False], "nothing had to leave, so nothing was tested"
+        assert len(there["gradients"]) == 4 and all(there["gradients"]), there
+        assert len(there["buckets"]) > 1 and all(there["buckets"]), there
 
 
 def test_a_share_of_the_machine_is_divided_among_the_ranks(command, tmp_path):
