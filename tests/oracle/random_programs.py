@@ -2,6 +2,9 @@
 """Random programs over random shapes, views, in-place ops and backward.
 
     python -m tests.oracle.random_programs [--seed S] [--count N] [--length L] [-o out.json]
+    python -m tests.oracle.random_programs --seed S --lines FILE [-o out.json]
+
+The second form runs one program, the lines of a file; so is shrunk what ends the process.
 
 A program is a list of lines of Python, so what fails is its own repro. Each line reads and writes
 the pool `v` of tensors. A program is run unmanaged twice and under fuzz once; if the bits differ it
@@ -13,9 +16,11 @@ import copy
 import json
 import pickle
 import random
+import re
 import sys
 import traceback
 import warnings
+from pathlib import Path
 
 import torch
 
@@ -106,8 +111,16 @@ def generate(seed, length):
     return lines
 
 
+# What a line is about stands first in it.
+PLACE = re.compile(r"v\[(\d+)\]")
+
+
 def execute(lines, seed):
-    """Digests after every line, and the type of what a line raised: programs may be wrong."""
+    """The type of what each line raised, as programs may be wrong, and digests of what they left.
+
+    Odd seeds also add up after each line what it is about: a value that a later line replaces is
+    seen as well, but that is an op more, which brings it back.
+    """
     torch.manual_seed(seed)
     pool, seen = {}, []
     scope = {"torch": torch, "v": pool, "pickle": pickle, "copy": copy}
@@ -118,6 +131,9 @@ def execute(lines, seed):
             seen.append(type(error).__name__)
         else:
             seen.append(None)
+        place = PLACE.search(line) if seed % 2 else None
+        if place and int(place[1]) in pool:
+            seen.append(repr(pool[int(place[1])].detach().double().sum().item()))
     for place, tensor in sorted(pool.items()):
         seen.append((place, digest_tensor(tensor)))
         if tensor.is_leaf and tensor.grad is not None:
@@ -183,6 +199,7 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--length", type=int, default=30)
+    parser.add_argument("--lines", type=Path, help="a program to run in place of generated ones")
     parser.add_argument("-o", "--output")
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
@@ -195,9 +212,12 @@ def main(arguments=None):
             with open(options.output, "w", encoding="utf-8") as file:
                 json.dump(report, file)
 
+    given = options.lines.read_text(encoding="utf-8").splitlines() if options.lines else None
+    if given:
+        options.count = 1
     for seed in range(options.seed, options.seed + options.count):
-        lines = generate(seed, options.length)
-        report["running"] = {"seed": seed, "program": repro(lines, seed)}
+        lines = given or generate(seed, options.length)
+        report["running"] = {"seed": seed, "lines": lines}
         write()
         try:
             if fails(lines, seed, report):

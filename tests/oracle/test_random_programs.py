@@ -4,19 +4,32 @@
 RANDOM_SEED=S starts at another seed, RANDOM_COUNT=N runs more; both are printed on failure.
 """
 
-import datetime
 import os
 
 import pytest
 
 from tests.oracle import judge
 from tests.oracle.launch import start
+from tests.oracle.turns import TODAY
 
 FULL = os.environ.get("ORACLE", "quick") == "full"
 COUNT = int(os.environ.get("RANDOM_COUNT", "2000" if FULL else "150"))
 # A new start every day; a failure names the seed, which RANDOM_SEED then repeats.
-TODAY = datetime.datetime.now(tz=datetime.timezone.utc).toordinal() * 10_000
-SEED = int(os.environ.get("RANDOM_SEED", TODAY))
+SEED = int(os.environ.get("RANDOM_SEED", TODAY * 10_000))
+
+
+def _shrunk(lines, seed, folder):
+    """The least of a program that still ends its process; each attempt is a process."""
+    from tests.oracle.random_programs import repro, shrink
+
+    def ends_the_process(kept):
+        file = folder / "lines.txt"
+        file.write_text("\n".join(kept), encoding="utf-8")
+        arguments = ["--seed", str(seed), "--lines", str(file)]
+        child = start("tests.oracle.random_programs", arguments, {}, folder)
+        return child.report.get("running") is not None
+
+    return repro(shrink(lines, ends_the_process), seed)
 
 
 def test_random_programs_are_equal(product, tmp_path):
@@ -24,11 +37,11 @@ def test_random_programs_are_equal(product, tmp_path):
     arguments = ["--seed", str(SEED), "--count", str(COUNT)]
     child = start("tests.oracle.random_programs", arguments, {}, tmp_path)
     report = child.report
-    if report.get("running"):
-        crashed = report["running"]
+    if crashed := report.get("running"):
+        program = _shrunk(crashed["lines"], crashed["seed"], tmp_path)
         pytest.fail(
             f"seed {crashed['seed']} ended the process ({child.returncode}):\n"
-            f"{crashed['program']}\n{child.stderr_tail}"
+            f"{program}\n{child.stderr_tail}"
         )
     assert report.get("ran") == COUNT, f"the run did not finish:\n{child.stderr_tail}"
     # Writing through overlapping memory is undefined in torch too; more than a few are our mistake.
@@ -37,6 +50,13 @@ def test_random_programs_are_equal(product, tmp_path):
     judge.used_what_is_there(report["means"])
     texts = [f"# seed {f['seed']}\n{f.get('error', '')}{f['program']}" for f in report["failures"]]
     assert not texts, f"{len(texts)} of {COUNT} programs differ under fuzz:\n" + "\n".join(texts)
+
+
+def test_what_ends_the_process_is_shrunk(product, tmp_path):
+    deadly = "__import__('os').abort() if 1 in v else None"
+    lines = ["v[0] = torch.ones(3)", "v[1] = torch.ones(3)", "v[2] = v[0] + v[1]", deadly]
+    program = _shrunk(lines, 8, tmp_path)
+    assert [line for line in lines if repr(line) in program] == [lines[1], deadly]
 
 
 def test_shrinking_keeps_only_what_fails():
