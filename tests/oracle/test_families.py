@@ -6,7 +6,6 @@ REQUIRE_FAMILIES=1 run all ten. One whose package is not installed is skipped, o
 REQUIRE_FAMILIES=1 or REQUIRE_TORCH=1, as in continuous integration.
 """
 
-import datetime
 import importlib.util
 import os
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.oracle import catalog, judge
 from tests.oracle.schedule import budget_for
+from tests.oracle.turns import TODAY, of_the_day
 
 SHARES = (40,)
 A_DAY = 4
@@ -22,11 +22,9 @@ ALL = os.environ.get("REQUIRE_FAMILIES") == "1" or os.environ.get("ORACLE", "qui
 
 def _of_the_day(day):
     """Names of the families of that day, counted in days."""
-    names = [family.name for family in catalog.FAMILIES]
-    return [names[(day * A_DAY + turn) % len(names)] for turn in range(A_DAY)]
+    return of_the_day((family.name for family in catalog.FAMILIES), A_DAY, day)
 
 
-TODAY = datetime.datetime.now(tz=datetime.timezone.utc).toordinal()
 FAMILIES = [family.name for family in catalog.FAMILIES] if ALL else _of_the_day(TODAY)
 
 

@@ -5,7 +5,6 @@ OPTABLES=sample   one tenth of the databases, which one rotates with the date (s
 OPTABLES=all      everything: the tables must be just what it shows
 """
 
-import datetime
 import os
 import re
 
@@ -17,6 +16,7 @@ from tests.oracle.op_tables.__main__ import (
     kept_piece,
     path_of_tables_in_use,
 )
+from tests.oracle.turns import TODAY
 
 pytest.importorskip("expecttest", reason="torch's operator database needs expecttest")
 
@@ -30,8 +30,7 @@ def _share():
     word, _, index = CHOICE.partition(":")
     if word != "sample" or (index and not index.isdigit()):
         raise pytest.UsageError(f"OPTABLES={CHOICE!r}: expected all, sample or sample:K")
-    day = datetime.datetime.now(tz=datetime.timezone.utc).toordinal()
-    return [(int(index) if index else day) % TENTHS, TENTHS]
+    return [(int(index) if index else TODAY) % TENTHS, TENTHS]
 
 
 def _listed():
