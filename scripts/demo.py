@@ -383,13 +383,16 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     results, passed = {}, True
     for name in DEMOS if arguments.demo == "all" else (arguments.demo,):
+        begin = time.monotonic()
         try:
             result = measure(name, arguments, console)
         except RunError as failure:
             console.print(f"{name}: {failure}", style="bold red", highlight=False, markup=False)
             passed = False
             continue
-        results[name] = result
+        results[name] = result | {"all_seconds": time.monotonic() - begin}
+        minutes, seconds = divmod(round(results[name]["all_seconds"]), 60)
+        console.print(f"all four runs took {minutes} min {seconds} s", highlight=False)
         passed &= result["within_budget"] and result["equal_weights"] and result["equal_losses"]
     path = arguments.out / "summary.json"
     path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
