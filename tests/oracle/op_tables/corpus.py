@@ -12,9 +12,6 @@ from torch.testing._internal.common_modules import module_db
 
 from tests.oracle import opinfo
 
-MAX_MODULE_INPUTS = 6
-MAX_SAMPLES = 5
-
 
 @dataclass(frozen=True)
 class Case:
@@ -34,11 +31,11 @@ class Case:
 
 def _operator_attempts(op, dtype):
     attempts = {}
-    for index, sample in enumerate(opinfo._samples(op, dtype)[:MAX_SAMPLES]):
+    for index, sample in enumerate(opinfo._samples(op, dtype)):
         attempts[f"backward {index}"] = lambda s=sample: opinfo._forward_backward(op, s)
         if op.inplace_variant is not None and not sample.broadcasts_input:
             attempts[f"in-place {index}"] = lambda s=sample: opinfo._in_place(op.inplace_variant, s)
-        if op.supports_out and index == 0:
+        if op.supports_out:
             attempts[f"out {index}"] = lambda s=sample: opinfo._out(op, s)
     return attempts
 
@@ -63,7 +60,7 @@ def _module_attempts(info):
     made = info.module_inputs_func(
         info, device="cpu", dtype=torch.float32, requires_grad=True, training=True
     )
-    for index, given in enumerate(made[:MAX_MODULE_INPUTS]):
+    for index, given in enumerate(made):
         if given.forward_input is None:
             continue
         constructor, forward = given.constructor_input, given.forward_input
