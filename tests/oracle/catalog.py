@@ -51,6 +51,7 @@ PROGRAMS = (
     Program("fake_quant", ("sgd",)),
     Program("from_numpy", ("sgd",)),
     Program("functional_call", OWN),
+    Program("functional_in_place", OWN),
     Program("gan", ("adam_foreach", "adamw_fused"), quick=True),
     Program("generators_closures", ("sgd",)),
     Program("gnn_scatter", ("adam_foreach",)),

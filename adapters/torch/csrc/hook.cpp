@@ -97,9 +97,8 @@ struct Visit {
       if (t_hook.packing != 0 || Session::get().keep_made.load(std::memory_order_relaxed)) {
         engine.exempt(*record);
       }
-    } else if (facts.collective || facts.packs || facts.keep) {
-      engine.exempt(*record);
-    } else if (!engine.use(*record, access)) {
+    } else if (const bool stays = facts.collective || facts.packs || facts.keep;
+               !(stays ? engine.exempt(*record) : engine.use(*record, access))) {
       refuse_access(storage, Engine::last_failure());
       set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
     }
@@ -162,6 +161,8 @@ void on_scope(const at::RecordFunction& function) {
   static const OpFacts gradients{.name = "torch::autograd::AccumulateGrad",
                                  .signature = 0,
                                  .written = 0,
+                                 .arguments = 1,
+                                 .results = 0,
                                  .needs_vary = true,
                                  .collective = true,
                                  .packs = false,
@@ -202,7 +203,7 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
     return {.kind = Kind::kTransparent, .facts = known};
   }
   const bool leaf = engine.tracing() && trace_op(engine, function);
-  const auto inputs = function.inputs();
+  const auto inputs = arguments_of(facts, function);
   std::uint64_t shapes = facts.signature;
   for (const c10::IValue& input : inputs) {
     if (!input.isTensor() || !input.toTensor().defined()) continue;
@@ -237,7 +238,7 @@ void close_frame(Engine& engine, const at::RecordFunction& function, const Open&
   if (opened.leaf) t_hook.traced.leave(function);
   Visit visit{engine, *opened.facts};
   visit.is_output = true;
-  for (const c10::IValue& output : function.outputs()) visit.value(output);
+  for (const c10::IValue& output : results_of(*opened.facts, function)) visit.value(output);
   if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
   const Bytes allocated = engine.end_frame();
   if (allocated >= kMuch) opened.facts->needs_much.store(true);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -26,6 +27,9 @@ constexpr std::array kUndeclaredWritesElsewhere{
     UndeclaredWrite{"aten::batch_norm_gather_stats_with_counts", kRunningStatistics},
     UndeclaredWrite{"aten::_cudnn_rnn_backward", 1U << 13U},  // reserve
 };
+
+// Of arguments whose number varies none is taken off.
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 std::mutex g_mutex;
 
@@ -91,7 +95,8 @@ bool needs_vary(const c10::FunctionSchema& schema) {
          handle->hasTag(at::Tag::data_dependent_output);
 }
 
-// Packed weights of quantised layers are such objects: kernels read the tensors inside them.
+// Packed weights of quantised layers are such objects: kernels read the tensors inside them. (What
+// a collective returns holds buffers that are kept anyway.)
 bool returns_object(const c10::FunctionSchema& schema) {
   return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
     return result.type()->kind() == c10::TypeKind::ClassType;
@@ -109,16 +114,19 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
   auto* name = new std::string(base);
   if (!schema.overload_name().empty()) *name += "." + schema.overload_name();
   const std::string_view view = base;
-  return new OpFacts{
-      .name = name->c_str(),
-      .signature = hash_of(*name),
-      .written = written_arguments(schema, *name),
-      .needs_vary = needs_vary(schema),
-      .collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::"),
-      .packs = returns_object(schema),
-      .keep{is_kept(*name)},
-      .transparent{is_transparent(*name)},
-      .called_others{false}};
+  const bool collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::");
+  const bool packs = !collective && returns_object(schema);
+  return new OpFacts{.name = name->c_str(),
+                     .signature = hash_of(*name),
+                     .written = written_arguments(schema, *name),
+                     .arguments = schema.is_vararg() ? kAll : schema.arguments().size(),
+                     .results = schema.is_varret() ? kAll : schema.returns().size(),
+                     .needs_vary = needs_vary(schema),
+                     .collective = collective,
+                     .packs = packs,
+                     .keep{is_kept(*name)},
+                     .transparent{is_transparent(*name)},
+                     .called_others{false}};
 }
 
 std::unordered_map<const char*, OpFacts*>& all_facts() {
@@ -135,7 +143,22 @@ const OpFacts* look_up(const char* name, const at::RecordFunction& function) {
   return entry;
 }
 
+c10::ArrayRef<const c10::IValue> last(c10::ArrayRef<const c10::IValue> values, std::size_t count) {
+  return count < values.size() ? values.slice(values.size() - count) : values;
+}
+
 }  // namespace
+
+c10::ArrayRef<const c10::IValue> arguments_of(const OpFacts& facts,
+                                              const at::RecordFunction& function) {
+  return last(function.inputs(), facts.arguments);
+}
+
+c10::ArrayRef<const c10::IValue> results_of(const OpFacts& facts,
+                                            const at::RecordFunction& function) {
+  const std::vector<c10::IValue>& outputs = function.outputs();
+  return last(c10::ArrayRef<const c10::IValue>(outputs.data(), outputs.size()), facts.results);
+}
 
 const OpFacts* facts_of(const at::RecordFunction& function) {
   // A cache per thread in front of the locked map, since finding an op there copies its schema.

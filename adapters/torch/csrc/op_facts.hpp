@@ -13,6 +13,8 @@ struct OpFacts {
   const char* name;         ///< e.g. "aten::add.Tensor"
   std::uint64_t signature;  ///< hash of the name
   std::uint64_t written;    ///< bit i: argument i may be written
+  std::size_t arguments;    ///< how many the schema has; SIZE_MAX where that varies
+  std::size_t results;      ///< likewise
   bool needs_vary;          ///< how much it allocates depends on values, or is its own affair
   bool collective;          ///< its buffers are in use after it returned
   bool packs;  ///< gives an object of C++, which may go on using tensors that no argument shows
@@ -32,6 +34,15 @@ struct OpFacts {
 /// The address of the name that torch hands out identifies the operator: it points into the
 /// registered schema. (Asking for the schema itself copies it.)
 const OpFacts* facts_of(const at::RecordFunction& function);
+
+/// The op's arguments, by the schema's order, and its results.
+///
+/// A boxed call is recorded with all that its caller has on the stack, and the op's own come last:
+/// functorch's transforms leave there what they had unwrapped.
+c10::ArrayRef<const c10::IValue> arguments_of(const OpFacts& facts,
+                                              const at::RecordFunction& function);
+c10::ArrayRef<const c10::IValue> results_of(const OpFacts& facts,
+                                            const at::RecordFunction& function);
 
 /// Comma-separated operator names (with or without overload) whose tensors shall never move.
 void set_kept_ops(const std::string& names);

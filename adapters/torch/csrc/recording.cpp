@@ -220,14 +220,14 @@ void Recording::open_leaf(const at::RecordFunction& function, const RecordedOpFa
   OpenOp& op = t_state.op;
   op = {};
   op.facts = &facts;
-  op.cost = OpCost(facts, function.inputs(), options_.rounding);
+  const auto inputs = arguments_of(*facts.op, function);
+  op.cost = OpCost(facts, inputs, options_.rounding);
   op.row.name = rows_.texts().number(facts.op->name);
   op.row.thread = thread_number();
   op.row.module = rows_.texts().number(*origin.module);
   op.row.source = rows_.texts().number(*origin.source);
   op.accumulates = t_state.accumulations > 0 || t_state.biases > 0 ||
                    (t_state.engine > 0 && !OpOrigins::in_node());
-  const auto inputs = function.inputs();
   op.random = facts.draws(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool written = facts.op->writes(i);
@@ -302,7 +302,8 @@ void Recording::close(const at::RecordFunction& function, Opened what) {
 void Recording::close_leaf(const at::RecordFunction& function) {
   const std::lock_guard lock(mutex_);
   OpenOp& op = t_state.op;
-  for (const c10::IValue& output : function.outputs()) {
+  const auto outputs = results_of(*op.facts->op, function);
+  for (const c10::IValue& output : outputs) {
     each_tensor(output, [&](const at::Tensor& tensor) { visit_output(tensor); });
   }
   finish(op);
@@ -310,7 +311,7 @@ void Recording::close_leaf(const at::RecordFunction& function) {
       op.facts->op->name == std::string_view("aten::add.Tensor") && !op.inputs.empty()) {
     const auto operand = seen_.find(op.inputs.front());
     const std::uint32_t result = op.row.creates.front();
-    for (const c10::IValue& output : function.outputs()) {
+    for (const c10::IValue& output : outputs) {
       each_tensor(output, [&](const at::Tensor& tensor) {
         auto* storage = tensor.storage().unsafeGetStorageImpl();
         if (operand != seen_.end() && seen_.at(storage).row == result) {

@@ -28,7 +28,7 @@ bool TracedOp::enter(runtime::Engine& engine, const at::RecordFunction& function
   if (facts == nullptr || !facts->leaf) return false;
   leaf_ = facts;
   any_leaf_ = true;
-  const auto inputs = function.inputs();
+  const auto inputs = arguments_of(*facts->op, function);
   costs_ = true;
   for (const c10::IValue& value : inputs) {
     each_tensor(value,
@@ -68,7 +68,7 @@ void TracedOp::input(runtime::Engine& engine, const at::Tensor& tensor, bool wri
 }
 
 void TracedOp::leave(const at::RecordFunction& function) {
-  for (const c10::IValue& output : function.outputs()) {
+  for (const c10::IValue& output : results_of(*leaf_->op, function)) {
     each_tensor(output, [&](const at::Tensor& tensor) {
       costs_ = costs_ && has_plain_sizes(tensor);
       if (costs_ && tensor.has_storage()) cost_.output(tensor);
