@@ -101,7 +101,7 @@ TEST_P(BackendConformance, WhatDoesNotFitComesBackWithItsBytes) {
   EXPECT_GE(filled.host + filled.disk, kMiB * 12);
   for (int round = 0; round < 3; ++round) expect_all_intact();
   expect_limits_kept();
-  EXPECT_GT(engine_.statistics().moves.fetches, 60U);
+  EXPECT_GE(engine_.statistics().moves.fetches, 3 * (32 - 8U)) << "the device holds eight";
   drop_all();
 }
 
@@ -231,7 +231,28 @@ TEST_P(BackendConformance, FuzzEvictsWhatNoOpUsesAndLosesNothing) {
     }
     EXPECT_TRUE(storages_[used]->holds(used));
   }
-  EXPECT_GE(engine_.statistics().moves.fetches, 12U);
+  EXPECT_GE(engine_.statistics().moves.fetches, 18 - 1U) << "the first may still be there";
+  drop_all();
+}
+
+// Above a host tier of 2 MiB what is in the middle has to wait twice: first the smallest makes
+// room, which the last takes, and then the last has to go on to the disk.
+TEST_P(BackendConformance, FuzzEvictsWhateverTheSizes) {
+  begin(Mode::kFuzz);
+  for (const std::uint64_t kibibytes : {512U, 1792U, 1536U}) {
+    storages_.push_back(make(kibibytes << 10, storages_.size()));
+  }
+  {
+    FakeOp op(engine_);
+    ASSERT_TRUE(op.read(*storages_[1]) && op.read(*storages_[2])) << Engine::last_failure();
+    EXPECT_TRUE(engine_.inputs_ready());
+  }
+  {
+    const FakeOp op(engine_);
+    EXPECT_TRUE(engine_.inputs_ready());
+    for (const FakeStorage* storage : storages_) EXPECT_FALSE(storage->accessible.load());
+  }
+  expect_all_intact();
   drop_all();
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every tier below the device promises, whatever it keeps copies in: one typed suite. Each
-// implementation is reached through
+// implementation is reached through a Tier, made with its limit:
 //
-//   struct Tier {
-//     using Place = ...;                                    // where a copy is; std::nullopt: no
-//     room explicit Tier(Bytes limit); std::optional<Place> allocate(Bytes bytes); void free(const
-//     Place& place); void write(const Place& place, const std::byte* from, std::uint64_t bytes);
-//     void read(const Place& place, std::byte* to, std::uint64_t bytes);
-//     Bytes used();
-//     static constexpr const char* kNoRoom;                 // the fault of a machine that has none
-//   };
+//   Place                   where a copy is
+//   allocate(bytes)         a place, or nothing where there is no room
+//   free(place)
+//   write(place, from, n)   n bytes to the beginning of it
+//   read(place, to, n)      and back
+//   used()                  bytes that are taken
+//   kNoRoom                 the fault of a machine that has none
 #include <gtest/gtest.h>
 #include <unistd.h>
 

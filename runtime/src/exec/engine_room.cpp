@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "engine_lock.hpp"
@@ -158,17 +157,21 @@ bool Engine::wait_for_progress(Lock& lock, std::uint32_t frames_before) {
   return progress;
 }
 
+// A full host tier takes nothing until it has passed something on to the disk, so this may take as
+// many passes as there are storages.
 void Engine::evict_everything(Lock& lock) {
-  std::size_t before = std::numeric_limits<std::size_t>::max();
-  for (std::size_t stayed = before - 1; stayed != 0 && stayed < before;) {
-    before = std::exchange(stayed, 0);
+  const std::uint64_t failures = std::max(mover_.failures_in_a_row(), kMostFailures);
+  bool again = true;
+  for (std::size_t passes = mover_.live().size() + 1; again && passes != 0; --passes) {
+    bool stayed = false;
     const std::vector<StorageRecord*> records = mover_.live();
     for (StorageRecord* record : records) {
       if (record->block == nullptr || !can_leave(*record, min_size())) continue;
-      // A full host tier takes nothing until it has passed something on to the disk.
-      if (mover_.evict(*record).count == 0) ++stayed;
+      stayed |= mover_.evict(*record).count == 0;
     }
+    again = stayed && mover_.in_flight() != 0;
     while (mover_.in_flight() != 0) settled_.wait(lock.native());
+    again = again && mover_.failures_in_a_row() <= failures;
   }
 }
 
