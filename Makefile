@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every task on this checkout, by name. `make` lists them. Variables: TORCH=2.11.0 for another
-# PyTorch than the default, REQUIRE_TORCH=1 to fail where there is none, JOBS for parallelism.
+# PyTorch than the default, REQUIRE_TORCH=1 to fail where it or anything the tests need is missing,
+# JOBS for parallelism.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -80,7 +80,8 @@ def check_text(path):
             yield f"{name}:{number}: white space at the end of the line"
 
 
-missing = []  # what is wrong for want of a tool
+class MissingToolError(Exception):
+    """The text names the tool and its version."""
 
 
 def tool(*names, version=None):
@@ -95,8 +96,7 @@ def tool(*names, version=None):
         told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
         if f"version {version}" in told.stdout:
             return found
-    missing.append(f"lint: left out for want of {names[-1]} {version or ''}".rstrip())
-    return None
+    raise MissingToolError(f"{names[-1]} {version or ''}".rstrip())
 
 
 def run(command):
@@ -104,26 +104,28 @@ def run(command):
     return (done.stdout + done.stderr).strip() if done.returncode else ""
 
 
-def check_format(cpp, python):
-    if (clang_format := tool("clang-format-14", "clang-format", version="14.")) and cpp:
-        told = run([clang_format, "--dry-run", "-Werror", *cpp])
-        unformatted = sorted(set(re.findall(r"^(.+?):\d+:\d+: error: code should be", told, re.M)))
-        for path in unformatted:
-            yield f"{os.path.relpath(path, ROOT)}: not formatted: clang-format -i it"
-        if told and not unformatted:
-            yield told
-    if (ruff := tool("ruff")) and python:
-        command = [ruff, "format", "--check", "--output-format", "concise", *python]
-        yield run(command)
+def check_cpp_format(cpp, _):
+    told = run(
+        [tool("clang-format-14", "clang-format", version="14."), "--dry-run", "-Werror", *cpp]
+    )
+    unformatted = sorted(set(re.findall(r"^(.+?):\d+:\d+: error: code should be", told, re.M)))
+    for path in unformatted:
+        yield f"{os.path.relpath(path, ROOT)}: not formatted: clang-format -i it"
+    if told and not unformatted:
+        yield told
 
 
-def check_rules(cpp, python):
+def check_python_format(_, python):
+    yield run([tool("ruff"), "format", "--check", "--output-format", "concise", *python])
+
+
+def check_python_rules(_, python):
+    yield run([tool("ruff"), "check", "--quiet", *python])
+
+
+def check_cpp_rules(cpp, _):
     """clang-tidy needs to know how each source is compiled, without the compiler's own headers."""
-    if ruff := tool("ruff"):
-        yield run([ruff, "check", "--quiet", *python])
     clang_tidy = tool("clang-tidy-14", "clang-tidy", version="14.")
-    if not clang_tidy:
-        return
     options = []
     if sys.prefix != sys.base_prefix:
         options = ["-DSPILLWAY_TORCH=ON", f"-DSPILLWAY_PYTHON={sys.executable}"]
@@ -141,6 +143,10 @@ def check_rules(cpp, python):
         yield from pool.map(lambda source: run([*tidy, source]), sources)
 
 
+QUICK = (check_cpp_format, check_python_format)
+SLOW = (check_python_rules, check_cpp_rules)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only what takes seconds")
@@ -151,11 +157,15 @@ def main():
     python = [p for p in every if p.suffix == ".py"]
     problems = [problem for path in every for problem in check_text(path)]
     problems.append(run([sys.executable, str(ROOT / "scripts/check_layers.py")]))
-    problems += check_format(cpp, python)
-    if not quick:
-        problems += check_rules(cpp, python)
+    missing = {}
+    for check in QUICK if quick else (*QUICK, *SLOW):
+        try:
+            problems += check(cpp, python)
+        except MissingToolError as error:
+            missing[f"lint: {error} is not installed, so its checks are left out"] = True
     if quick and os.environ.get("REQUIRE_TORCH") != "1":
-        print(*missing, sep="\n", end="\n" if missing else "")
+        for told in missing:
+            print(told)
     else:
         problems += missing
     problems = [p for p in problems if p]

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every test, after setup.sh and build.sh: the quick checks of the sources, the C++ tests, the
-# Python tests. Tests that cannot run, for want of PyTorch or of pytest, are counted in one NOT RUN
-# line each, as functions: how many cases each has, only pytest could tell.
+# Python tests. Those that cannot run are counted, in one NOT RUN line for want of PyTorch and one for
+# want of pytest, as functions: how many cases each has, only pytest could tell.
 # The spillway_ names come from build/environment.sh.
 # shellcheck disable=SC2154
 set -euo pipefail
@@ -32,12 +32,14 @@ if [[ -n $spillway_venv ]]; then
   # A borrowed environment, where no index answers, may have pytest and not this plugin.
   ! python -c 'import xdist' 2>/dev/null || parallel=(-n "${JOBS:-2}")
   # Nothing is printed after it: pytest's closing lines are the last.
-  python -m pytest "${parallel[@]}" tests || status=1
+  # A module that cannot be imported does not keep the others from running either.
+  python -m pytest --continue-on-collection-errors "${parallel[@]}" tests || status=1
   exit "$status"
 fi
 
 # How many functions of these folders are tests.
 count_tests() {
+  (($#)) || set -- /dev/null
   find "$@" -name 'test_*.py' -exec cat {} + | grep -cE '^ *(async )?def test_' || true
 }
 
@@ -52,7 +54,8 @@ if python3 -c 'import pytest' 2>/dev/null; then
     python3 -m pytest -p no:cacheprovider "$folder" || status=1
   done
 else
-  echo "NOT RUN: other Python tests ($free): python3 has no pytest (Debian: python3-pytest)"
+  reason="python3 has no pytest (Debian: python3-pytest)"
+  echo "NOT RUN: Python tests that need no PyTorch ($free): $reason"
 fi
 echo "NOT RUN: PyTorch tests ($(($(count_tests tests) - free))): $spillway_no_torch_reason"
 [[ ${REQUIRE_TORCH:-0} != 1 ]] || exit 1

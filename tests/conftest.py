@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share."""
 
+import datetime
 import os
 import signal
 
@@ -8,7 +9,11 @@ import pytest
 
 
 def pytest_configure():
-    """A shell's background jobs ignore these signals, and so would the programs under test."""
+    """What has its turn depends on the day: one for all processes of a run. And a shell's
+    background jobs ignore these signals, as the programs under test would.
+    """
+    today = datetime.datetime.now(tz=datetime.timezone.utc).toordinal()
+    os.environ.setdefault("ORACLE_DAY", str(today))
     for number, usual in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGQUIT, signal.SIG_DFL),

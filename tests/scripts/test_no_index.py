@@ -179,7 +179,8 @@ def test_without_pytest_what_needs_no_framework_is_counted_too(checkout):
     done = checkout.run("scripts/test.sh")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-2:] == [
-        "NOT RUN: other Python tests (2): python3 has no pytest (Debian: python3-pytest)",
+        "NOT RUN: Python tests that need no PyTorch (2): "
+        "python3 has no pytest (Debian: python3-pytest)",
         f"NOT RUN: PyTorch tests (5): {REASON}",
     ]
 
