@@ -111,15 +111,19 @@ def generate(seed, length):
     return lines
 
 
-# What a line is about stands first in it.
 PLACE = re.compile(r"v\[(\d+)\]")
+
+
+def summed_places(line, seed):
+    """The places whose tensors are added up after the line: with odd seeds all that it names."""
+    return sorted({int(place) for place in PLACE.findall(line)}) if seed % 2 else []
 
 
 def execute(lines, seed):
     """The type of what each line raised, as programs may be wrong, and digests of what they left.
 
-    Odd seeds also add up after each line what it is about: a value that a later line replaces is
-    seen as well, but that is an op more, which brings it back.
+    What is added up after a line (summed_places) shows a value that a later line replaces as well,
+    but that is an op more, which brings it back.
     """
     torch.manual_seed(seed)
     pool, seen = {}, []
@@ -131,9 +135,9 @@ def execute(lines, seed):
             seen.append(type(error).__name__)
         else:
             seen.append(None)
-        place = PLACE.search(line) if seed % 2 else None
-        if place and int(place[1]) in pool:
-            seen.append(repr(pool[int(place[1])].detach().double().sum().item()))
+        for place in summed_places(line, seed):
+            if place in pool:
+                seen.append(repr(pool[place].detach().double().sum().item()))
     for place, tensor in sorted(pool.items()):
         seen.append((place, digest_tensor(tensor)))
         if tensor.is_leaf and tensor.grad is not None:
@@ -173,17 +177,19 @@ def shrink(lines, still_fails):
 
 def repro(lines, seed):
     """A script that needs nothing of this folder."""
-    body = "\n".join(f"    try_({line!r})" for line in lines)
+    body = "\n".join(f"    try_({line!r}, {summed_places(line, seed)})" for line in lines)
     return (
         "import copy, pickle, torch, spillway\n"
         "def run():\n"
-        f"    torch.manual_seed({seed}); v = {{}}\n"
-        "    def try_(line):\n"
+        f"    torch.manual_seed({seed}); v = {{}}; sums = {{}}\n"
+        "    def try_(line, summed):\n"
         "        try: exec(line, dict(globals(), v=v))\n"
         "        except Exception: pass\n"
+        "        for k in summed:\n"
+        "            if k in v: sums[f'sum {len(sums)}'] = v[k].detach().double().sum()\n"
         f"{body}\n"
         "    grads = {f'{k}.grad': t.grad for k, t in v.items() if t.is_leaf}\n"
-        "    kept = {k: t for k, t in (v | grads).items() if t is not None}\n"
+        "    kept = {k: t for k, t in (v | grads | sums).items() if t is not None}\n"
         "    return {k: t.detach().cpu().flatten().clone() for k, t in kept.items()}\n"
         "expected = run()\n"
         'spillway.enable(mode="fuzz", budget="2GiB", min_size=1)\n'
@@ -213,10 +219,10 @@ def main(arguments=None):
                 json.dump(report, file)
 
     given = options.lines.read_text(encoding="utf-8").splitlines() if options.lines else None
-    if given:
+    if given is not None:
         options.count = 1
     for seed in range(options.seed, options.seed + options.count):
-        lines = given or generate(seed, options.length)
+        lines = generate(seed, options.length) if given is None else given
         report["running"] = {"seed": seed, "lines": lines}
         write()
         try:

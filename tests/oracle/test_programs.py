@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every program of the catalog: repeatable unmanaged, equal under fuzz, equal on budgets.
 
-ORACLE=quick  all programs under fuzz with one optimizer; fifteen on 50, 30 and 15 % of the peak:
-              the twelve that the catalog marks quick, and three others. Which three, and which of
-              its optimizers a program has, changes with the date
+ORACLE=quick  all programs under fuzz with one optimizer; on 50, 30 and 15 % of the peak those that
+              the catalog marks quick, and three others. Which three, and which of its optimizers a
+              program has, changes with the date
 ORACLE=full   every program x optimizer under fuzz (a process each) and on 50, 30 and 15 %
 """
 
@@ -14,7 +14,7 @@ import pytest
 from tests.oracle import catalog, judge
 from tests.oracle.launch import required_statistics
 from tests.oracle.schedule import budget_for, deal
-from tests.oracle.turns import of_the_day
+from tests.oracle.turns import TODAY, of_the_day
 
 FULL = os.environ.get("ORACLE", "quick") == "full"
 SHARES = (50, 30, 15)
@@ -22,24 +22,28 @@ OTHERS = 3  # besides those marked quick
 BATCHES = 4  # processes that share the fuzz runs; more of them isolate less of a crash
 
 
-def _cases(programs):
-    return [
-        pytest.param(p.name, o, id=f"{p.name}-{o or 'own'}")
-        for p in programs
-        for o in (p.optimizers if FULL else of_the_day(p.optimizers, 1))
-    ]
+EVERY = [(p.name, o) for p in catalog.PROGRAMS for o in p.optimizers]
 
 
-def _on_budget():
-    """The programs that are run on budgets."""
-    if FULL:
-        return catalog.PROGRAMS
-    others = of_the_day((p for p in catalog.PROGRAMS if not p.quick), OTHERS)
-    return [p for p in catalog.PROGRAMS if p.quick or p in others]
+def _one_each(programs, day):
+    """Each with one of its optimizers."""
+    return [(p.name, o) for p in programs for o in of_the_day(p.optimizers, 1, day)]
 
 
-TINY = _cases(catalog.PROGRAMS)
-ON_BUDGET = _cases(_on_budget())
+def _on_budget(day):
+    """The cases of that day that are run on budgets."""
+    marked = {p.name for p in catalog.PROGRAMS if p.quick}
+    others = [case for case in EVERY if case[0] not in marked]
+    quick = (p for p in catalog.PROGRAMS if p.quick)
+    return sorted(_one_each(quick, day) + of_the_day(others, OTHERS, day), key=EVERY.index)
+
+
+def _parameters(cases):
+    return [pytest.param(name, o, id=f"{name}-{o or 'own'}") for name, o in cases]
+
+
+TINY = _parameters(EVERY if FULL else _one_each(catalog.PROGRAMS, TODAY))
+ON_BUDGET = _parameters(EVERY if FULL else _on_budget(TODAY))
 # Run once more with threads and the plain arena, as on a machine with neither.
 PLAIN = [case for case in ON_BUDGET if case.values[0] == "conv_bn_dropout"][:1]
 
@@ -117,6 +121,11 @@ def _repeatable(plan, case, size):
 def _equals_unmanaged(plan, child, case, size):
     expected = _result(plan.unmanaged(case, size), case)
     judge.same_bits(expected, _result(child, case), child)
+
+
+def test_every_case_has_its_turn_on_a_budget():
+    days = range(TODAY, TODAY + len(EVERY))
+    assert {case for day in days for case in _on_budget(day)} == set(EVERY)
 
 
 @pytest.mark.parametrize(("name", "optimizer"), TINY)
