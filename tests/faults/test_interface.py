@@ -258,7 +258,7 @@ def _import_pairs():
     Path("one_line.py").write_text("VALUE = 1\n", encoding="utf-8")
     sys.path.insert(0, "")
     pairs = []
-    for _ in range(20):
+    for _ in range(20):  # the median of as many is what the bound is stated for
         for name in [name for name in sys.modules if name.partition(".")[0] == "spillway"]:
             del sys.modules[name]
         sys.modules.pop("one_line", None)

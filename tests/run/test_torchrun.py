@@ -81,7 +81,7 @@ PATIENCE = 300  # seconds
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _train(folder, *before, program=PROGRAM, arguments=()):
+def _train(folder, *before, program=PROGRAM, arguments=(), **variables):
     """What each rank wrote, trained by torchrun with these words before it."""
     folder.mkdir()
     (folder / "train.py").write_text(program)
@@ -89,7 +89,7 @@ def _train(folder, *before, program=PROGRAM, arguments=()):
     done = subprocess.run(
         [*before, *torchrun, f"--nproc-per-node={RANKS}", "train.py", str(folder), *arguments],
         cwd=folder,
-        env=clean_environment({"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}),
+        env=clean_environment({"OMP_NUM_THREADS": "1", **variables}),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -117,7 +117,8 @@ def test_two_ranks_train_equal_within_their_budgets(command, tmp_path):
 @pytest.mark.parametrize("layout", ["gradients are apart", "gradients are views of buckets"])
 def test_gradients_and_buckets_stay_in_memory(command, tmp_path, layout):
     before = (command, "run", "--budget", "48MiB", "--")
-    for there in _train(tmp_path / "d", *before, program=WHERE_PROGRAM, arguments=(layout,)):
+    given = {"program": WHERE_PROGRAM, "arguments": (layout,), "PYTHONPATH": str(ROOT)}
+    for there in _train(tmp_path / "managed", *before, **given):
         assert there["batch"] == [False], "nothing had to leave, so nothing was tested"
         assert len(there["gradients"]) == 4 and all(there["gradients"]), there
         assert len(there["buckets"]) > 1 and all(there["buckets"]), there
