@@ -9,6 +9,7 @@
 //    nor pin, so that an optimizer step needs one parameter's state at a time, not all.
 // 4. Nothing may be thrown here: torch swallows it. A storage that cannot be brought back stays
 //    refused, and the kernel raises our text when it reads.
+// 5. An op's arguments are the last of what its call records: see arguments_of.
 #include <cstring>
 #include <exception>
 #include <mutex>
