@@ -46,6 +46,7 @@ class Program:
     needs: tuple  # packages besides torch
     steps: int  # of one turn
     weight: int  # its share of the time
+    share: float = 0.3  # of its peak, the least that is measured: a demo's as in scripts/demo.py
     size: int | None = None  # edge of a crop, bytes of context; None: its own
     out: bool = False  # it writes its results into a folder
 
@@ -59,11 +60,11 @@ class Program:
 PROGRAMS = {
     "brain": Program(
         "the 3D U-Net, whose memory is activations", "examples/brain_segmentation/train.py",
-        ("monai", "nilearn", "PIL"), 1, 2, 80, out=True,
+        ("monai", "nilearn", "PIL"), 1, 3, out=True,
     ),
     "text": Program(
         "the GPT on bytes, whose memory is weights and optimizer state",
-        "examples/byte_gpt/train.py", (), 3, 1, 128, out=True,
+        "examples/byte_gpt/train.py", (), 3, 1, share=0.25, out=True,
     ),
     "unet3d": Program(
         "a 3D U-Net of 96^3 at batch 2", "benchmarks/programs/unet3d.py", (), 1, 4
@@ -76,23 +77,22 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Effort:
-    programs: tuple
-    shares: tuple
+    shares: tuple  # of the peak; None: the program's own
     warm_up: int  # steps, enough for the step to be recognised
     # Of the kernel, which learns nothing and takes long: as many as push out what is not used.
     kernel_warm_up: int
     pairs: int
+    kernel_pairs: int
     disk_bytes: int
     seconds: float  # for all programs together
-    patience: float = 10  # seconds that a turn may take even when the time is up
+    patience: float  # seconds that a turn may take even when the time is up
     locked: bool = True  # also kernel swap that must leave the imports alone
 
 
-FULL = Effort(
-    ("brain", "text", "unet3d", "gpt2"), (0.5, 0.3), 4, 2, 10, 1 << 30, 2700, patience=120
-)
-QUICK = Effort(("brain", "text", "unet3d", "gpt2"), (0.3,), 3, 2, 4, 512 << 20, 900, patience=120)
-SMOKE = Effort(("text",), (0.5,), 1, 1, 1, 64 << 20, 40, patience=100, locked=False)
+FULL = Effort((0.5, None), 4, 2, 10, 5, 1 << 30, 2400, patience=400)
+QUICK = Effort((None,), 3, 2, 4, 2, 512 << 20, 900, patience=240)
+SMOKE = Effort((0.5,), 1, 1, 1, 1, 64 << 20, 40, patience=100, locked=False)
+SMOKE_PROGRAMS = ("text",)
 SMOKE_SIZE = 32
 
 
@@ -161,8 +161,9 @@ class Contest:
             warm_up = self.effort.kernel_warm_up if kernel else self.effort.warm_up
             with self.worker(environment, **kernel) as other:
                 other.run(warm_up, left(until, max(self.effort.patience, 30)))
+                pairs = self.effort.kernel_pairs if kernel else self.effort.pairs
                 done = turns(
-                    stock, other, self.effort.pairs, self.program.steps,
+                    stock, other, pairs, self.program.steps,
                     centre=statistics.fmean, until=until,
                     least=self.effort.patience,
                 )  # fmt: skip
@@ -224,15 +225,20 @@ class Contest:
         except UnavailableError as error:
             return Row(name, remark=f"not run: {error}")
 
+    def shares(self, needs):
+        """Those to measure, without a second one for which the floor asks the same budget."""
+        shares = (self.program.share if s is None else s for s in self.effort.shares)
+        return list({needs.budget(share): share for share in shares}.values())
+
     def rows(self):
         needs = self.observe()
         contestants = [self.tcmalloc]
-        for share in self.effort.shares:
-            contestants.append(functools.partial(self.spillway, needs=needs, share=share))
-            contestants.append(functools.partial(self.kernel, needs=needs, share=share))
-        if self.effort.locked:
-            share = min(self.effort.shares)
-            contestants.append(functools.partial(self.kernel, needs=needs, share=share, lock=True))
+        for share in self.shares(needs):
+            given = {"needs": needs, "share": share}
+            contestants.append(functools.partial(self.spillway, **given))
+            if self.effort.locked:
+                contestants.append(functools.partial(self.kernel, **given, lock=True))
+            contestants.append(functools.partial(self.kernel, **given))
         found = []
         with self.worker(stock_environment()) as stock:
             stock.run(self.effort.warm_up)
@@ -258,10 +264,10 @@ def answer(name, program, contest, report):
         "`disk bound`: what moving these bytes takes, in "
         f"stock steps, at the rates given in the row ({contest.method}; direct, 4 MiB, depth 8; in "
         "the same minute); without overlap the ratio cannot be below one more than that. Kernel "
-        "swap may hold as much as the budget and what the process holds besides. What the imports "
-        "left behind is mostly never used again: the kernel puts it out once and has its room for "
-        "tensors, which is a good part where the tensors are few; `imports locked` keeps it from "
-        "that. The peak of these rows is that of the cgroup."
+        "swap may hold as much as the budget and what the process holds besides; the peak of these "
+        "rows is that of the cgroup. With `imports locked` tensors have the room that they have "
+        "under Spillway. Without, the kernel also puts out what the imports left behind, which is "
+        "mostly never used again, and tensors get that room too, as under no budget for tensors."
     )
     report.add(
         f"budget-{name}", f"What does less memory cost {program.title}?",
@@ -270,16 +276,16 @@ def answer(name, program, contest, report):
     return not any(row.failed for row in rows)
 
 
-def chosen(arguments, effort):
+def chosen(arguments):
     """The programs to run by name, those left out told."""
     programs = {}
-    for name in arguments.program or effort.programs:
+    for name in arguments.program or (SMOKE_PROGRAMS if arguments.smoke else PROGRAMS):
         missing = [each for each in PROGRAMS[name].needs if not importlib.util.find_spec(each)]
         if missing:
             print(f"{name}: left out, {', '.join(missing)} not installed (requirements/demo.txt)")
             continue
         program = PROGRAMS[name]
-        if effort is SMOKE:
+        if arguments.smoke:
             program = replace(program, size=SMOKE_SIZE, steps=1)
         programs[name] = replace(program, size=arguments.size or program.size)
     return programs
@@ -291,12 +297,15 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="fewer pairs, one share")
     parser.add_argument("--smoke", action="store_true", help="as short as possible, not written")
     parser.add_argument("--size", type=int, help="of the programs, in place of the usual one")
+    parser.add_argument("--share", type=float, help="of the peak, in place of the usual ones")
     parser.add_argument("--page", type=Path, help="where to write (docs/benchmarks.md)")
     parser.add_argument(
         "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
         help="of the spool and the swap file: the disk that is measured",
     )  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.share is not None and not 0 < arguments.share <= 1:
+        parser.error("--share must be above 0 and at most 1")
     unknown = set(arguments.program) - set(PROGRAMS)
     if unknown:
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}")
@@ -307,12 +316,15 @@ def main():
     arguments = parse_arguments()
     exit_on_signals()
     effort = SMOKE if arguments.smoke else QUICK if arguments.quick else FULL
+    if arguments.share:
+        effort = replace(effort, shares=(arguments.share,))
     page = arguments.page or (None if arguments.smoke else PAGE)
     mode = ["--quick"] * arguments.quick + ["--smoke"] * arguments.smoke
     mode += [f"--size {arguments.size}"] if arguments.size else []
+    mode += [f"--share {arguments.share}"] if arguments.share else []
     command = " ".join(["benchmarks/bench_budget.py", *arguments.program, *mode])
     report = Report(page, command, arguments.directory)
-    programs = chosen(arguments, effort)
+    programs = chosen(arguments)
     end = time.monotonic() + effort.seconds
     weight = sum(program.weight for program in programs.values())
     failed = False

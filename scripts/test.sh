@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every test, after setup.sh and build.sh: the quick checks of the sources, the C++ tests, the
-# Python tests. Those that cannot run are counted, in one NOT RUN line for want of PyTorch and one for
-# want of pytest, as functions: how many cases each has, only pytest could tell.
+# Python tests. Those that cannot run are counted, in one NOT RUN line for want of PyTorch and one
+# for want of pytest, as functions: how many cases each has, only pytest could tell.
 # The spillway_ names come from build/environment.sh.
 # shellcheck disable=SC2154
 set -euo pipefail
