@@ -37,13 +37,14 @@ FORBIDDEN = [
 
 def files():
     """Every file of the checkout that git does not ignore; without git, every likely one."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if listed.returncode == 0 and listed.stdout:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = ""
+    if shutil.which("git"):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        listed = done.stdout if done.returncode == 0 else ""
+    if listed:
         # What a script writes is as the script writes it.
-        names = [n for n in listed.stdout.split("\0") if n and "/generated/" not in n]
+        names = [n for n in listed.split("\0") if n and "/generated/" not in n]
         return [p for name in names if (p := ROOT / name).is_file()]
     found = []
     for folder, folders, names in os.walk(ROOT):

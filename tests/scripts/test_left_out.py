@@ -38,14 +38,15 @@ def test_a_module_whose_package_is_missing(tmp_path, required):
 
 @REQUIRED
 def test_a_linter_that_is_missing(tmp_path, required):
-    """The quick checks, in a checkout with one file and a path without tools."""
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "lint.py", tmp_path / "scripts")
-    (tmp_path / "scripts" / "check_layers.py").write_text("# SPDX-License-Identifier: none\n")
+    """The quick checks, in a checkout with two files and a path without tools."""
+    checkout = tmp_path / "checkout"
+    (checkout / "scripts").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "lint.py", checkout / "scripts")
+    (checkout / "scripts" / "check_layers.py").write_text("# SPDX-License-Identifier: none\n")
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
     command = [bare / "bin" / "python3", "scripts/lint.py", "--quick"]
-    done = _run(command, tmp_path, required, PATH=str(tmp_path / "nothing"))
+    done = _run(command, checkout, required, PATH=str(tmp_path / "nothing"))
     told = [line for line in done.stdout.splitlines() if "is not installed" in line]
     assert told == [
         "lint: clang-format 14. is not installed, so its checks are left out",
