@@ -94,6 +94,22 @@ TEST_F(EngineTest, OutputsStayUntilTheNextOp) {
   engine_.free(memory);
 }
 
+TEST_F(EngineTest, OutputsStayWhileNumbersAreRead) {
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* b = make(kBytes, 2);
+  for (int i = 0; i < 3; ++i) {
+    engine_.begin_frame({.name = "item", .signature = 1, .boundary = false, .between = true});
+    EXPECT_TRUE(engine_.use(*a->record, Access::kRead));
+    engine_.end_frame();
+  }
+  EXPECT_THROW(engine_.allocate(2 * kBytes), OutOfBudget) << "b may still be filled";
+  EXPECT_TRUE(b->holds(2));
+  { const FakeOp op(engine_); }
+  engine_.free(engine_.allocate(2 * kBytes));
+  EXPECT_EQ(state(*b), ResidencyState::kOnDisk);
+}
+
 TEST_F(EngineTest, TheErrorSaysWhatToDo) {
   start(kMiB * 2);
   FakeStorage* a = make(kBytes, 1);

@@ -251,8 +251,10 @@ bool Engine::begin_frame(const Op& op) {
   frames.op = op.name;
   frames.needs.begin(op.key);
   frames.inputs = frames.stays = frames.ended = {};
-  ThreadFrames::unpin_all(frames.outputs);
-  ThreadFrames::unpin_all(frames.touched);
+  if (!op.between) {
+    ThreadFrames::unpin_all(frames.outputs);
+    ThreadFrames::unpin_all(frames.touched);
+  }
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
   frames.recogniser.note_demand(std::exchange(frames.peak_demand, {}).count);
   frames.recogniser.begin_op(op.signature, op.boundary);

@@ -79,6 +79,7 @@ class Engine {
     std::uint64_t signature;  ///< of name and input shapes
     bool boundary;            ///< an optimizer step begins
     std::uint64_t key = 0;    ///< the same for ops that allocate the same; 0: unknown
+    bool between = false;     ///< framework code runs it in the middle of filling an output
   };
   /// Opens a frame of the calling thread. Returns true if it is the outermost.
   bool begin_frame(const Op& op);

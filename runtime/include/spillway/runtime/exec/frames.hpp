@@ -21,7 +21,8 @@ namespace spillway::runtime {
 /// A storage touched anywhere inside an outermost frame is pinned until that frame ends: kernels
 /// hold raw pointers across the ops they call. Its outputs stay pinned until the thread's next
 /// outermost frame begins: framework code fills a fresh tensor through its pointer right after the
-/// op that made it returned.
+/// op that made it returned. It may read numbers from other tensors meanwhile, which takes ops:
+/// such a one, `Engine::Op::between`, lets go of nothing.
 struct ThreadFrames {
   ThreadFrames();
   ~ThreadFrames();
