@@ -10,6 +10,10 @@
 // 4. Nothing may be thrown here: torch swallows it. A storage that cannot be brought back stays
 //    refused, and the kernel raises our text when it reads.
 // 5. An op's arguments are the last of what its call records: see arguments_of.
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -41,11 +45,20 @@ struct Open {
   bool leaf = false;               // of the traced op
 };
 
+// The threads on which gloo runs collectives hold pointers to what they made while they run further
+// ops, outside any op of their own.
+bool runs_collectives() {
+  std::array<char, 16> name{};
+  return pthread_getname_np(pthread_self(), name.data(), name.size()) == 0 &&
+         std::strcmp(name.data(), "pt_gloo_runloop") == 0;
+}
+
 struct ThreadHook {
   std::vector<Open> open;   // one entry per callback pair that has begun and not ended
   bool boundary = false;    // an optimizer step began since the last op
   std::size_t frames = 0;   // of them, entries that are frames
-  std::size_t packing = 0;  // of these, ops whose result may hold on to what they make
+  std::size_t keeping = 0;  // of these, ops that go on using what they make
+  const bool keeps_all = runs_collectives();
   TracedOp traced;
   WatchedThread shown;
 };
@@ -79,6 +92,10 @@ void adopt(c10::StorageImpl& storage) {
   storage.set_data_ptr_noswap(std::move(fresh));
 }
 
+// Collectives run on other threads after they returned, with buffers made on the way too; packed
+// weights are read through an object.
+bool goes_on_using(const OpFacts& facts) { return facts.collective || facts.packs; }
+
 struct Visit {
   Engine& engine;
   const OpFacts& facts;
@@ -89,16 +106,17 @@ struct Visit {
     if (Session::get().adopt.load(std::memory_order_relaxed)) adopt(storage);
     StorageRecord* record = record_of(engine, storage);
     if (record == nullptr) return;
+    if (is_output) engine.produced(*record);  // pinned before it can be chosen
     bind(engine, *record, storage);
     if (is_output) {
-      engine.produced(*record);
       if (record->made_by.load(std::memory_order_relaxed) == nullptr) {
         record->made_by.store(facts.name, std::memory_order_relaxed);
       }
-      if (t_hook.packing != 0 || Session::get().keep_made.load(std::memory_order_relaxed)) {
+      if (t_hook.keeping != 0 || t_hook.keeps_all ||
+          Session::get().keep_made.load(std::memory_order_relaxed)) {
         engine.exempt(*record);
       }
-    } else if (const bool stays = facts.collective || facts.packs || facts.keep;
+    } else if (const bool stays = goes_on_using(facts) || facts.keep;
                !(stays ? engine.exempt(*record) : engine.use(*record, access))) {
       refuse_access(storage, Engine::last_failure());
       set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
@@ -129,10 +147,27 @@ struct Visit {
                !impl.key_set().has(
                    c10::DispatchKey::Python)) {  // Python's jagged layout is a wrapper
       auto& nested = static_cast<at::native::NestedTensorImpl&>(impl);
-      tensor(nested.get_nested_sizes());
-      tensor(nested.get_nested_strides());
-      tensor(nested.get_storage_offsets());
+      description(nested.get_nested_sizes());
+      description(nested.get_nested_strides());
+      description(nested.get_storage_offsets());
+    } else if (impl.key_set().has(c10::DispatchKey::Quantized)) {
+      const at::QuantizerPtr quantizer = static_cast<at::QTensorImpl&>(impl).quantizer();
+      const at::QScheme scheme = quantizer->qscheme();
+      if (scheme != at::kPerChannelAffine && scheme != at::kPerChannelAffineFloatQParams) return;
+      const auto& channels = static_cast<const at::PerChannelAffineQuantizer&>(*quantizer);
+      description(channels.scales());
+      description(channels.zero_points());
     }
+  }
+
+  // What says how a tensor's memory is to be read is itself read without an op: by `size`, `==`,
+  // indexing. Small beside what it describes, it stays for life.
+  void description(const at::Tensor& part) {
+    if (!part.defined() || !part.has_storage()) return;
+    StorageRecord* record = record_of(engine, *part.storage().unsafeGetStorageImpl());
+    if (record == nullptr) return;
+    bind(engine, *record, *part.storage().unsafeGetStorageImpl());
+    engine.exempt(*record);
   }
 
   void value(const c10::IValue& value) {
@@ -167,11 +202,22 @@ void on_scope(const at::RecordFunction& function) {
                                  .needs_vary = true,
                                  .collective = true,
                                  .packs = false,
+                                 .reads_number = false,
                                  .keep{false},
                                  .transparent{false},
                                  .called_others{false}};
   Visit visit{session.engine(), gradients};
   for (const c10::IValue& input : function.inputs()) visit.value(input);
+}
+
+// Composites make the sizes of nested tensors themselves, and read them, whatever they do with
+// others. (Those of the jagged layout are wrappers, and known to Python alone.)
+bool takes_nested(const OpFacts& facts, const at::RecordFunction& function) {
+  return std::ranges::any_of(arguments_of(facts, function), [](const c10::IValue& input) {
+    if (!input.isTensor()) return false;
+    const c10::DispatchKeySet keys = input.toTensor().unsafeGetTensorImpl()->key_set();
+    return keys.has(c10::DispatchKey::NestedTensor) && !keys.has(c10::DispatchKey::Python);
+  });
 }
 
 // For the tests that look for composites which may be transparent.
@@ -200,7 +246,7 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
   const OpFacts& facts = *known;
   if (engine.mode() == runtime::Mode::kFuzz) note_caller();
   if (facts.transparent.load(std::memory_order_relaxed) &&
-      !facts.keep.load(std::memory_order_relaxed)) {
+      !facts.keep.load(std::memory_order_relaxed) && !takes_nested(facts, function)) {
     return {.kind = Kind::kTransparent, .facts = known};
   }
   const bool leaf = engine.tracing() && trace_op(engine, function);
@@ -215,7 +261,8 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
       {.name = facts.name,
        .signature = shapes,
        .boundary = std::exchange(t_hook.boundary, false),
-       .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0});
+       .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
+       .between = facts.reads_number});
   if (engine.blind() && t_hook.frames == 0 && began_at_top() &&
       !others_may_be_inside_unseen_ops(t_hook.shown)) {
     Session::get().trust_again();
@@ -227,14 +274,14 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
   }
   if (!engine.inputs_ready())
     set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
-  t_hook.packing += facts.packs ? 1 : 0;
+  t_hook.keeping += goes_on_using(facts) ? 1U : 0U;
   if (t_hook.frames++ == 0) t_hook.shown.set_inside_seen_op(true);
   return {.kind = Kind::kFrame, .facts = known, .leaf = leaf};
 }
 
 void close_frame(Engine& engine, const at::RecordFunction& function, const Open& opened) {
   const bool outermost = --t_hook.frames == 0;
-  t_hook.packing -= opened.facts->packs ? 1 : 0;
+  t_hook.keeping -= goes_on_using(*opened.facts) ? 1U : 0U;
   if (outermost) t_hook.shown.set_inside_seen_op(false);
   if (opened.leaf) t_hook.traced.leave(function);
   Visit visit{engine, *opened.facts};

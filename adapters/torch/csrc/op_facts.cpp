@@ -124,6 +124,7 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
                      .needs_vary = needs_vary(schema),
                      .collective = collective,
                      .packs = packs,
+                     .reads_number = base == "aten::item" || base == "aten::_local_scalar_dense",
                      .keep{is_kept(*name)},
                      .transparent{is_transparent(*name)},
                      .called_others{false}};

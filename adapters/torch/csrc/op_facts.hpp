@@ -18,6 +18,7 @@ struct OpFacts {
   bool needs_vary;          ///< how much it allocates depends on values, or is its own affair
   bool collective;          ///< its buffers are in use after it returned
   bool packs;  ///< gives an object of C++, which may go on using tensors that no argument shows
+  bool reads_number;       ///< gives Python a number: `torch.tensor` of tensors fills its result so
   std::atomic<bool> keep;  ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
   /// Reaches memory only through the ops it calls: neither restores nor pins. See op_tables.hpp.
   std::atomic<bool> transparent;
