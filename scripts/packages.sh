@@ -5,9 +5,10 @@
 # further packages.
 set -euo pipefail
 
+# Python.h is for programs that use torch.compile.
 packages=(g++ cmake ninja-build ccache pkg-config libfmt-dev libspdlog-dev nlohmann-json3-dev
-  libcli11-dev liburing-dev libxxhash-dev libzstd-dev libgtest-dev libgmock-dev python3-venv
-  "$@")
+  libcli11-dev liburing-dev libxxhash-dev libzstd-dev libgtest-dev libgmock-dev
+  python3-dev python3-venv "$@")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: no dpkg here; going on, in the hope that the like of these are installed:"

@@ -7,18 +7,19 @@ while they live.
 """
 
 import functools
-import sys
+from collections.abc import Iterable
 
 import torch
 
-from spillway import _native
+from spillway import _imports, _native, _safetensors
+from spillway._storages import in_frame, storage_of, touch
 
 _installed = False
 
 # Methods of UntypedStorage that read or write memory directly. The value says whether they write.
 _STORAGE_METHODS = {
-    "__getitem__": False,
     "__setitem__": True,
+    "_byteswap": True,
     "_set_from_file": True,
     "_share_fd_cpu_": True,
     "_share_filename_cpu_": True,
@@ -62,28 +63,18 @@ def install() -> None:
     for name, writes in _TENSOR_METHODS.items():
         if hasattr(torch.Tensor, name):
             _wrap_tensor_method(name, writes)
+    _wrap_storage_items()
+    for name in ("apply_", "map_", "map2_"):
+        _wrap_element_calls(name)
     _wrap_numpy()
     _wrap_dlpack()
     _wrap_file_writer()
+    _wrap_script_saving()
     _wrap_generator_state()
     _wrap_page_locking()
     _wrap_distributed()
-    _wrap_compiled_graphs()
-
-
-def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The tensor's storage, or None for layouts and wrappers that have none."""
-    try:
-        return torch._C.TensorBase.untyped_storage(tensor)
-    except (RuntimeError, NotImplementedError):
-        return None
-
-
-def touch(storage: torch.UntypedStorage, writes: bool) -> None:
-    """Brings the storage back until this thread's next op."""
-    library = _native.loaded()
-    if library is not None:
-        _native.check(library.spillway_touch(storage._cdata, int(writes)))
+    _imports.when_imported("torch._inductor.output_code", _wrap_output_code)
+    _safetensors.install()
 
 
 def _wrap_storage_method(owner: type, name: str, writes: bool) -> None:
@@ -113,12 +104,48 @@ def _wrap_tensor_method(name: str, writes: bool) -> None:
     setattr(torch.Tensor, name, wrapper)
 
 
+def _wrap_storage_items() -> None:
+    """``storage[3]`` reads a byte; ``storage[3:9]`` is another storage over the same memory."""
+    original = torch.UntypedStorage.__getitem__
+
+    @functools.wraps(original)
+    def getitem(self, index):
+        touch(self, False)
+        if isinstance(index, slice) and _native.loaded() is not None and self.device.type == "cpu":
+            return original(_exported_whole(self).untyped_storage(), index)
+        return original(self, index)
+
+    torch.UntypedStorage.__getitem__ = getitem
+
+
+def _wrap_element_calls(name: str) -> None:
+    """Methods that call Python for every element, through pointers, whatever ops that runs."""
+    original = getattr(torch.Tensor, name, None)
+    if original is None:
+        return
+    frame = f"Tensor.{name}".encode()
+
+    @functools.wraps(original)
+    def wrapper(self, *arguments, **keywords):
+        used = filter(_is_tensor, (*arguments, *keywords.values()))
+        with in_frame(frame, reads=used, writes=[self]):
+            return original(self, *arguments, **keywords)
+
+    setattr(torch.Tensor, name, wrapper)
+
+
 def _exported(tensor: torch.Tensor) -> torch.Tensor:
     """A plain tensor over the same memory, which stays until the last holder lets go of it."""
     if _native.loaded() is None or tensor.device.type != "cpu" or storage_of(tensor) is None:
         return tensor
     with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
         return torch.ops.spillway.export_alias(tensor)
+
+
+def _exported_whole(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The bytes of a storage, likewise."""
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        return _exported(torch.empty(0, dtype=torch.uint8).set_(storage))
 
 
 def _wrap_numpy() -> None:
@@ -147,9 +174,8 @@ def _held_array(array, storage: torch.UntypedStorage, to_numpy):
     offset = array.__array_interface__["data"][0] - storage.data_ptr()
     if not 0 <= offset < storage.nbytes():
         return array  # a copy
-    with torch.no_grad():
-        whole = _exported(torch.empty(0, dtype=torch.uint8).set_(storage))
-    held = numpy.ndarray(array.shape, array.dtype, to_numpy(whole), offset, array.strides)
+    whole = to_numpy(_exported_whole(storage))
+    held = numpy.ndarray(array.shape, array.dtype, whole, offset, array.strides)
     held.flags.writeable = array.flags.writeable
     return held
 
@@ -191,6 +217,36 @@ def _wrap_file_writer() -> None:
         return original(self, name, data, *arguments)
 
     writer.write_record = write_record
+
+
+def _wrap_script_saving() -> None:
+    """TorchScript writes a module's tensors in C++, one after the other, without any event."""
+    for name in ("save", "save_to_buffer", "_save_for_lite_interpreter"):
+        _keep_while_saving(torch.jit.RecursiveScriptModule, name)
+
+
+def _keep_while_saving(owner: type, name: str) -> None:
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def wrapper(self, *arguments, **keywords):
+        with in_frame(b"torch.jit.save", reads=_script_tensors(self)):
+            return original(self, *arguments, **keywords)
+
+    setattr(owner, name, wrapper)
+
+
+def _script_tensors(module) -> Iterable[torch.Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+    for part in module.modules():
+        try:  # what `torch.jit.freeze` has put into the code
+            _, constants = part.code_with_constants
+        except (AttributeError, RuntimeError):  # it has no forward
+            continue
+        yield from filter(_is_tensor, constants.const_mapping.values())
 
 
 def _wrap_generator_state() -> None:
@@ -275,37 +331,6 @@ def _keep_what_is_made_in(owner: type, name: str) -> None:
     setattr(owner, name, wrapper)
 
 
-class _CompiledGraphFinder:
-    """Wraps torch._inductor.output_code when it is imported: doing so here costs seconds."""
-
-    module = "torch._inductor.output_code"
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self.module:
-            return None
-        sys.meta_path.remove(self)
-        import importlib.util
-
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def exec_module(module):
-                run(module)
-                _wrap_output_code(module)
-
-            spec.loader.exec_module = exec_module
-        return spec
-
-
-def _wrap_compiled_graphs() -> None:
-    module = sys.modules.get(_CompiledGraphFinder.module)
-    if module is not None:
-        _wrap_output_code(module)
-    else:
-        sys.meta_path.insert(0, _CompiledGraphFinder())
-
-
 def _wrap_output_code(module) -> None:
     for name in ("CompiledFxGraph", "CompiledAOTI", "RegionalOutputCode"):
         owner = getattr(module, name, None)
@@ -319,17 +344,12 @@ def _wrap_compiled_call(owner: type) -> None:
 
     @functools.wraps(original)
     def call(self, inputs, *arguments, **keywords):
-        library = _native.loaded()
-        if library is None:
+        # Not a list of them: the graph lets go of its inputs as it goes.
+        with in_frame(b"compiled graph", writes=filter(_is_tensor, inputs)):
             return original(self, inputs, *arguments, **keywords)
-        library.spillway_begin_frame(b"compiled graph")
-        try:
-            for tensor in inputs:
-                storage = storage_of(tensor) if isinstance(tensor, torch.Tensor) else None
-                if storage is not None:
-                    _native.check(library.spillway_use(storage._cdata, 1))
-            return original(self, inputs, *arguments, **keywords)
-        finally:
-            library.spillway_end_frame()
 
     owner.__call__ = call
+
+
+def _is_tensor(value) -> bool:
+    return isinstance(value, torch.Tensor)

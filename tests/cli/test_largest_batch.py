@@ -113,7 +113,10 @@ def test_where_nothing_fits_the_smallest_was_tried(ask):
     ("extra", "told"),
     [
         ("sys.exit('no such data set')", ["ended with status 1", "no such data set"]),
-        ("os.kill(os.getpid(), 9)", ["ended by signal 9", "Its last lines:"]),
+        (
+            "print('nearly', file=sys.stderr); os.kill(os.getpid(), 9)",
+            ["ended by signal 9", "Its last lines:", "nearly"],
+        ),
         ("sys.exit(0)", ["recorded nothing", "working on 9"]),
     ],
 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unmodified models of installed packages on 40 % of their peak equal their unmanaged runs.
 
-Four of the ten families a day, in turn: every family within three days. ORACLE=full and
+Four of the eleven families a day, in turn: every family within three days. ORACLE=full and
 REQUIRE_FAMILIES=1 run all ten. One whose package is not installed is skipped, or fails where
 REQUIRE_FAMILIES=1 or REQUIRE_TORCH=1, as in continuous integration.
 """

@@ -2,6 +2,7 @@
 """A page as headless Chromium sees it, without a driver: console, picture, widths."""
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -10,10 +11,19 @@ import shutil
 import subprocess
 
 
+@functools.cache
 def find() -> str | None:
-    """The browser, if there is one."""
+    """The browser, if there is one. Ubuntu's package is a script that asks for another one."""
     names = ("chromium", "chromium-browser", "google-chrome")
-    return next((path for name in names if (path := shutil.which(name))), None)
+    return next((path for name in names if (path := shutil.which(name)) and _runs(path)), None)
+
+
+def _runs(path: str) -> bool:
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 @dataclasses.dataclass

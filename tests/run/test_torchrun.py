@@ -124,6 +124,16 @@ def test_gradients_and_buckets_stay_in_memory(command, tmp_path, layout):
         assert len(there["buckets"]) > 1 and all(there["buckets"]), there
 
 
+def test_other_collectives_are_equal_when_all_leaves_that_may(command, tmp_path):
+    program = Path(__file__).with_name("collectives.py").read_text()
+    stock = _train(tmp_path / "stock", program=program)
+    forced = (command, "run", "--budget", "1GiB", "--mode", "fuzz", "--")
+    managed = _train(tmp_path / "managed", *forced, program=program)
+    for told in managed:
+        assert told.pop("evicted") > 0
+    assert managed == stock and len(stock[0]) == 13
+
+
 def test_a_share_of_the_machine_is_divided_among_the_ranks(command, tmp_path):
     query = "import torch, spillway; print(spillway.stats().budget_bytes)"
     alone = subprocess.run(

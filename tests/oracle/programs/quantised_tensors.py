@@ -39,14 +39,17 @@ def _channels(weight):
 def _evaluate(layers, x):
     """The network in integers, from weights packed anew; some of the kept results are views."""
     q = torch.quantize_per_tensor(x, ACTIVATION["scale"], 128, torch.quint8)
-    kept = []
+    kept, weights = [], []
     for number, layer in enumerate(layers):
         # The object keeps a bias as it is; of one with gaps it makes a copy.
         bias = layer.bias if number % 2 else layer.bias.repeat_interleave(2)[::2]
-        packed = torch.ops.quantized.linear_prepack(_channels(layer.weight), bias)
+        weights.append(_channels(layer.weight))
+        packed = torch.ops.quantized.linear_prepack(weights[-1], bias)
         q = torch.ops.quantized.linear_relu(q, packed, 0.02, 0)
         kept.append(q[::2])
     rows = torch.cat([k.dequantize() for k in kept])
+    scales = torch.cat([w.q_per_channel_scales() for w in weights]).sum().float()
+    rows[0] += scales + torch.cat([w.dequantize() for w in weights]).sum()
     return (rows.mean() + q.int_repr().float().std() + q.clone().dequantize()[:, 0].sum()).item()
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TorchScript: a scripted module with control flow, and a forked task inside the interpreter."""
+"""TorchScript: a scripted module with control flow, trained, saved and loaded, frozen too."""
+
+import io
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +28,19 @@ def _scripted(width):
     return torch.jit.script(Layer(width))
 
 
+def _loaded(model):
+    buffer = io.BytesIO()
+    torch.jit.save(model, buffer)
+    buffer.seek(0)
+    return torch.jit.load(buffer)
+
+
 def run(optimizer, size):
     rows, width, depth = pick(size, tiny=(8, 8, 2), full=(8192, 128, 8))
     model = _scripted(width)
     x = torch.randn(rows, width)
     steps = optimizer_for(optimizer, model.parameters())
     losses = train(model, [x], lambda m, b: (m(b, depth) - 0.3).square().mean(), steps)
-    return outcome(losses, model, optimizer=steps)
+    with torch.no_grad():
+        evaluated = _loaded(model)(x, depth) + _loaded(torch.jit.freeze(model.eval()))(x, depth)
+    return outcome(losses, model, optimizer=steps, evaluated=evaluated)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing storages back into memory for code that no operator event shows."""
+
+import contextlib
+from collections.abc import Iterable
+
+import torch
+
+from spillway import _native
+
+
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """The tensor's storage, or None for layouts and wrappers that have none."""
+    try:
+        return torch._C.TensorBase.untyped_storage(tensor)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def touch(storage: torch.UntypedStorage, writes: bool) -> None:
+    """Brings the storage back until this thread's next op."""
+    library = _native.loaded()
+    if library is not None:
+        _native.check(library.spillway_touch(storage._cdata, int(writes)))
+
+
+@contextlib.contextmanager
+def in_frame(name: bytes, reads: Iterable[torch.Tensor] = (), writes: Iterable[torch.Tensor] = ()):
+    """One op to Spillway: these tensors, and what is made inside, stay until the block ends.
+
+    No reference to a tensor is held meanwhile. `name` has to be one that is never freed: the
+    library goes on showing it.
+
+    Raises:
+        torch.OutOfMemoryError: they do not fit together.
+    """
+    library = _native.loaded()
+    if library is None:
+        yield
+        return
+    library.spillway_begin_frame(name)
+    try:
+        _use(library, reads, 0)
+        _use(library, writes, 1)
+        yield
+    finally:
+        library.spillway_end_frame()
+
+
+def _use(library, tensors: Iterable[torch.Tensor], written: int) -> None:
+    for tensor in tensors:
+        storage = storage_of(tensor)
+        if storage is not None:
+            _native.check(library.spillway_use(storage._cdata, written))
