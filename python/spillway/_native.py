@@ -78,6 +78,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_keep_gradients", None, [ctypes.c_int]),
         ("spillway_keep_made", None, [ctypes.c_int]),
         ("spillway_adopt", None, [ctypes.c_int]),
+        ("spillway_show_addresses", None, [ctypes.c_int]),
         ("spillway_touch", text, [pointer, ctypes.c_int]),
         ("spillway_keep", text, [pointer]),
         ("spillway_release", None, [pointer]),

@@ -72,6 +72,7 @@ def install() -> None:
     _wrap_script_saving()
     _wrap_generator_state()
     _wrap_page_locking()
+    _wrap_profiler()
     _wrap_distributed()
     _imports.when_imported("torch._inductor.output_code", _wrap_output_code)
     _safetensors.install()
@@ -298,6 +299,32 @@ def _released_with(unregister):
         return result
 
     return wrapper
+
+
+def _wrap_profiler() -> None:
+    """With shapes or stacks, the profiler notes the addresses of all that it is shown."""
+    owner = torch.autograd.profiler.profile
+    start, end = owner._start_trace, owner.__exit__
+
+    @functools.wraps(start)
+    def start_trace(self):
+        _show_addresses(self, True)
+        return start(self)
+
+    @functools.wraps(end)
+    def leave(self, *error):
+        try:
+            return end(self, *error)
+        finally:
+            _show_addresses(self, False)
+
+    owner._start_trace, owner.__exit__ = start_trace, leave
+
+
+def _show_addresses(profiler, shown: bool) -> None:
+    library = _native.loaded()
+    if library is not None and (profiler.with_stack or profiler.record_shapes):
+        library.spillway_show_addresses(int(shown))
 
 
 def _wrap_distributed() -> None:

@@ -5,33 +5,28 @@ namespace spillway::torch {
 
 namespace {
 
-// Torch 2.11 sets the flag but has no public way to clear it. An explicit instantiation may name
-// private members (C++20 [temp.spec]/6); a renamed member is a compile error, not a surprise.
-template <class Tag, typename Tag::Type Member>
+// Torch 2.11 has no public way to clear what it sets, and no version one for refusing to write. An
+// explicit instantiation may name private members (C++20 [temp.spec]/6); a renamed member is a
+// compile error, not a surprise.
+template <class Tag, typename Tag::Type kMember>
 struct MemberAccess {
-  friend typename Tag::Type member(Tag) { return Member; }
+  friend typename Tag::Type member(Tag) { return kMember; }
 };
-struct ThrowFlag {
+struct RefuseAll {
   using Type = bool c10::StorageImpl::*;
-  friend Type member(ThrowFlag);
+  friend Type member(RefuseAll);
 };
-struct RefreshFlag {
+struct RefuseWriting {
+  using Type = bool c10::StorageImpl::*;
+  friend Type member(RefuseWriting);
+};
+struct Refresh {
   using Type = void (c10::StorageImpl::*)();
-  friend Type member(RefreshFlag);
+  friend Type member(Refresh);
 };
-template struct MemberAccess<ThrowFlag, &c10::StorageImpl::throw_on_immutable_data_ptr_>;
-template struct MemberAccess<RefreshFlag, &c10::StorageImpl::refresh_has_data_ptr_check>;
-
-// A template, so that the branch for the other torch is not compiled.
-template <class Storage>
-void clear_flag(Storage& storage) {
-  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
-    storage.clear_data_ptr_access_error_msg_();
-  } else {
-    storage.*member(ThrowFlag{}) = false;
-    (storage.*member(RefreshFlag{}))();
-  }
-}
+template struct MemberAccess<RefuseAll, &c10::StorageImpl::throw_on_immutable_data_ptr_>;
+template struct MemberAccess<RefuseWriting, &c10::StorageImpl::throw_on_mutable_data_ptr_>;
+template struct MemberAccess<Refresh, &c10::StorageImpl::refresh_has_data_ptr_check>;
 
 }  // namespace
 
@@ -39,6 +34,15 @@ void refuse_access(c10::StorageImpl& storage, const std::string& reason) {
   storage.release_data_and_set_meta_custom_data_ptr_error_msg_(reason);
 }
 
-void allow_access(c10::StorageImpl& storage) { clear_flag(storage); }
+void refuse_writing(c10::StorageImpl& storage) {
+  storage.*member(RefuseAll{}) = false;
+  storage.set_throw_on_mutable_data_ptr();
+}
+
+void allow_access(c10::StorageImpl& storage) {
+  storage.*member(RefuseAll{}) = false;
+  storage.*member(RefuseWriting{}) = false;
+  (storage.*member(Refresh{}))();
+}
 
 }  // namespace spillway::torch

@@ -13,7 +13,10 @@ namespace spillway::torch {
 /// itself.
 void refuse_access(c10::StorageImpl& storage, const std::string& reason);
 
-/// Undoes refuse_access.
+/// Only writes raise, with torch's own words; reading gives the address.
+void refuse_writing(c10::StorageImpl& storage);
+
+/// Undoes both.
 void allow_access(c10::StorageImpl& storage);
 
 }  // namespace spillway::torch

@@ -97,6 +97,11 @@ SPILLWAY_API void spillway_keep_made(int keep) { Session::get().keep_made = keep
 
 SPILLWAY_API void spillway_adopt(int adopt) { Session::get().adopt = adopt != 0; }
 
+/// See Engine::show_addresses.
+SPILLWAY_API void spillway_show_addresses(int shown) {
+  Session::get().engine().show_addresses(shown != 0);
+}
+
 /// Brings a storage back until the calling thread's next op. `written`: its address leaves torch,
 /// so it counts as written at any time from now on.
 SPILLWAY_API char* spillway_touch(void* storage_impl, int written) {

@@ -32,9 +32,13 @@ bool TorchFramework::may_evict(void* owner, const runtime::StorageRecord& record
 }
 
 void TorchFramework::revoke(void* owner, const runtime::StorageRecord& record,
-                            const std::string& reason) noexcept {
+                            const std::string& reason, runtime::Refusal refusal) noexcept {
   auto& handle = *static_cast<StorageOwner*>(owner);
-  refuse_access(*handle.impl, reason);
+  if (refusal == runtime::Refusal::kAll) {
+    refuse_access(*handle.impl, reason);
+  } else {
+    refuse_writing(*handle.impl);
+  }
   // Replacing the pointer of a storage that another thread is destroying would race with that, so
   // the emulation keeps pointers where several threads run ops. The context stays: whoever
   // destroys an evicted storage frees its block as ever.

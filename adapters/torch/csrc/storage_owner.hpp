@@ -33,8 +33,8 @@ class TorchFramework final : public runtime::Framework {
   explicit TorchFramework(c10::DeleterFnPtr deleter) : deleter_(deleter) {}
 
   bool may_evict(void* owner, const runtime::StorageRecord& record) noexcept override;
-  void revoke(void* owner, const runtime::StorageRecord& record,
-              const std::string& reason) noexcept override;
+  void revoke(void* owner, const runtime::StorageRecord& record, const std::string& reason,
+              runtime::Refusal refusal) noexcept override;
   void grant(void* owner, const runtime::StorageRecord& record) noexcept override;
   void release(void* owner) noexcept override;
 

@@ -48,7 +48,7 @@ void Engine::look_ahead(ThreadFrames& frames) {
     LookAhead ahead(away_storages(), most, demand->ops(), planned);
     frames.looked_ahead = true;
     if (ahead.shortage().count != 0) write_behind(ahead, frames);
-    prefetch(ahead, frames);
+    if (!mover_.addresses_shown()) prefetch(ahead, frames);
   }
   const TimeNs end = now_ns();
   look_again_at_.store(end + (end - begin) * kLookShare, std::memory_order_relaxed);
@@ -73,6 +73,14 @@ std::vector<AwayStorage> Engine::away_storages() {
     away_records_.push_back(record);
   }
   return away;
+}
+
+void Engine::show_addresses(bool shown) {
+  if (in_child_) return;
+  Lock lock(*this);
+  drain_freed();
+  while (mover_.in_flight() != 0) settled_.wait(lock.native());
+  mover_.show_addresses(shown);
 }
 
 void Engine::write_behind(LookAhead& ahead, const ThreadFrames& frames) {

@@ -141,7 +141,7 @@ void Mover::carry_out(StorageRecord& record, const Action& action) {
       free_memory(record, action.from);
       break;
     case ActionKind::kRevoke:
-      if (owner != nullptr) framework_.revoke(owner, record, revoked_text(record));
+      refuse(record);
       break;
     case ActionKind::kGrant:
       if (owner != nullptr) framework_.grant(owner, record);
@@ -162,15 +162,6 @@ void Mover::carry_out(StorageRecord& record, const Action& action) {
   }
 }
 
-std::string Mover::revoked_text(const StorageRecord& record) const {
-  const char* made_by = record.made_by.load();
-  return fmt::format(
-      "Spillway: a storage that is not in memory was accessed by code that no hook shows: storage "
-      "{} of {}, made by {}, now on a slower tier. Hold it for the access with "
-      "spillway.resident(tensor), or name the op in SPILLWAY_KEEP_OPS.",
-      to_value(record.id), to_string(record.bytes), made_by == nullptr ? "unknown" : made_by);
-}
-
 void Mover::free_memory(StorageRecord& record, Tier tier) {
   switch (tier) {
     case Tier::kDevice:
@@ -179,6 +170,7 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
         record.away = {record.block->resident};
         away_ += record.away.count;
         memory_.evict(*record.block);
+        if (addresses_shown_) refuse(record);
       }
       break;
     case Tier::kHost:
@@ -352,8 +344,10 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
     case ResidencyState::kDropped:
       break;
   }
+  if (addresses_shown_) refuse_all(record);  // until the bytes are there
   const Allocation pages = memory_.restore(*record.block, overbooking);
   if (pages.pointer == nullptr) {
+    if (addresses_shown_) refuse(record);
     return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by};
   }
   away_ -= std::exchange(record.away, {}).count;

@@ -23,6 +23,7 @@ struct FakeStorage {
   std::uint64_t bytes = 0;
   runtime::StorageRecord* record = nullptr;  ///< null: too small to move
   std::atomic<bool> accessible{true};
+  std::atomic<bool> shown{false};     ///< not accessible, except for its address
   std::atomic<bool> exported{false};  ///< foreign code has the address: never evicted
 
   /// The content is a function of a seed, so that every word can be checked.
@@ -49,14 +50,18 @@ class FakeFramework final : public runtime::Framework {
   bool may_evict(void* owner, const runtime::StorageRecord&) noexcept override {
     return !static_cast<FakeStorage*>(owner)->exported.load();
   }
-  void revoke(void* owner, const runtime::StorageRecord&,
-              const std::string& reason) noexcept override {
-    static_cast<FakeStorage*>(owner)->accessible.store(false);
+  void revoke(void* owner, const runtime::StorageRecord&, const std::string& reason,
+              runtime::Refusal refusal) noexcept override {
+    auto& storage = *static_cast<FakeStorage*>(owner);
+    storage.accessible.store(false);
+    storage.shown.store(refusal == runtime::Refusal::kWriting);
     const std::lock_guard lock(mutex_);
     last_reason_ = reason;
   }
   void grant(void* owner, const runtime::StorageRecord&) noexcept override {
-    static_cast<FakeStorage*>(owner)->accessible.store(true);
+    auto& storage = *static_cast<FakeStorage*>(owner);
+    storage.accessible.store(true);
+    storage.shown.store(false);
   }
   void release(void* owner) noexcept override {
     delete static_cast<FakeStorage*>(owner);

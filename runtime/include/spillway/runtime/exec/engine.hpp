@@ -103,6 +103,11 @@ class Engine {
   /// Brings the record back, and exempts it from management for life.
   bool exempt(StorageRecord& record);
 
+  /// For code that notes the addresses of storages and reads nothing, such as profilers: while they
+  /// are shown, those that are away do not refuse them, and none comes back before an op asks for
+  /// it, since until all bytes are there the range could be read. See Refusal.
+  void show_addresses(bool shown);
+
   /// Ops will not be seen any more. False if that is impossible, since something is evicted: an
   /// unseen op could not bring it back. Copies go: unseen writes would make them stale.
   bool prepare_for_unseen_ops();

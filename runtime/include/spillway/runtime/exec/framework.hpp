@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace spillway::runtime {
 
 struct StorageRecord;
+
+/// What the accessors of a storage that is not in memory refuse.
+enum class Refusal : std::uint8_t {
+  kAll,     ///< every access
+  kWriting  ///< not the address for reading, which is good for being noted alone
+};
 
 /// What the engine asks of the adapter that owns the storages. `owner` is the handle the adapter
 /// bound to the record.
@@ -18,9 +25,10 @@ class Framework {
   /// engine.
   virtual bool may_evict(void* owner, const StorageRecord& record) noexcept = 0;
 
-  /// Makes the framework's accessors refuse with `reason` until `grant`. Same terms.
-  virtual void revoke(void* owner, const StorageRecord& record,
-                      const std::string& reason) noexcept = 0;
+  /// Makes the framework's accessors refuse with `reason` until `grant`, or as the next call says.
+  /// Same terms.
+  virtual void revoke(void* owner, const StorageRecord& record, const std::string& reason,
+                      Refusal refusal) noexcept = 0;
   virtual void grant(void* owner, const StorageRecord& record) noexcept = 0;
 
   /// The storage died: the handle is no longer used. Called without the lock.

@@ -115,6 +115,11 @@ class Mover {
   /// `succeeded`: its bytes are in place.
   void recomputed(StorageRecord& record, bool succeeded);
 
+  /// Storages that are away give their addresses for reading, or again refuse every access. Only
+  /// those whose range faults when it is read. Nothing may be in flight.
+  void show_addresses(bool shown);
+  [[nodiscard]] bool addresses_shown() const { return addresses_shown_; }
+
   /// Exported memory is never evicted, and nothing knows when it is written.
   void exempt(StorageRecord& record);
 
@@ -171,6 +176,8 @@ class Mover {
   static Bytes bytes_on_disk(const StorageRecord& record);
   bool demote_for(Bytes bytes);
   std::string revoked_text(const StorageRecord& record) const;
+  void refuse(StorageRecord& record);
+  void refuse_all(StorageRecord& record);
   void count_move(const StorageRecord& record);
 
   std::mutex& mutex_;
@@ -186,6 +193,7 @@ class Mover {
   std::vector<StorageRecord*> unused_;
   std::vector<StorageRecord*> live_;
   std::vector<Action> spare_actions_;  // memory for the next event's
+  bool addresses_shown_ = false;
   Bytes leaving_{};
   std::atomic<std::uint64_t> away_{0};
   std::size_t in_flight_ = 0;
