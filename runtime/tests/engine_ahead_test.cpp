@@ -156,10 +156,10 @@ class EngineStartAtTest : public EngineTest {
   }
 
  private:
+  /// Those on their way out are not: when they are in use again meanwhile, they stay.
   std::size_t gone() const {
-    return static_cast<std::size_t>(std::ranges::count_if(storages_, [](const FakeStorage* s) {
-      return s->record->state.load() != ResidencyState::kResident;
-    }));
+    return static_cast<std::size_t>(std::ranges::count_if(
+        storages_, [](const FakeStorage* storage) { return !storage->accessible.load(); }));
   }
   void run_op(std::uint64_t i) {
     {

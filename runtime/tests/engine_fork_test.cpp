@@ -113,7 +113,7 @@ class ChildThatHolds {
     if (pid_ == 0) {
       ::close(go[1]);
       engine.allocate(bytes);
-      static_cast<void>(::write(ready[1], &byte, 1));
+      if (::write(ready[1], &byte, 1) != 1) ::_exit(1);
       ::_exit(static_cast<int>(::read(go[0], &byte, 1)));
     }
     holds_ = ::read(ready[0], &byte, 1) == 1;
