@@ -33,20 +33,20 @@ def _wrap_loading(module) -> None:
     for name in ("safe_open", "_safe_open_handle"):
         original = getattr(module, name, None)
         if original is not None:
-            _replace_everywhere(name, original, _opener(original))
+            _replace_everywhere(original, _opener(original))
 
 
 def _wrap_saving(module) -> None:
-    _replace_everywhere("load", module.load, _loader(module.load))
-    _replace_everywhere("save", module.save, _saver(module.save, to_file=False))
-    _replace_everywhere("save_file", module.save_file, _saver(module.save_file, to_file=True))
+    _replace_everywhere(module.load, _loader(module.load))
+    _replace_everywhere(module.save, _saver(module.save, to_file=False))
+    _replace_everywhere(module.save_file, _saver(module.save_file, to_file=True))
 
 
-def _replace_everywhere(name: str, original, wrapper) -> None:
-    """In all modules that have imported it under its name."""
+def _replace_everywhere(original, wrapper) -> None:
+    """In all modules that have imported it, under whatever name."""
     for module in list(sys.modules.values()):
-        with contextlib.suppress(Exception):  # some modules compute what they are asked for
-            if vars(module).get(name) is original:
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is original:
                 setattr(module, name, wrapper)
 
 
