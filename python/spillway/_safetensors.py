@@ -61,12 +61,17 @@ def _managed(value):
         return value.clone()
 
 
-def _opener(original: Callable) -> Callable:
-    @functools.wraps(original, updated=())
-    def safe_open(*arguments, **keywords):
-        return _File(original(*arguments, **keywords))
+def _opener(original: type) -> type:
+    """A class, as the original is one: programs may ask for instances of it."""
 
-    return safe_open
+    class Opened(_File):
+        __doc__ = original.__doc__
+
+        def __init__(self, *arguments, **keywords) -> None:
+            super().__init__(original(*arguments, **keywords))
+
+    Opened.__name__ = Opened.__qualname__ = original.__name__
+    return Opened
 
 
 def _loader(original: Callable) -> Callable:

@@ -107,6 +107,7 @@ def test_what_is_loaded_is_managed():
         assert stats.device_bytes + stats.disk_bytes >= TENSORS << 20, (way, stats)
         del held
     with _library().safe_open("stock", framework="pt") as file:
+        assert isinstance(file, _library().safe_open)
         part = file.get_slice("t05")
         assert part.get_shape() == [1 << 18] and part.get_dtype() == "F32"
         assert torch.equal(part[3:9], file.get_tensor("t05")[3:9])
