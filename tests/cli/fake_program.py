@@ -36,6 +36,8 @@ COUNTERS = (
     "last_step_ns",
     "last_step_moved_bytes",
     "ops",
+    "step_began_ops",
+    "last_step_ops",
     "overshoot_bytes",
 )
 
@@ -62,7 +64,7 @@ def claim(**counters):
     """Claims the first free slot; the order of stores is the engine's: the pid last."""
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
-    assert page.version == 3, page.version
+    assert page.version == 4, page.version
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2

@@ -19,6 +19,18 @@ struct Part {
   std::string shorter;
 };
 
+// Nobody needs to see ops fly by: below this a step says enough by being counted.
+constexpr TimeNs kLongStep = 5'000'000'000;
+
+// How far the step is; empty where that is not worth a place. More ops than last time are a step of
+// another kind, of which the end is not known.
+std::string progress_of(const ProcessStatus& sum) {
+  const std::uint64_t ops = sum.ops_in_step;
+  if (ops == 0 || (sum.last_step != 0 && sum.last_step < kLongStep)) return "";
+  if (ops > sum.last_step_ops) return fmt::format("op {}", ops);
+  return fmt::format("op {} of {}", ops, sum.last_step_ops);
+}
+
 std::vector<Part> parts_of(const StatusTotals& totals) {
   const ProcessStatus& sum = totals.sum;
   const std::string count = totals.processes > 1 ? fmt::format(" {}x", totals.processes) : "";
@@ -36,11 +48,13 @@ std::vector<Part> parts_of(const StatusTotals& totals) {
     const Bytes moved = sum.evicted + sum.fetched;
     parts.push_back({3, fmt::format("moved {}", short_bytes(moved)), ""});
   }
-  parts.push_back({7, fmt::format("stall {}", short_percent(stall_share(sum))), ""});
+  parts.push_back({8, fmt::format("stall {}", short_percent(stall_share(sum))), ""});
   if (sum.steps > 0) {
     const std::string step = fmt::format("step {}", sum.steps);
-    parts.push_back({6, fmt::format("{} {}", step, short_time(sum.last_step)), step});
+    parts.push_back({7, fmt::format("{} {}", step, short_time(sum.last_step)), step});
   }
+  const std::string progress = progress_of(sum);
+  if (!progress.empty()) parts.push_back({6, progress, ""});
   return parts;
 }
 
@@ -59,8 +73,9 @@ std::string format_status_line(const StatusTotals& totals, std::size_t columns) 
   std::vector<Part> parts = parts_of(totals);
   std::string line = join(parts);
   // The step's time is the first thing to go: tqdm and its like show it anyway.
-  if (line.size() > columns && parts.size() > 1 && !parts.back().shorter.empty()) {
-    parts.back().text = parts.back().shorter;
+  for (std::size_t i = 1; i < parts.size() && line.size() > columns; ++i) {
+    if (parts[i].shorter.empty()) continue;
+    parts[i].text = parts[i].shorter;
     line = join(parts);
   }
   while (line.size() > columns && parts.size() > 1) {

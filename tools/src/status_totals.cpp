@@ -63,6 +63,10 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.elapsed = load_time(slot.elapsed_ns);
   status.last_step = load_time(slot.last_step_ns);
   status.steps = load(slot.steps);
+  // Two updates may mix: no more ops than there were.
+  const std::uint64_t ops = load(slot.ops);
+  status.ops_in_step = ops - std::min(ops, load(slot.step_began_ops));
+  status.last_step_ops = load(slot.last_step_ops);
   status.io = readable_name(slot.io);
   const std::string& obstacle = runtime::PagePool::why_not();
   status.pages = obstacle.empty() ? "page pool" : "plain arena: " + obstacle;
@@ -104,6 +108,11 @@ void add(ProcessStatus& sum, const ProcessStatus& status) {
   sum.stall += status.stall;
   sum.elapsed += status.elapsed;
   sum.last_step = std::max(sum.last_step, status.last_step);
+  const bool first_to_begin = sum.ops_in_step == 0;
+  if (status.steps > sum.steps || first_to_begin) {
+    sum.ops_in_step = status.ops_in_step;
+    sum.last_step_ops = status.last_step_ops;
+  }
   sum.steps = std::max(sum.steps, status.steps);
   add_movers(sum.movers, status.movers);
 }

@@ -45,7 +45,9 @@ struct ProcessStatus {
   TimeNs elapsed = 0;
   TimeNs last_step = 0;
   std::uint64_t steps = 0;
-  std::string io;     ///< how bytes move
+  std::uint64_t ops_in_step = 0;    ///< since the last step was counted
+  std::uint64_t last_step_ops = 0;  ///< 0: no full step yet
+  std::string io;                   ///< how bytes move
   std::string pages;  ///< where pages of tensors come from; the machine's, so set by the reader
   std::vector<Mover> movers;
 };
@@ -54,7 +56,8 @@ struct ProcessStatus {
 std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page);
 
 /// Sums of bytes and times; for what cannot be added, the value of the process that matters most:
-/// `mode` and `io` of the first, `steps`, `last_step` and `elapsed` of the slowest or longest.
+/// `mode` and `io` of the first, `steps`, `last_step` and `elapsed` of the slowest or longest, the
+/// ops of the step of the first one with the most steps.
 struct StatusTotals {
   std::size_t processes = 0;
   ProcessStatus sum;

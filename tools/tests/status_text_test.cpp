@@ -16,6 +16,7 @@
 namespace spillway::tools {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -87,6 +88,53 @@ TEST(StatusLine, SaysNothingOfStepsBeforeTheFirst) {
   EXPECT_THAT(line, HasSubstr("moved 19 GiB"));
 }
 
+TEST(StatusLine, SaysHowFarALongStepIs) {
+  ProcessStatus slow = busy_process();
+  slow.last_step = 118'000'000'000;
+  slow.ops_in_step = 1200;
+  slow.last_step_ops = 4650;
+  EXPECT_EQ(format_status_line(totals_of({slow}), 120),
+            "spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  "
+            "step 12 1 min 58 s  op 1200 of 4650");
+  EXPECT_EQ(format_status_line(totals_of({slow}), 79),
+            "spillway 812 MiB / 1 GiB  disk 2.1 GiB  stall 4 %  step 12  op 1200 of 4650");
+  EXPECT_EQ(format_status_line(totals_of({slow}), 45),
+            "spillway 812 MiB / 1 GiB  stall 4 %  step 12");
+  slow.last_step = 4'900'000'000;
+  EXPECT_THAT(format_status_line(totals_of({slow}), 120), Not(HasSubstr("op 1200")))
+      << "a step of seconds needs none";
+}
+
+TEST(StatusLine, DoesNotGuessTheEndOfAStepOfAnotherKind) {
+  ProcessStatus slow = busy_process();
+  slow.last_step = 118'000'000'000;
+  slow.ops_in_step = 4651;
+  slow.last_step_ops = 4650;
+  EXPECT_THAT(format_status_line(totals_of({slow}), 120), EndsWith("step 12 1 min 58 s  op 4651"));
+}
+
+TEST(StatusLine, CountsOpsBeforeTheFirstStepEnds) {
+  ProcessStatus young = busy_process();
+  young.steps = 0;
+  young.last_step = 0;
+  young.ops_in_step = 77;
+  EXPECT_THAT(format_status_line(totals_of({young}), 120), EndsWith("stall 4 %  op 77"));
+}
+
+TEST(StatusTotals, TellsTheStepOfTheProcessWithTheMost) {
+  ProcessStatus behind = busy_process();
+  behind.steps = 11;
+  behind.ops_in_step = 4000;
+  behind.last_step_ops = 4650;
+  ProcessStatus ahead = busy_process();
+  ahead.ops_in_step = 20;
+  ahead.last_step_ops = 4640;
+  for (const auto& processes : {std::vector{behind, ahead}, std::vector{ahead, behind}}) {
+    EXPECT_EQ(totals_of(processes).sum.ops_in_step, 20U);
+    EXPECT_EQ(totals_of(processes).sum.last_step_ops, 4640U);
+  }
+}
+
 TEST(StatusTotals, StallIsAShareOfAllTheTime) {
   ProcessStatus idle = busy_process();
   idle.stall = 0;
@@ -131,6 +179,19 @@ TEST_F(StatusPageReading, SkipsFreeSlots) {
   ASSERT_EQ(processes.size(), 1U);
   EXPECT_EQ(processes[0].pid, 42U);
   EXPECT_EQ(processes[0].budget, kMiB);
+}
+
+// Read between two updates, the step may seem to begin after the last op.
+TEST_F(StatusPageReading, CountsTheOpsOfTheStep) {
+  runtime::StatusSlot& slot = page_->slots[0];
+  slot.pid = 42;
+  slot.ops = 5000;
+  slot.step_began_ops = 3800;
+  slot.last_step_ops = 4650;
+  EXPECT_EQ(read_processes(*page_)[0].ops_in_step, 1200U);
+  EXPECT_EQ(read_processes(*page_)[0].last_step_ops, 4650U);
+  slot.step_began_ops = 5001;
+  EXPECT_EQ(read_processes(*page_)[0].ops_in_step, 0U);
 }
 
 // A name without its end, an escape sequence in it, a mode of a later version: read, but harmless.

@@ -23,8 +23,6 @@ using residency::ResidencyState;
 namespace {
 
 constexpr Bytes kNoLimit{std::uint64_t{1} << 62};
-// The status page is refreshed this often at least (frames), and whenever something moved.
-constexpr std::uint64_t kPublishEvery = 512;
 // Reading what the machine has takes a tenth of a millisecond, which steps may be as short as.
 constexpr TimeNs kFollowEvery = 100'000'000;
 
@@ -271,7 +269,7 @@ bool Engine::begin_frame(const Op& op) {
     frames.peak_live = frames.live_at_start;
   }
   open_frames_.fetch_add(1, std::memory_order_relaxed);
-  if (clock % kPublishEvery == 0 && slot_.load(std::memory_order_relaxed) != nullptr) {
+  if (slot_.load(std::memory_order_relaxed) != nullptr && rhythm_.due(clock)) {
     const Lock lock(*this);
     publish();
   }
@@ -485,6 +483,7 @@ void Engine::note_step() {
   const Bytes moved = moves.evicted + moves.fetched;
   last_step_moved_ = moved - moved_at_step_;
   moved_at_step_ = moved;
+  progress_.step_counted(clock_.load(std::memory_order_relaxed) - 1);
   steps_.fetch_add(1, std::memory_order_relaxed);
   last_step_peak_.store(step_peak_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   step_peak_.store(live_now_.load(std::memory_order_relaxed), std::memory_order_relaxed);

@@ -94,7 +94,10 @@ void Engine::publish() {
   slot.steps.store(steps_.load(kRelaxed), kRelaxed);
   slot.last_step_ns.store(static_cast<std::uint64_t>(last_step_ns_), kRelaxed);
   slot.last_step_moved_bytes.store(last_step_moved_.count, kRelaxed);
-  slot.ops.store(clock_.load(kRelaxed) - 1, kRelaxed);
+  const std::uint64_t ops = clock_.load(kRelaxed) - 1;
+  slot.ops.store(ops, kRelaxed);
+  slot.step_began_ops.store(progress_.began(), kRelaxed);
+  slot.last_step_ops.store(progress_.length(), kRelaxed);
   slot.overshoot_bytes.store(memory_.budget().overshoot().count, kRelaxed);
   std::strncpy(slot.io.data(), mover_.transfers().description().c_str(), kIoNameBytes - 1);
   const auto movers = mover_.top_movers(kTopMovers);
@@ -102,6 +105,7 @@ void Engine::publish() {
     std::strncpy(slot.movers[i].name.data(), movers[i].name.c_str(), kMoverNameBytes - 1);
     slot.movers[i].moved_bytes.store(movers[i].bytes.count, kRelaxed);
   }
+  rhythm_.updated(ops + 1, now_ns());
 }
 
 std::string to_json(const Statistics& s) {

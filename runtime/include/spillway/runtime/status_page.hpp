@@ -16,7 +16,7 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 3;
+inline constexpr std::uint32_t kStatusVersion = 4;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
@@ -51,6 +51,8 @@ struct StatusSlot {
   std::atomic<std::uint64_t> last_step_ns;  ///< duration of the last full period
   std::atomic<std::uint64_t> last_step_moved_bytes;
   std::atomic<std::uint64_t> ops;              ///< outermost dispatcher frames seen
+  std::atomic<std::uint64_t> step_began_ops;   ///< `ops` when the last step was counted
+  std::atomic<std::uint64_t> last_step_ops;    ///< ops of the last full period; 0: none yet
   std::atomic<std::uint64_t> overshoot_bytes;  ///< most the budget was ever exceeded by, if it was
   std::array<char, kIoNameBytes> io;           ///< how bytes move; NUL-terminated
   std::array<StatusMover, kTopMovers> movers;

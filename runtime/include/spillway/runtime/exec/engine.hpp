@@ -29,6 +29,8 @@
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/out_of_budget.hpp"
 #include "spillway/runtime/exec/statistics.hpp"
+#include "spillway/runtime/exec/status_rhythm.hpp"
+#include "spillway/runtime/exec/step_progress.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/runtime/memory/shared_budget.hpp"
@@ -255,6 +257,8 @@ class Engine {
   Bytes last_step_moved_{};
   StatusMapping status_;
   std::atomic<StatusSlot*> slot_{nullptr};
+  StatusRhythm rhythm_;
+  StepProgress progress_;
   bool in_child_ = false;
   int fork_pipe_write_ = -1;
 };
