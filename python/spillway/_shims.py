@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import torch
 
-from spillway import _imports, _native, _safetensors
+from spillway import _imports, _native, _python_ops, _safetensors
 from spillway._storages import in_frame, storage_of, touch
 
 _installed = False
@@ -76,6 +76,7 @@ def install() -> None:
     _wrap_distributed()
     _imports.when_imported("torch._inductor.output_code", _wrap_output_code)
     _wrap_packaged_models()
+    _python_ops.install()
     _safetensors.install()
 
 
