@@ -14,13 +14,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "access_flag.hpp"
 #include "op_facts.hpp"
 #include "op_key.hpp"
+#include "op_values.hpp"
 #include "session.hpp"
 #include "traced_op.hpp"
 #include "unseen_ops.hpp"
@@ -41,8 +46,9 @@ constexpr Bytes kMuch = kMiB;
 
 struct Open {
   Kind kind;
-  const OpFacts* facts = nullptr;  // of frames and transparent ops
-  bool leaf = false;               // of the traced op
+  const OpFacts* facts = nullptr;                     // of frames and transparent ops
+  bool leaf = false;                                  // of the traced op
+  std::optional<Engine::Reach> reach = std::nullopt;  // of an op with an argument that is closed
 };
 
 // The threads on which gloo runs collectives hold pointers to what they made while they run further
@@ -96,13 +102,16 @@ void adopt(c10::StorageImpl& storage) {
 // weights are read through an object.
 bool goes_on_using(const OpFacts& facts) { return facts.collective || facts.packs; }
 
-struct Visit {
+struct Visit final : ValueVisitor {
+  Visit(Engine& of_process, const OpFacts& of_op) : engine(of_process), facts(of_op) {}
+
   Engine& engine;
   const OpFacts& facts;
   Access access = Access::kRead;
   bool is_output = false;
+  std::string closed_part;  // what could not be looked into, if anything
 
-  void storage(c10::StorageImpl& storage) {
+  void storage(c10::StorageImpl& storage) override {
     if (Session::get().adopt.load(std::memory_order_relaxed)) adopt(storage);
     StorageRecord* record = record_of(engine, storage);
     if (record == nullptr) return;
@@ -123,7 +132,9 @@ struct Visit {
     }
   }
 
-  void tensor(const at::Tensor& tensor) {
+  void closed(const std::string& name) override { closed_part = name; }
+
+  void tensor(const at::Tensor& tensor) override {
     if (!tensor.defined()) return;
     c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (impl->has_storage()) {
@@ -170,18 +181,7 @@ struct Visit {
     engine.exempt(*record);
   }
 
-  void value(const c10::IValue& value) {
-    if (value.isTensor()) {
-      tensor(value.toTensor());
-    } else if (value.isStorage()) {
-      storage(*value.toStorage().unsafeGetStorageImpl());
-    } else if (value.isTensorList() || value.isOptionalTensorList() || value.isList()) {
-      if (value.isIntList() || value.isDoubleList() || value.isBoolList()) return;
-      for (const c10::IValue& element : value.toListRef()) this->value(element);
-    } else if (value.isTuple()) {
-      for (const c10::IValue& element : value.toTupleRef().elements()) this->value(element);
-    }
-  }
+  void value(const c10::IValue& value) { visit_value(value, *this); }
 };
 
 // Autograd nodes and user scopes: no dispatcher op, no frame.
@@ -233,6 +233,17 @@ bool trace_op(Engine& engine, const at::RecordFunction& function) {
   return t_hook.traced.enter(engine, function);
 }
 
+void say_that_nothing_leaves(const OpFacts& facts, const std::string& closed_part) {
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    std::fprintf(stderr,
+                 "spillway: %s is given %s, which can't be looked into: while such an op runs no "
+                 "tensor leaves memory, and the budget may be exceeded. What it uses of tensors "
+                 "that have left is an error: hold those with spillway.resident.\n",
+                 facts.name, closed_part.c_str());
+  });
+}
+
 Open open_frame(Engine& engine, const at::RecordFunction& function) {
   const OpFacts* known = facts_of(function);
   if (known == nullptr) {
@@ -272,11 +283,16 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
     visit.value(inputs[i]);
   }
+  std::optional<Engine::Reach> reach;
+  if (!visit.closed_part.empty()) {
+    reach.emplace(engine);
+    say_that_nothing_leaves(facts, visit.closed_part);
+  }
   if (!engine.inputs_ready())
     set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
   t_hook.keeping += goes_on_using(facts) ? 1U : 0U;
   if (t_hook.frames++ == 0) t_hook.shown.set_inside_seen_op(true);
-  return {.kind = Kind::kFrame, .facts = known, .leaf = leaf};
+  return {.kind = Kind::kFrame, .facts = known, .leaf = leaf, .reach = std::move(reach)};
 }
 
 void close_frame(Engine& engine, const at::RecordFunction& function, const Open& opened) {
@@ -302,13 +318,13 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }
-  t_hook.open.push_back(opened);
+  t_hook.open.push_back(std::move(opened));
   return nullptr;
 }
 
 void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (t_hook.open.empty()) return;
-  const Open opened = t_hook.open.back();
+  const Open opened = std::move(t_hook.open.back());
   t_hook.open.pop_back();
   if (opened.kind == Kind::kNode) OpOrigins::leave_node();
   if (opened.kind != Kind::kFrame) return;

@@ -95,12 +95,26 @@ bool needs_vary(const c10::FunctionSchema& schema) {
          handle->hasTag(at::Tag::data_dependent_output);
 }
 
-// Packed weights of quantised layers are such objects: kernels read the tensors inside them. (What
-// a collective returns holds buffers that are kept anyway.)
+// Something that may go on using tensors. Packed weights of quantised layers are such objects:
+// kernels read the tensors inside them. (What a collective returns holds buffers that are kept
+// anyway.)
+bool is_closed(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::ClassType:
+    case c10::TypeKind::InterfaceType:
+    case c10::TypeKind::AnyType:
+    case c10::TypeKind::PyObjectType:
+    case c10::TypeKind::CapsuleType:
+      return true;
+    default:
+      return std::ranges::any_of(type.containedTypes(),
+                                 [](const c10::TypePtr& part) { return is_closed(*part); });
+  }
+}
+
 bool returns_object(const c10::FunctionSchema& schema) {
-  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
-    return result.type()->kind() == c10::TypeKind::ClassType;
-  });
+  return std::ranges::any_of(schema.returns(),
+                             [](const c10::Argument& result) { return is_closed(*result.type()); });
 }
 
 std::uint64_t hash_of(std::string_view text) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
+#include "op_values.hpp"
 #include "torch_headers.hpp"
 
 namespace spillway::torch {
@@ -14,20 +17,20 @@ inline bool has_plain_sizes(const at::Tensor& tensor) {
          !keys.has(c10::DispatchKey::NestedTensor) && !keys.has(c10::DispatchKey::Python);
 }
 
-/// Calls `function` with each defined tensor in an argument or result of an op, lists and tuples
-/// included.
+/// Calls `function` with each defined tensor in an argument or result of an op.
 template <class Function>
 void each_tensor(const c10::IValue& value, Function&& function) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) function(value.toTensor());
-  } else if (value.isTensorList() || value.isOptionalTensorList() || value.isList()) {
-    if (value.isIntList() || value.isDoubleList() || value.isBoolList()) return;
-    for (const c10::IValue& element : value.toListRef()) each_tensor(element, function);
-  } else if (value.isTuple()) {
-    for (const c10::IValue& element : value.toTupleRef().elements()) {
-      each_tensor(element, function);
+  struct Tensors final : ValueVisitor {
+    explicit Tensors(Function& called) : function(called) {}
+    void tensor(const at::Tensor& tensor) override {
+      if (tensor.defined()) function(tensor);
     }
-  }
+    void storage(c10::StorageImpl&) override {}
+    void closed(const std::string&) override {}
+    Function& function;
+  };
+  Tensors tensors(function);
+  visit_value(value, tensors);
 }
 
 }  // namespace spillway::torch

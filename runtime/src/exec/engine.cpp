@@ -145,19 +145,6 @@ void Engine::stop() {
   publish();
 }
 
-bool Engine::prepare_for_unseen_ops() {
-  Lock lock(*this);
-  drain_freed();
-  const std::vector<StorageRecord*> records = mover_.live();
-  const bool all_here = std::ranges::all_of(records, [](const StorageRecord* record) {
-    const ResidencyState state = record->state.load();
-    return state == ResidencyState::kResident || state == ResidencyState::kExempt;
-  });
-  if (!all_here) return false;
-  for (StorageRecord* record : records) mover_.drop_copies(*record);
-  return true;
-}
-
 std::byte* Engine::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (in_child_) return allocate_in_child(bytes);
@@ -191,7 +178,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
       return result.pointer;
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
-    if (!(blind() ? claim_room(result.short_by) : make_room(result.short_by, lock))) {
+    if (!make_room(result.short_by, lock)) {
       if (take_back()) continue;
       if (!may_overbook()) {
         this_thread_frames().needs.fail();

@@ -118,6 +118,7 @@ bool Engine::make_room(Bytes needed, Lock& lock) {
   const Mode mode = mode_.load();
   if (!moves(mode)) return false;
   if (claim_room(needed)) return true;
+  if (blind()) return false;
   const std::uint32_t frames_before = open_frames_.load();
   // What is dead already must neither be evicted nor stand in the way.
   const Bytes live_before = memory_.live();
@@ -160,6 +161,7 @@ bool Engine::wait_for_progress(Lock& lock, std::uint32_t frames_before) {
 // A full host tier takes nothing until it has passed something on to the disk, so this may take as
 // many passes as there are storages.
 void Engine::evict_everything(Lock& lock) {
+  if (blind()) return;
   const std::uint64_t failures = std::max(mover_.failures_in_a_row(), kMostFailures);
   bool again = true;
   for (std::size_t passes = mover_.live().size() + 1; again && passes != 0; --passes) {

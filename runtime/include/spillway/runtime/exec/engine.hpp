@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
@@ -110,6 +111,24 @@ class Engine {
   /// it, since until all bytes are there the range could be read. See Refusal.
   void show_addresses(bool shown);
 
+  /// An op of which it is not known what it uses: until the object dies the engine is blind, in
+  /// every thread. Copies go, since such an op may write what it reaches. What is away stays away.
+  class Reach {
+   public:
+    explicit Reach(Engine& engine);
+    Reach(Reach&& other) noexcept : engine_(std::exchange(other.engine_, nullptr)) {}
+    Reach(const Reach&) = delete;
+    Reach& operator=(const Reach&) = delete;
+    Reach& operator=(Reach&& other) noexcept {
+      std::swap(engine_, other.engine_);
+      return *this;
+    }
+    ~Reach();
+
+   private:
+    Engine* engine_;
+  };
+
   /// Ops will not be seen any more. False if that is impossible, since something is evicted: an
   /// unseen op could not bring it back. Copies go: unseen writes would make them stale.
   bool prepare_for_unseen_ops();
@@ -139,7 +158,9 @@ class Engine {
   /// While ops are not seen (see adapters) nothing is evicted, since a running op's inputs are not
   /// known, and allocations may exceed the budget, counted.
   void set_blind(bool blind) { blind_.store(blind, std::memory_order_relaxed); }
-  [[nodiscard]] bool blind() const { return blind_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool blind() const {
+    return blind_.load(std::memory_order_relaxed) || reaching_.load(std::memory_order_relaxed) != 0;
+  }
   /// Storages made while blind can't be evicted before an op shows them: until the next step ends,
   /// what cannot be met by evicting may exceed the budget too.
   void forgive_this_step() { forgiven_step_.store(steps() + 1, std::memory_order_relaxed); }
@@ -187,6 +208,7 @@ class Engine {
   bool wait_for_progress(Lock& lock, std::uint32_t frames_before);
   void evict_everything(Lock& lock);
   void drain_freed();
+  void drop_all_copies();
   void stamp(StorageRecord& record, ThreadFrames& frames);
   void note_step();
   void follow_machine();
@@ -232,6 +254,7 @@ class Engine {
   std::atomic<Mode> mode_{Mode::kOff};
   std::atomic<bool> watching_{false};
   std::atomic<bool> blind_{false};
+  std::atomic<std::uint32_t> reaching_{0};  // see Reach
   std::atomic<std::uint64_t> forgiven_step_{0};
   std::atomic<std::uint64_t> clock_{1};  // outermost frames begun
   std::atomic<std::uint64_t> live_now_{0};
