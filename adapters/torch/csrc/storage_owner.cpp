@@ -2,6 +2,7 @@
 #include "storage_owner.hpp"
 
 #include "access_flag.hpp"
+#include "interpreter_lock.hpp"
 
 namespace spillway::torch {
 
@@ -60,5 +61,9 @@ void TorchFramework::grant(void* owner, const runtime::StorageRecord& record) no
 }
 
 void TorchFramework::release(void* owner) noexcept { delete static_cast<StorageOwner*>(owner); }
+
+void* TorchFramework::let_others_run() { return let_go_of_interpreter(); }
+
+void TorchFramework::run_again(void* held) { take_interpreter_again(held); }
 
 }  // namespace spillway::torch

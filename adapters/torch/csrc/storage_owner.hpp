@@ -37,6 +37,8 @@ class TorchFramework final : public runtime::Framework {
               runtime::Refusal refusal) noexcept override;
   void grant(void* owner, const runtime::StorageRecord& record) noexcept override;
   void release(void* owner) noexcept override;
+  void* let_others_run() override;
+  void run_again(void* held) override;
 
   /// Evicted storages also lose their pointer, as they would on an accelerator.
   void set_null_pointers(bool null_pointers) { null_pointers_ = null_pointers; }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine_lock.hpp"
+#include "room_request.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/memory_probe.hpp"
@@ -131,7 +132,7 @@ void Engine::stop() {
   sharing_ = false;
   drain_freed();
   // Also those of storages that died meanwhile, which nobody may ask for any more.
-  while (mover_.in_flight() != 0) settled_.wait(lock.native());
+  while (mover_.in_flight() != 0) wait_for_copies(lock.native());
   const std::vector<StorageRecord*> records = mover_.live();
   for (StorageRecord* record : records) {
     if (record->block != nullptr && record->state.load() != ResidencyState::kResident) {
@@ -151,6 +152,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
   Lock lock(*this);
   if (sharing_ && shared_.changed()) follow_shared();
   Overbooking overbooking = Overbooking::kRefuse;
+  RoomRequest request = request_for({bytes});
   for (;;) {
     drain_freed();
     const Allocation result = memory_.allocate({bytes}, overbooking);
@@ -178,11 +180,11 @@ std::byte* Engine::allocate(std::size_t bytes) {
       return result.pointer;
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
-    if (!make_room(result.short_by, lock)) {
+    if (!make_room(result.short_by, request, lock)) {
       if (take_back()) continue;
       if (!may_overbook()) {
         this_thread_frames().needs.fail();
-        throw OutOfBudget(shortage_in_op({bytes}, result.short_by));
+        throw OutOfBudget(shortage_in_op(request, result.short_by));
       }
       overbooking = Overbooking::kAllow;
     }
@@ -255,7 +257,7 @@ bool Engine::begin_frame(const Op& op) {
     frames.live_at_start = live_now();
     frames.peak_live = frames.live_at_start;
   }
-  open_frames_.fetch_add(1, std::memory_order_relaxed);
+  frames.shown->begin(op.name);
   if (slot_.load(std::memory_order_relaxed) != nullptr && rhythm_.due(clock)) {
     const Lock lock(*this);
     publish();
@@ -301,6 +303,7 @@ bool Engine::use_slow(StorageRecord& record, Access access) {
 
 bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
   Overbooking overbooking = Overbooking::kRefuse;
+  RoomRequest room = request_for(record.bytes);
   for (;;) {
     const Mover::Request request = mover_.request(record, access, overbooking);
     switch (request.outcome) {
@@ -311,12 +314,12 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
         return false;
       case Mover::Outcome::kPending: {
         const TimeNs begin = now_ns();
-        settled_.wait(lock.native());
+        wait_for_copies(lock.native());
         stall_ns_ += now_ns() - begin;
         break;
       }
       case Mover::Outcome::kNeedsRoom:
-        if (request.short_by.count != 0 && make_room(request.short_by, lock)) break;
+        if (request.short_by.count != 0 && make_room(request.short_by, room, lock)) break;
         if (request.short_by.count != 0 && take_back()) break;
         if (request.short_by.count == 0) {
           this_thread_frames().needs.fail();
@@ -325,7 +328,7 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
         }
         if (!may_overbook()) {
           this_thread_frames().needs.fail();
-          set_last_failure(OutOfBudget(shortage(record.bytes, request.short_by)).what());
+          set_last_failure(OutOfBudget(shortage(room, request.short_by)).what());
           return false;
         }
         overbooking = Overbooking::kAllow;
@@ -381,7 +384,7 @@ Bytes Engine::end_frame() {
   frames.needs.end();
   ThreadFrames::unpin_all(frames.pinned);
   frames.op = nullptr;
-  open_frames_.fetch_sub(1, std::memory_order_release);
+  frames.shown->end();
   if (waiting_.load(std::memory_order_relaxed) != 0) settled_.notify_all();
   return frames.needs.most();
 }

@@ -79,7 +79,7 @@ void Engine::show_addresses(bool shown) {
   if (in_child_) return;
   Lock lock(*this);
   drain_freed();
-  while (mover_.in_flight() != 0) settled_.wait(lock.native());
+  while (mover_.in_flight() != 0) wait_for_copies(lock.native());
   mover_.show_addresses(shown);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -33,6 +34,10 @@ class Engine::Lock {
 
 /// Monotonic nanoseconds.
 TimeNs now_ns();
+
+/// Copies that may fail one after the other before room is no longer waited for. Each of them was
+/// tried several times (see TransferPool).
+inline constexpr std::uint64_t kMostFailures = 8;
 
 /// Whether nothing that the engine knows of keeps the storage where it is.
 bool can_leave(const StorageRecord& record, Bytes min_size);

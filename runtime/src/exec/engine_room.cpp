@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "engine_lock.hpp"
+#include "room_request.hpp"
 #include "spillway/residency/victims.hpp"
 
 namespace spillway::runtime {
@@ -16,15 +16,9 @@ using residency::ResidencyState;
 
 namespace {
 
-// How long to wait for another thread's frame to end before looking again. Frames do not notify
-// under the lock, so a wake-up can be missed: this bounds what that costs.
-constexpr auto kFramePatience = std::chrono::milliseconds(5);
 constexpr std::size_t kNamedInErrors = 5;
 // Room for what rounding and colours may add to the blocks of one op: 32 KiB each (see Arena).
 constexpr Bytes kPagesOfAnOp = kKiB * 256;
-// Copies that may fail one after the other before room is no longer waited for. Each of them was
-// tried several times (see TransferPool).
-constexpr std::uint64_t kMostFailures = 8;
 
 struct LastFailure {
   std::string text;
@@ -114,12 +108,12 @@ Bytes Engine::above_start() const {
   return saturating_sub(memory_.live(), Bytes{start} + mover_.leaving());
 }
 
-bool Engine::make_room(Bytes needed, Lock& lock) {
+bool Engine::make_room(Bytes needed, RoomRequest& request, Lock& lock) {
   const Mode mode = mode_.load();
   if (!moves(mode)) return false;
   if (claim_room(needed)) return true;
   if (blind()) return false;
-  const std::uint32_t frames_before = open_frames_.load();
+  const std::uint64_t ended_before = frames_ended();
   // What is dead already must neither be evicted nor stand in the way.
   const Bytes live_before = memory_.live();
   drain_freed();
@@ -127,35 +121,7 @@ bool Engine::make_room(Bytes needed, Lock& lock) {
   const Bytes missing = saturating_sub(needed, mover_.leaving());
   if (missing.count != 0) start_evictions(missing);
   if (memory_.live() < live_before) return true;  // clean copies left at once
-  return wait_for_progress(lock, frames_before);
-}
-
-// `frames_before`: those open when what could leave was looked for.
-bool Engine::wait_for_progress(Lock& lock, std::uint32_t frames_before) {
-  const TimeNs begin = now_ns();
-  bool progress = true;
-  if (mover_.in_flight() != 0) {
-    const std::uint64_t failures = mover_.failures_in_a_row();
-    settled_.wait(lock.native());
-    // A disk that is gone fails every copy there is, for ever.
-    progress = mover_.failures_in_a_row() <= std::max(failures, kMostFailures);
-  } else {
-    // Nothing is on its way. Another thread's frame may pin what could leave when it ends; if every
-    // thread with an open frame waits like this one, none will.
-    const std::uint32_t mine = this_thread_frames().depth != 0 ? 1 : 0;
-    waiting_.fetch_add(1);
-    waiting_frames_ += mine;
-    if (open_frames_.load() > waiting_frames_) {
-      settled_.wait_for(lock.native(), kFramePatience);
-    } else {
-      // What a frame pinned that ended since may leave now.
-      progress = open_frames_.load() < frames_before;
-    }
-    waiting_frames_ -= mine;
-    waiting_.fetch_sub(1);
-  }
-  stall_ns_ += now_ns() - begin;
-  return progress;
+  return wait_for_progress(request, lock, ended_before);
 }
 
 // A full host tier takes nothing until it has passed something on to the disk, so this may take as
@@ -172,24 +138,30 @@ void Engine::evict_everything(Lock& lock) {
       stayed |= mover_.evict(*record).count == 0;
     }
     again = stayed && mover_.in_flight() != 0;
-    while (mover_.in_flight() != 0) settled_.wait(lock.native());
+    while (mover_.in_flight() != 0) wait_for_copies(lock.native());
     again = again && mover_.failures_in_a_row() <= failures;
   }
 }
 
 // What stays whatever other threads do: this op's inputs, and what never leaves.
+Bytes Engine::stays_anyway(ThreadFrames& frames) {
+  std::ranges::sort(frames.pinned);
+  return bytes_that_stay(memory_.live(), mover_.live(), [&](const StorageRecord& record) {
+    return never_leaves(record, min_size()) || std::ranges::binary_search(frames.pinned, &record);
+  });
+}
+
+bool Engine::never_fits(Bytes bytes) {
+  return bytes > budget() || stays_anyway(this_thread_frames()) + bytes > budget();
+}
+
 bool Engine::will_fit(ThreadFrames& frames) {
   const Bytes need = frames.needs.known();
   if (need.count == 0 || frames.inputs + need <= Bytes{budget().count / 2}) return true;
   const Lock lock(*this);
   if (may_overbook()) return true;
   drain_freed();
-  std::ranges::sort(frames.pinned);
-  const Bytes stays =
-      bytes_that_stay(memory_.live(), mover_.live(), [&](const StorageRecord& record) {
-        return never_leaves(record, min_size()) ||
-               std::ranges::binary_search(frames.pinned, &record);
-      });
+  const Bytes stays = stays_anyway(frames);
   do {
     if (stays + need <= budget()) return true;
   } while (claim_room(stays + need - budget()) || take_back());
@@ -278,9 +250,17 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   return facts;
 }
 
+OutOfBudget::Facts Engine::shortage(const RoomRequest& request, Bytes short_by) const {
+  OutOfBudget::Facts facts = shortage(request.bytes, short_by);
+  if (request.in_vain.empty()) return facts;
+  facts.waited = fmt::format("It waited {:.1f} s for {}.",
+                             static_cast<double>(request.patience.waited()) / 1e9, request.in_vain);
+  return facts;
+}
+
 // Running statistics and the random state may already be written.
-OutOfBudget::Facts Engine::shortage_in_op(Bytes need, Bytes short_by) const {
-  OutOfBudget::Facts facts = shortage(need, short_by);
+OutOfBudget::Facts Engine::shortage_in_op(const RoomRequest& request, Bytes short_by) const {
+  OutOfBudget::Facts facts = shortage(request, short_by);
   facts.begun = !facts.op.empty();
   return facts;
 }

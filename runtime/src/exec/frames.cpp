@@ -12,12 +12,13 @@ std::atomic<std::uint32_t> g_framed_threads{0};
 
 }  // namespace
 
-ThreadFrames::ThreadFrames() { g_framed_threads.fetch_add(1); }
+ThreadFrames::ThreadFrames() : shown(&ShownFrame::take()) { g_framed_threads.fetch_add(1); }
 
 ThreadFrames::~ThreadFrames() {
   unpin_all(pinned);
   unpin_all(outputs);
   unpin_all(touched);
+  shown->give_back();
   g_framed_threads.fetch_sub(1);
 }
 

@@ -26,6 +26,7 @@ OutOfBudget::OutOfBudget(Facts facts)
           text += " Eviction was held up: " + facts.why;
           if (!text.ends_with('.')) text += '.';
         }
+        if (!facts.waited.empty()) text += " " + facts.waited;
         if (!facts.pinned.empty()) text += " Largest storages that could not leave:";
         for (const std::string& line : facts.pinned) text += "\n  " + line;
         if (facts.small >= saturating_sub(facts.need, facts.have)) {

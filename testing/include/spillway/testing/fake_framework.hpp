@@ -45,7 +45,7 @@ struct FakeStorage {
   }
 };
 
-class FakeFramework final : public runtime::Framework {
+class FakeFramework : public runtime::Framework {
  public:
   bool may_evict(void* owner, const runtime::StorageRecord&) noexcept override {
     return !static_cast<FakeStorage*>(owner)->exported.load();

@@ -40,6 +40,8 @@
 
 namespace spillway::runtime {
 
+struct RoomRequest;
+
 /// Why a storage cannot be used.
 enum class FailureKind : bool {
   kShortage,    ///< no room under the budget, or the kernel has none
@@ -165,6 +167,9 @@ class Engine {
   /// what cannot be met by evicting may exceed the budget too.
   void forgive_this_step() { forgiven_step_.store(steps() + 1, std::memory_order_relaxed); }
 
+  /// Whether a thread waits for another one's op to end.
+  [[nodiscard]] bool waits_for_ops() const { return waiting_.load() != 0; }
+
   /// For SPILLWAY_BUDGET_PAGE of processes that multiprocessing starts; empty where none is shared.
   std::string budget_page();
 
@@ -196,7 +201,7 @@ class Engine {
 
   bool use_slow(StorageRecord& record, Access access);
   bool settle(StorageRecord& record, Access access, Lock& lock);
-  bool make_room(Bytes needed, Lock& lock);
+  bool make_room(Bytes needed, RoomRequest& request, Lock& lock);
   Bytes start_evictions(Bytes needed);
   void keep_headroom();
   /// What is in use beyond SPILLWAY_START_AT and is not leaving.
@@ -205,7 +210,13 @@ class Engine {
   std::vector<AwayStorage> away_storages();
   void write_behind(LookAhead& ahead, const ThreadFrames& frames);
   void prefetch(LookAhead& ahead, const ThreadFrames& frames);
-  bool wait_for_progress(Lock& lock, std::uint32_t frames_before);
+  [[nodiscard]] RoomRequest request_for(Bytes bytes) const;
+  bool wait_for_progress(RoomRequest& request, Lock& lock, std::uint64_t ended_before);
+  bool wait_for_room_in_flight(RoomRequest& request, Lock& lock);
+  bool wait_for_frames(RoomRequest& request, Lock& lock, std::uint64_t ended_before);
+  void wait_for_copies(std::unique_lock<std::mutex>& lock);
+  Bytes stays_anyway(ThreadFrames& frames);
+  bool never_fits(Bytes bytes);
   void evict_everything(Lock& lock);
   void drain_freed();
   void drop_all_copies();
@@ -228,7 +239,8 @@ class Engine {
   bool will_fit(ThreadFrames& frames);
   [[nodiscard]] std::string advice() const;
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
-  OutOfBudget::Facts shortage_in_op(Bytes need, Bytes short_by) const;
+  OutOfBudget::Facts shortage(const RoomRequest& request, Bytes short_by) const;
+  OutOfBudget::Facts shortage_in_op(const RoomRequest& request, Bytes short_by) const;
   OutOfBudget::Facts refusal(Bytes need) const;
   [[nodiscard]] bool may_overbook() const;
   [[nodiscard]] TraceRecorder* recorder() const {
@@ -263,9 +275,7 @@ class Engine {
   std::atomic<std::uint64_t> step_peak_{0};
   std::atomic<std::uint64_t> last_step_peak_{0};
   std::atomic<std::uint64_t> steps_{0};
-  std::atomic<std::uint32_t> open_frames_{0};
   std::atomic<std::uint32_t> waiting_{0};  // threads that wait for a frame to end
-  std::uint32_t waiting_frames_ = 0;       // those of them that have one open
   std::atomic<bool> boundaries_seen_{false};
   std::atomic<TraceRecorder*> recorder_{nullptr};  // made once, never replaced
   std::vector<void*> dead_owners_;

@@ -6,6 +6,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/exec/op_needs.hpp"
+#include "spillway/runtime/exec/shown_frame.hpp"
 #include "spillway/runtime/exec/step_recogniser.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 
@@ -55,6 +56,7 @@ struct ThreadFrames {
   static constexpr std::size_t kTouched = 2;  ///< a copy between two storages needs both
   std::uint32_t depth = 0;                    ///< open frames; transparent ones are not counted
   const char* op = nullptr;                   ///< name of the outermost open op, interned
+  ShownFrame* shown = nullptr;                ///< what other threads see of it
   std::vector<StorageRecord*> pinned;
   std::vector<StorageRecord*> outputs;
   std::vector<StorageRecord*> touched;

@@ -31,6 +31,13 @@ class Framework {
                       Refusal refusal) noexcept = 0;
   virtual void grant(void* owner, const StorageRecord& record) noexcept = 0;
 
+  /// The calling thread is about to wait for other threads' ops: lets go of the lock that all of
+  /// the framework's threads need now and then (Python's GIL), if this one holds it. Called without
+  /// the engine's lock. Null if there was nothing to let go of, else what `run_again` takes.
+  virtual void* let_others_run() { return nullptr; }
+  /// Takes that lock again. Likewise without the engine's.
+  virtual void run_again(void* /*held*/) {}
+
   /// The storage died: the handle is no longer used. Called without the lock.
   virtual void release(void* owner) noexcept = 0;
 };

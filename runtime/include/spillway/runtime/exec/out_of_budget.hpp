@@ -20,7 +20,8 @@ class OutOfBudget : public std::runtime_error {
     Bytes budget;
     Bytes smallest_budget;  ///< least that would have let this request pass
     std::string why;  ///< what kept eviction from making room (disk full, I/O error); may be empty
-    Bytes small;      ///< what storages too small to move hold together
+    std::string waited;   ///< whom it waited for in vain, and how long; may be empty
+    Bytes small;          ///< what storages too small to move hold together
     bool is_all = false;  ///< the op is known and was refused before it began: it needs no more
     bool begun = false;   ///< the op was running
     std::string refused;  ///< by the kernel: what may be short there; empty: the budget is short
