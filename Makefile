@@ -89,6 +89,10 @@ bench-disk: build ## Time transfers to and from the disk against fio
 bench-planning: build ## Time planning, and compare planners over the whole corpus
 	@$(IN_ENVIRONMENT) ONLY=planning exec scripts/bench.sh $(ARGS)
 
+.PHONY: bench-growth
+bench-growth: build ## Time an op as a program holds more storages, and as it runs on
+	@$(IN_ENVIRONMENT) ONLY=growth exec scripts/bench.sh $(ARGS)
+
 .PHONY: gpu
 gpu: ## Train on a graphics card while Spillway moves CPU tensors; needs a card
 	@scripts/setup.sh test

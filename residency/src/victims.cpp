@@ -11,6 +11,10 @@ namespace {
 constexpr std::uint64_t kLongestFinite = std::uint64_t{1} << 59;
 constexpr std::uint64_t kInfinite = std::numeric_limits<std::uint64_t>::max();
 
+// Smaller ones that are looked at in place of a large one: a program of thousands of storages of
+// which none serves must not have all of them looked at.
+constexpr std::size_t kMostSmaller = 64;
+
 struct Ranked {
   std::uint64_t tenths;  // weighted distance to the next use
   const Candidate* candidate;
@@ -33,32 +37,64 @@ bool worse(const Ranked& a, const Ranked& b) {
   return key(a) < key(b);
 }
 
-std::vector<Ranked> ranked_heap(std::span<const Candidate> candidates, std::uint64_t now) {
-  std::vector<Ranked> heap;
-  heap.reserve(candidates.size());
-  for (const Candidate& candidate : candidates) {
-    if (candidate.bytes > Bytes{0}) heap.push_back({weighted_distance(candidate, now), &candidate});
+// The whole of `candidates`, in a heap.
+class HeapOrder final : public LeavingOrder {
+ public:
+  HeapOrder(std::span<const Candidate> candidates, std::uint64_t now) {
+    heap_.reserve(candidates.size());
+    for (const Candidate& candidate : candidates) {
+      heap_.push_back({weighted_distance(candidate, now), &candidate});
+    }
+    std::make_heap(heap_.begin(), heap_.end(), worse);
   }
-  std::make_heap(heap.begin(), heap.end(), worse);
-  return heap;
-}
+  const Candidate* next() override {
+    if (heap_.empty()) return nullptr;
+    std::pop_heap(heap_.begin(), heap_.end(), worse);
+    const Ranked top = heap_.back();
+    heap_.pop_back();
+    return top.candidate;
+  }
 
-Ranked pop(std::vector<Ranked>& heap) {
-  std::pop_heap(heap.begin(), heap.end(), worse);
-  const Ranked top = heap.back();
-  heap.pop_back();
-  return top;
-}
+ private:
+  std::vector<Ranked> heap_;
+};
+
+// Shows the next one before it is taken.
+class Queue {
+ public:
+  Queue(LeavingOrder& order, std::uint64_t now) : order_(order), now_(now) { advance(); }
+
+  [[nodiscard]] bool empty() const { return front_.candidate == nullptr; }
+  [[nodiscard]] const Ranked& front() const { return front_; }
+  Ranked pop() {
+    const Ranked front = front_;
+    advance();
+    return front;
+  }
+
+ private:
+  void advance() {
+    do {
+      front_.candidate = order_.next();
+    } while (front_.candidate != nullptr && front_.candidate->bytes == Bytes{0});
+    if (front_.candidate != nullptr) front_.tenths = weighted_distance(*front_.candidate, now_);
+  }
+
+  LeavingOrder& order_;
+  std::uint64_t now_;
+  Ranked front_{};
+};
 
 // Smaller candidates that give `missing` bytes instead of `large`; empty if there are none such.
-std::vector<Ranked> smaller_instead(std::vector<Ranked>& heap, const Ranked& large, Bytes missing) {
+std::vector<Ranked> smaller_instead(Queue& queue, const Ranked& large, Bytes missing) {
   const Bytes most{large.candidate->bytes.count / 2};
   const std::uint64_t nearest = large.tenths == kInfinite ? kInfinite : large.tenths / 2;
   std::vector<Ranked> chosen;
   if (most < missing) return chosen;
   Bytes total{};
-  while (!heap.empty() && heap.front().tenths >= nearest) {
-    const Ranked next = pop(heap);
+  for (std::size_t looked = 0; looked < kMostSmaller; ++looked) {
+    if (queue.empty() || queue.front().tenths < nearest) break;
+    const Ranked next = queue.pop();
     if (next.candidate->bytes > most) continue;
     if (next.candidate->bytes >= missing) return {next};
     if (next.candidate->bytes > most - total) continue;
@@ -90,19 +126,21 @@ std::uint64_t after_latest_use(std::span<const Candidate> candidates) {
 
 }  // namespace
 
-std::vector<StorageId> choose_victims(std::span<const Candidate> candidates, Bytes needed,
-                                      std::optional<std::uint64_t> now) {
+bool leaves_before(const Candidate& a, const Candidate& b, std::uint64_t now) {
+  return worse({weighted_distance(b, now), &b}, {weighted_distance(a, now), &a});
+}
+
+std::vector<StorageId> choose_victims(LeavingOrder& order, Bytes needed, std::uint64_t now) {
   if (needed == Bytes{0}) return {};
-  std::vector<Ranked> heap =
-      ranked_heap(candidates, now.has_value() ? *now : after_latest_use(candidates));
+  Queue queue(order, now);
   std::vector<Ranked> chosen;
   Bytes total{};
-  while (total < needed && !heap.empty()) {
-    const Ranked next = pop(heap);
+  while (total < needed && !queue.empty()) {
+    const Ranked next = queue.pop();
     const Bytes missing = needed - total;
     total += next.candidate->bytes;
     if (next.candidate->bytes > missing) {
-      const std::vector<Ranked> smaller = smaller_instead(heap, next, missing);
+      const std::vector<Ranked> smaller = smaller_instead(queue, next, missing);
       if (!smaller.empty()) {
         chosen.insert(chosen.end(), smaller.begin(), smaller.end());
         break;
@@ -115,6 +153,13 @@ std::vector<StorageId> choose_victims(std::span<const Candidate> candidates, Byt
   ids.reserve(chosen.size());
   for (const Ranked& r : chosen) ids.push_back(r.candidate->id);
   return ids;
+}
+
+std::vector<StorageId> choose_victims(std::span<const Candidate> candidates, Bytes needed,
+                                      std::optional<std::uint64_t> now) {
+  const std::uint64_t at = now.has_value() ? *now : after_latest_use(candidates);
+  HeapOrder order(candidates, at);
+  return choose_victims(order, needed, at);
 }
 
 }  // namespace spillway::residency

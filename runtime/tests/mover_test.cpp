@@ -485,7 +485,7 @@ TEST_F(MoverTest, TheLargestMoversAreNamed) {
   evict(b);
   memory_.release_idle();
   fetch(b);
-  const auto top = mover_.top_movers(5);
+  const auto top = mover_.tally().top(5);
   ASSERT_EQ(top.size(), 2U);
   EXPECT_EQ(top[0].name.substr(0, 7), "fake::b");
   EXPECT_EQ(top[0].bytes, Bytes{2 * kBytes});

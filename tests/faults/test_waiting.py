@@ -195,32 +195,44 @@ def test_openmp_workers_of_a_running_op_get_an_error():
     del library
 
 
+#   main      |-- op: x pinned -- reduces, waits for what follows ....... --|
+#   gloo            ends the collective, runs what follows: needs the room of x
 @in_child(timeout=100)
-def test_gloo_threads_get_an_error_that_reaches_the_op_that_waits():
-    """The collective's thread makes a flat buffer for what it gathers, beside the op's tensors."""
-    import tempfile
+def test_what_gloo_threads_run_gets_an_error_that_reaches_the_op():
+    """As DistributedDataParallel's hooks for gradients do. Both ranks live in this process, so that
+    the collective ends after what follows it was named."""
+    from concurrent.futures import ThreadPoolExecutor
+    from datetime import timedelta
 
     import torch
     from torch import distributed
 
     activate(BUDGET="64MiB", FAULTS=OUT_OF_PATIENCE)
-    with tempfile.TemporaryDirectory() as directory:
-        store = distributed.FileStore(f"{directory}/store", 1)
-        distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-        refused = []
+    store = distributed.HashStore()
+    with ThreadPoolExecutor(2) as ranks:
+        first, second = ranks.map(
+            lambda rank: distributed.ProcessGroupGloo(store, rank, 2, timedelta(seconds=60)),
+            range(2),
+        )
+    refused, ran_on = [], []
 
-        def kernel(x):
-            gathered = [torch.empty_like(x)]
-            try:
-                distributed.all_gather(gathered, x)
-            except RuntimeError as error:
-                refused.append(str(error))
-            return torch.zeros(1)
+    def follow(future):
+        ran_on.append(threading.get_native_id())
+        return torch.empty(_floats(40))
 
-        library, op = _op("gathers", kernel)
-        x = torch.ones(_floats(24))
-        op(x)  # 24 + 24 + 24 MiB
-        assert len(refused) == 1 and "need 24 MiB" in refused[0], refused
-        assert bool((x == 1).all())
-        distributed.destroy_process_group()
-        del library
+    def kernel(x):
+        followed = first.allreduce([torch.ones(4)]).get_future().then(follow)
+        second.allreduce([torch.ones(4)])
+        try:
+            followed.wait()
+        except Exception as error:
+            refused.append(str(error))
+        return torch.zeros(1)
+
+    library, op = _op("reduces", kernel)
+    x = torch.ones(_floats(40))
+    op(x)
+    assert ran_on and ran_on[0] != threading.get_native_id(), "it ran on the op's own thread"
+    assert len(refused) == 1 and "waiting::reduces on other threads" in refused[0], refused
+    assert bool((x == 1).all())
+    del library

@@ -35,7 +35,7 @@ at::Tensor export_alias(const at::Tensor& tensor) {
                          .context(context,
                                   [](void* pointer) {
                                     auto* ended = static_cast<Export*>(pointer);
-                                    ended->record->pins.fetch_sub(1);
+                                    ended->record->unpin();
                                     delete ended;
                                   })
                          .options(tensor.options())

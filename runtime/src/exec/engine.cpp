@@ -96,6 +96,7 @@ void Engine::start(const Settings& stated) {
   set_budget(budget);
   // In fuzz mode every allocation moves, however small: that is what it is for.
   min_size_.store(mode == Mode::kFuzz ? 1 : settings.min_size.count);
+  for (StorageRecord* record : mover_.live()) record->announce();  // other sizes may leave now
   // A trace has to tell of every storage: what an op that is run again would read.
   const bool traces = mode == Mode::kRecord && !settings.trace_path.empty();
   memory_.set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
@@ -229,6 +230,7 @@ void Engine::drain_freed() {
 void Engine::bind(StorageRecord& record, void* owner) {
   Lock lock(*this);
   if (void* old = record.owner.exchange(owner)) dead_owners_.push_back(old);
+  record.announce();
 }
 
 bool Engine::begin_frame(const Op& op) {
@@ -268,6 +270,7 @@ bool Engine::begin_frame(const Op& op) {
 void Engine::stamp(StorageRecord& record, ThreadFrames& frames) {
   const std::uint64_t clock = clock_.load(std::memory_order_relaxed);
   record.last_use.store(clock, std::memory_order_relaxed);
+  record.announce();
   if (frames.depth != 1) return;  // nested touches are the outermost op's own affair
   const std::uint64_t next = frames.recogniser.touch(to_value(record.id));
   std::uint64_t next_clock = 0;
@@ -394,6 +397,7 @@ bool Engine::touch(StorageRecord& record, Access access) {
   ThreadFrames& frames = this_thread_frames();
   frames.hold_touched(record);
   record.last_use.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  record.announce();
   if (record.state.load() == ResidencyState::kResident &&
       (access == Access::kRead || !record.has_copy.load())) {
     return true;
@@ -409,14 +413,16 @@ bool Engine::keep(StorageRecord& record) {
   if (ready) {
     const Lock lock(*this);
     ++record.kept;
+    record.announce();
   }
-  record.pins.fetch_sub(1);
+  record.unpin();
   return ready;
 }
 
 void Engine::release(StorageRecord& record) {
   const Lock lock(*this);
   if (record.kept != 0) --record.kept;
+  record.announce();
 }
 
 bool Engine::exempt(StorageRecord& record) {

@@ -7,11 +7,10 @@
 
 #include "engine_lock.hpp"
 #include "room_request.hpp"
-#include "spillway/residency/victims.hpp"
+#include "spillway/runtime/exec/victim_order.hpp"
 
 namespace spillway::runtime {
 
-using residency::Candidate;
 using residency::ResidencyState;
 
 namespace {
@@ -60,37 +59,27 @@ void set_last_failure(std::string text, FailureKind kind) {
 }
 
 bool can_leave(const StorageRecord& record, Bytes min_size) {
-  return record.state.load(std::memory_order_relaxed) == ResidencyState::kResident &&
-         record.pins.load(std::memory_order_relaxed) == 0 &&
-         record.owner.load(std::memory_order_relaxed) != nullptr && record.kept == 0 &&
-         record.bytes >= min_size;
+  return record.pins.load(std::memory_order_relaxed) == 0 && leaves_unless_pinned(record, min_size);
 }
 
+// Where none of the best could leave (disk full, exported), the next best are tried.
 Bytes Engine::start_evictions(Bytes needed) {
-  std::vector<Candidate> candidates;
-  std::vector<StorageRecord*> records;
-  for (StorageRecord* record : mover_.live()) {
-    if (!can_leave(*record, min_size())) continue;
-    candidates.push_back(Candidate{.id = record->id,
-                                   .bytes = record->bytes,
-                                   .last_use = record->last_use.load(std::memory_order_relaxed),
-                                   .next_use = record->next_use.load(std::memory_order_relaxed),
-                                   .clean = record->has_copy.load(std::memory_order_relaxed)});
-    records.push_back(record);
-  }
-  const std::uint64_t now = clock_.load(std::memory_order_relaxed);
   Bytes leaving{};
-  const std::vector<StorageId> victims = residency::choose_victims(candidates, needed, now);
-  std::ranges::sort(records, {}, &StorageRecord::id);
-  for (const StorageId id : victims) {
-    leaving += mover_.evict(**std::ranges::lower_bound(records, id, {}, &StorageRecord::id));
+  VictimOrder& order = mover_.order();
+  std::vector<StorageRecord*> stayed;
+  while (leaving.count == 0) {
+    const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+    const std::vector<StorageRecord*> victims = order.choose(needed, now, min_size());
+    if (victims.empty()) break;
+    for (StorageRecord* record : victims) {
+      const Bytes left = mover_.evict(*record);
+      leaving += left;
+      if (left.count != 0) continue;
+      order.set_aside(*record);
+      stayed.push_back(record);
+    }
   }
-  if (leaving.count != 0) return leaving;
-  // None of the best could leave (disk full, exported): anything that can will do.
-  for (StorageRecord* record : records) {
-    leaving += mover_.evict(*record);
-    if (leaving >= needed) break;
-  }
+  for (StorageRecord* record : stayed) record->announce();  // the next time they may
   return leaving;
 }
 

@@ -70,6 +70,7 @@ StorageRecord& Mover::create(Block& block, Bytes bytes) {
   StorageRecord* record = nullptr;
   if (unused_.empty()) {
     record = &records_.emplace_back();
+    record->stale = &order_.stale();
   } else {
     record = unused_.back();
     unused_.pop_back();
@@ -124,6 +125,7 @@ void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
     record.has_copy.store(machine_.has_copy(id, Tier::kHost) || machine_.has_copy(id, Tier::kDisk));
     record.state.store(machine_.state(id));
   }
+  record.announce();
   if (options_.observer != nullptr) options_.observer->on_event(machine_, event, 0, actions);
   for (const Action& action : actions) carry_out(record, action);
   actions.clear();
@@ -287,7 +289,7 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, Ending ending) {
   if (succeeded && from == Tier::kDevice) {
     statistics_.evicted += record.bytes;
     ++statistics_.evictions;
-    count_move(record);
+    tally_.add(record.made_by.load(), record.bytes);
   }
   if (succeeded && to == Tier::kDevice) note_arrival(record);
   if (succeeded) failure_.clear();
@@ -303,7 +305,7 @@ void Mover::note_arrival(StorageRecord& record) {
   }
   statistics_.fetched += record.bytes;
   ++statistics_.fetches;
-  count_move(record);
+  tally_.add(record.made_by.load(), record.bytes);
 }
 
 bool Mover::verify_clean(StorageRecord& record) {
@@ -357,33 +359,6 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
 }
 
 void Mover::exempt(StorageRecord& record) { send(record, EventKind::kExempt); }
-
-void Mover::count_move(const StorageRecord& record) {
-  const char* made_by = record.made_by.load();
-  const auto known = std::ranges::find_if(kinds_, [&](const Kind& kind) {
-    return kind.made_by == made_by && kind.size == record.bytes;
-  });
-  if (known != kinds_.end()) {
-    known->moved += record.bytes;
-  } else {
-    kinds_.push_back({made_by, record.bytes, record.bytes});
-  }
-}
-
-std::vector<Mover::Moved> Mover::top_movers(std::size_t count) const {
-  std::vector<Kind> kinds = kinds_;
-  count = std::min(count, kinds.size());
-  std::ranges::partial_sort(kinds, kinds.begin() + static_cast<std::ptrdiff_t>(count),
-                            std::ranges::greater{}, &Kind::moved);
-  std::vector<Moved> result;
-  for (std::size_t i = 0; i < count; ++i) {
-    result.push_back(
-        {fmt::format("{} {}", kinds[i].made_by == nullptr ? "unknown" : kinds[i].made_by,
-                     to_string(kinds[i].size)),
-         kinds[i].moved});
-  }
-  return result;
-}
 
 void Mover::abandon_in_child() {
   // The pool's threads do not exist here; its destructor would wait for them.

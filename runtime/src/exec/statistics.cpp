@@ -52,7 +52,7 @@ Statistics Engine::statistics() {
     result.rounding += saturating_sub({record->block->resident}, {record->block->bytes});
   }
   result.moves = mover_.statistics();
-  result.top_movers = mover_.top_movers(kTopMovers);
+  result.top_movers = mover_.tally().top(kTopMovers);
   if (!in_child_) {
     result.io = mover_.transfers().description();
     result.disk_written = mover_.transfers().bytes_written();
@@ -100,7 +100,7 @@ void Engine::publish() {
   slot.last_step_ops.store(progress_.length(), kRelaxed);
   slot.overshoot_bytes.store(memory_.budget().overshoot().count, kRelaxed);
   std::strncpy(slot.io.data(), mover_.transfers().description().c_str(), kIoNameBytes - 1);
-  const auto movers = mover_.top_movers(kTopMovers);
+  const auto movers = mover_.tally().top(kTopMovers);
   for (std::size_t i = 0; i < movers.size(); ++i) {
     std::strncpy(slot.movers[i].name.data(), movers[i].name.c_str(), kMoverNameBytes - 1);
     slot.movers[i].moved_bytes.store(movers[i].bytes.count, kRelaxed);
@@ -145,7 +145,7 @@ std::string to_json(const Statistics& s) {
       {"storages", s.storages},
   };
   auto movers = nlohmann::ordered_json::array();
-  for (const Mover::Moved& moved : s.top_movers) {
+  for (const MoveTally::Moved& moved : s.top_movers) {
     movers.push_back({{"name", moved.name}, {"moved_bytes", moved.bytes.count}});
   }
   json["top_movers"] = movers;

@@ -41,11 +41,26 @@ struct Candidate {
 
 /// Victims that together have at least `needed` bytes, or all candidates if they have less;
 /// furthest next use first. None of them could be left out. Where the last victim would free more
-/// than twice what is missing, smaller ones used at least half as far ahead are taken instead if
-/// they suffice with half its bytes. Candidates without bytes are never taken. Without `now`, the
-/// op after the latest use among the candidates is meant.
+/// than twice what is missing, smaller ones used at least half as far ahead, out of the next 64,
+/// are taken instead if they suffice with half its bytes. Candidates without bytes are never taken.
+/// Without `now`, the op after the latest use among the candidates is meant.
 /// O(n + v log n) for n candidates of which v are looked at.
 std::vector<StorageId> choose_victims(std::span<const Candidate> candidates, Bytes needed,
                                       std::optional<std::uint64_t> now = std::nullopt);
+
+/// Candidates one after the other, furthest next use first, as `leaves_before` says.
+class LeavingOrder {
+ public:
+  virtual ~LeavingOrder() = default;
+  /// The next one, which stays where it is until the choice is made; null behind the last.
+  virtual const Candidate* next() = 0;
+};
+
+/// A strict order of all candidates at op `now`, by distance, then clean ones, then large ones.
+bool leaves_before(const Candidate& a, const Candidate& b, std::uint64_t now);
+
+/// The same choice from candidates that are in order already, of which it takes no more than it
+/// looks at.
+std::vector<StorageId> choose_victims(LeavingOrder& order, Bytes needed, std::uint64_t now);
 
 }  // namespace spillway::residency

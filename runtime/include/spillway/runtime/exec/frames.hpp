@@ -42,14 +42,14 @@ struct ThreadFrames {
   /// kTouched more were touched (saving a checkpoint touches every storage and runs no op).
   void hold_touched(StorageRecord& record) {
     if (touched.size() == kTouched) {
-      touched.front()->pins.fetch_sub(1, std::memory_order_release);
+      touched.front()->unpin();
       touched.erase(touched.begin());
     }
     record.pins.fetch_add(1);
     touched.push_back(&record);
   }
   static void unpin_all(std::vector<StorageRecord*>& records) {
-    for (StorageRecord* record : records) record->pins.fetch_sub(1, std::memory_order_release);
+    for (StorageRecord* record : records) record->unpin();
     records.clear();
   }
 

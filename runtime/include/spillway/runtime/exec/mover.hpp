@@ -25,7 +25,9 @@
 #include "spillway/residency/residency_machine.hpp"
 #include "spillway/residency/transition_observer.hpp"
 #include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/move_tally.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
+#include "spillway/runtime/exec/victim_order.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/runtime/memory/host_memory.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
@@ -137,12 +139,10 @@ class Mover {
   [[nodiscard]] Spool* spool() const { return spool_.get(); }
   [[nodiscard]] Transfers& transfers() { return *transfers_; }
 
-  struct Moved {
-    std::string name;
-    Bytes bytes;
-  };
-  /// Kinds of storage (creating op and size) that moved most, largest first.
-  [[nodiscard]] std::vector<Moved> top_movers(std::size_t count) const;
+  /// Kinds of storage (creating op and size) that moved most.
+  [[nodiscard]] const MoveTally& tally() const { return tally_; }
+  /// In which order what can leave leaves.
+  [[nodiscard]] VictimOrder& order() { return order_; }
 
   /// After fork in the child: no transfer threads, nothing in flight.
   void abandon_in_child();
@@ -178,7 +178,6 @@ class Mover {
   std::string revoked_text(const StorageRecord& record) const;
   void refuse(StorageRecord& record);
   void refuse_all(StorageRecord& record);
-  void count_move(const StorageRecord& record);
 
   std::mutex& mutex_;
   std::condition_variable& settled_;
@@ -192,6 +191,7 @@ class Mover {
   std::deque<StorageRecord> records_;  // addresses are stable
   std::vector<StorageRecord*> unused_;
   std::vector<StorageRecord*> live_;
+  VictimOrder order_;
   std::vector<Action> spare_actions_;  // memory for the next event's
   bool addresses_shown_ = false;
   Bytes leaving_{};
@@ -200,12 +200,7 @@ class Mover {
   std::string failure_;
   std::uint64_t failures_in_a_row_ = 0;
   MoveStatistics statistics_;
-  struct Kind {
-    const char* made_by;
-    Bytes size;
-    Bytes moved;
-  };
-  std::vector<Kind> kinds_;
+  MoveTally tally_;
 };
 
 }  // namespace spillway::runtime

@@ -37,7 +37,7 @@ struct Statistics {
   Bytes last_step_moved{};
   std::uint64_t storages = 0;  ///< live storages large enough to move
   MoveStatistics moves;
-  std::vector<Mover::Moved> top_movers;
+  std::vector<MoveTally::Moved> top_movers;
 };
 
 /// One JSON object, keys as in docs/statistics.md.

@@ -13,6 +13,8 @@
 
 namespace spillway::runtime {
 
+class StaleRecords;
+
 /// What the engine knows of one storage. Lives as long as the process (records are recycled, never
 /// unmapped), so a pointer to one is always safe to follow.
 ///
@@ -22,15 +24,30 @@ namespace spillway::runtime {
 /// the storage leaving and takes the lock, or the eviction finds the pin and is withdrawn. A count
 /// in the record is the hazard slot of that storage: one atomic add, no scan of all threads' slots.
 struct StorageRecord {
+  /// Ends a pin; whoever waits for the last one among victims hears of it.
+  void unpin() noexcept {
+    if (pins.fetch_sub(1) == 1 && parked.load()) announce();
+  }
+  /// Something changed that says whether and when the storage leaves: see VictimOrder.
+  void announce() noexcept {
+    if (!is_stale.load(std::memory_order_relaxed)) push_stale();
+  }
+  void push_stale() noexcept;
+
   // Any thread, without the engine's lock.
   std::atomic<std::uint32_t> pins{0};
   std::atomic<residency::ResidencyState> state{residency::ResidencyState::kResident};
   std::atomic<bool> has_copy{false};       ///< a slower copy exists or is being made
+  std::atomic<bool> is_stale{false};       ///< in StaleRecords
+  std::atomic<bool> parked{false};         ///< met among victims while it was pinned
   std::atomic<void*> owner{nullptr};       ///< the adapter's handle; null until an op has shown it
   std::atomic<std::uint64_t> last_use{0};  ///< engine's op clock
   std::atomic<std::uint64_t> next_use{0};  ///< engine's op clock; 0: unknown
   std::atomic<bool> always_dirty{false};   ///< written through pointers no op shows
   std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
+
+  StorageRecord* next_stale = nullptr;  ///< of whoever set `is_stale`
+  StaleRecords* stale = nullptr;        ///< set before the record is anyone's
 
   // Guarded by the engine's lock.
   StorageId id{};
