@@ -21,7 +21,7 @@
 
 #include "spillway/base/processor_clock.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "spillway/planning/registry.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/testing/small_steps.hpp"
@@ -66,15 +66,15 @@ std::array<double, kQuestions.size()> measure(std::size_t ops) {
   constexpr Bytes kAmple{std::uint64_t{1} << 50};
   const Budgets budgets{{Bytes{peak_bytes(trace).count / 2}, kAmple, Bytes{}}};
   const planning::Problem problem{trace, machine, budgets};
-  auto outcome = planning::lru_planner().plan(problem);
-  const double lru = least([&] { outcome = planning::lru_planner().plan(problem); });
+  auto outcome = planning::planner_named("lru").plan(problem);
+  const double lru = least([&] { outcome = planning::planner_named("lru").plan(problem); });
   double simulate = 0;
   if (const auto* plan = std::get_if<Plan>(&outcome)) {
     simulate = least([&] { (void)planning::simulate(problem, *plan); });
   }
   planning::PlanningContext context;
   context.now = processor_time;
-  const planning::Planner& planner = planning::hybrid_planner();
+  const planning::Planner& planner = planning::planner_named("hybrid");
   const auto plan_by_hybrid = [&](const planning::Problem& given) {
     return planner.plan(given, planning::Options(planner.options()), context);
   };

@@ -29,7 +29,7 @@ SEES = {
 # folder are interfaces that every folder may see.
 FOLDER_ORDER = {
     "core": ["base", "machine", "trace", "plan", "io"],
-    "planning": ["analysis", "cost", "sim", "bound", "tune", "planner"],
+    "planning": ["analysis", "cost", "sim", "bound", "draft", "pass", "search", "planner"],
     "runtime": ["memory", "transfer", "exec"],
 }
 

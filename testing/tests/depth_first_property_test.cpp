@@ -13,7 +13,7 @@
 
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/analysis/depth_first.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "spillway/planning/registry.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/testing/shrink.hpp"
 #include "spillway/testing/small_steps.hpp"
@@ -100,7 +100,7 @@ void expect_freed_at_last_touch(const Trace& trace, const Trace& made) {
 bool expect_plan(const Trace& trace) {
   const Machine machine = plain_machine();
   Budgets budgets{{Bytes{1}, kGiB, kGiB}};
-  const auto& planner = planning::partitioned_planner();
+  const auto& planner = planning::planner_named("partitioned");
   const auto refused = planner.plan({trace, machine, budgets});
   const auto* reason = std::get_if<planning::Infeasible>(&refused);
   if (reason == nullptr || !reason->smallest_budget) return false;

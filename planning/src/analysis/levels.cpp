@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/analysis/levels.hpp"
+#include "analysis/levels.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/cost/floor.hpp"
+#include "cost/floor.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -12,7 +12,7 @@
 
 #include <optional>
 
-#include "spillway/planning/tune/draft.hpp"
+#include "draft/draft.hpp"
 
 namespace spillway::planning {
 

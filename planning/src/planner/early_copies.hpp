@@ -8,7 +8,7 @@
 // O(touches x how far ahead).
 #pragma once
 
-#include "spillway/planning/tune/draft.hpp"
+#include "draft/draft.hpp"
 
 namespace spillway::planning {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner/gap_planner.hpp"
-#include "spillway/planning/tune/settings_search.hpp"
+#include "search/settings_search.hpp"
 
 namespace spillway::planning {
 

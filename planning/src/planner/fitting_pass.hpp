@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
+#include "pass/sweep.hpp"
 #include "spillway/planning/planner.hpp"
-#include "spillway/planning/tune/sweep.hpp"
 
 namespace spillway::planning {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "draft/draft.hpp"
+#include "planner/shortage.hpp"
 #include "spillway/planning/planner.hpp"
-#include "spillway/planning/planner/shortage.hpp"
-#include "spillway/planning/tune/draft.hpp"
 
 namespace spillway::planning {
 

@@ -8,16 +8,16 @@
 #include <optional>
 #include <utility>
 
+#include "cost/floor.hpp"
 #include "demand_pager.hpp"
 #include "early_copies.hpp"
 #include "fitting_pass.hpp"
+#include "planner/planners.hpp"
+#include "planner/shortage.hpp"
+#include "search/refine.hpp"
+#include "search/settings_search.hpp"
 #include "spillway/plan/validator.hpp"
-#include "spillway/planning/cost/floor.hpp"
-#include "spillway/planning/planner/planners.hpp"
-#include "spillway/planning/planner/shortage.hpp"
 #include "spillway/planning/registry.hpp"
-#include "spillway/planning/tune/refine.hpp"
-#include "spillway/planning/tune/settings_search.hpp"
 
 namespace spillway::planning {
 namespace {

@@ -5,9 +5,9 @@
 #include <array>
 #include <utility>
 
+#include "analysis/levels.hpp"
 #include "planner/gap_planner.hpp"
-#include "spillway/planning/analysis/levels.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "planner/planners.hpp"
 
 namespace spillway::planning {
 namespace {

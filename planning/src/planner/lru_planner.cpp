@@ -3,7 +3,7 @@
 
 #include "demand_pager.hpp"
 #include "gap_planner.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "planner/planners.hpp"
 
 namespace spillway::planning {
 namespace {

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "planner/gap_planner.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "planner/planners.hpp"
 
 namespace spillway::planning {
 namespace {

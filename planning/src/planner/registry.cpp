@@ -5,9 +5,9 @@
 
 #include <vector>
 
+#include "planner/planners.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/nearest.hpp"
-#include "spillway/planning/planner/planners.hpp"
 
 namespace spillway::planning {
 

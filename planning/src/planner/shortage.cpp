@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/planner/shortage.hpp"
+#include "planner/shortage.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "spillway/planning/cost/floor.hpp"
+#include "cost/floor.hpp"
 
 namespace spillway::planning {
 namespace {

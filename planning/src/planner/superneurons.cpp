@@ -5,10 +5,10 @@
 #include <array>
 #include <string>
 
+#include "pass/sweep.hpp"
 #include "planner/forward_pass.hpp"
 #include "planner/gap_planner.hpp"
-#include "spillway/planning/planner/planners.hpp"
-#include "spillway/planning/tune/sweep.hpp"
+#include "planner/planners.hpp"
 
 namespace spillway::planning {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
+#include "pass/range_max.hpp"
 #include "planner/gap_planner.hpp"
-#include "spillway/planning/planner/planners.hpp"
-#include "spillway/planning/tune/range_max.hpp"
+#include "planner/planners.hpp"
 
 namespace spillway::planning {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "spillway/planning/analysis/levels.hpp"
-#include "spillway/planning/tune/draft.hpp"
+#include "analysis/levels.hpp"
+#include "draft/draft.hpp"
 #include "spillway/testing/small_steps.hpp"
 
 namespace spillway::planning {

@@ -8,7 +8,7 @@
 #include "bound/price_ascent.hpp"
 #include "bound/state_ascent.hpp"
 #include "bound/state_graph.hpp"
-#include "spillway/planning/cost/floor.hpp"
+#include "cost/floor.hpp"
 #include "spillway/planning/registry.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 #include "spillway/testing/random_steps.hpp"

@@ -15,7 +15,7 @@
 #include "../planner/plan_fixture.hpp"
 #include "../planner/training_steps.hpp"
 #include "exact_search.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "planner/planners.hpp"
 #include "tiny_steps.hpp"
 
 namespace spillway::planning {

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "cost/floor.hpp"
+#include "planner/planners.hpp"
 #include "spillway/base/processor_clock.hpp"
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
-#include "spillway/planning/cost/floor.hpp"
 #include "spillway/planning/cost/roofline.hpp"
 #include "spillway/planning/cost/step_model.hpp"
-#include "spillway/planning/planner/planners.hpp"
 #include "spillway/planning/registry.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 #include "spillway/testing/random_steps.hpp"

@@ -14,9 +14,9 @@
 #include <limits>
 #include <vector>
 
+#include "draft/draft.hpp"
 #include "plan_fixture.hpp"
-#include "spillway/planning/planner/planners.hpp"
-#include "spillway/planning/tune/draft.hpp"
+#include "planner/planners.hpp"
 #include "training_steps.hpp"
 
 namespace spillway::planning {

@@ -9,9 +9,9 @@
 #include <string>
 #include <variant>
 
+#include "cost/floor.hpp"
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
-#include "spillway/planning/cost/floor.hpp"
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "plan_fixture.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "planner/planners.hpp"
 #include "spillway/planning/registry.hpp"
 #include "spillway/testing/small_steps.hpp"
 #include "training_steps.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "plan_fixture.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "planner/planners.hpp"
 #include "training_steps.hpp"
 
 namespace spillway::planning {

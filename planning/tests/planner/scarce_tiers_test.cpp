@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "plan_fixture.hpp"
+#include "planner/planners.hpp"
+#include "search/settings_search.hpp"
 #include "spillway/machine/machine_io.hpp"
 #include "spillway/planning/cost/roofline.hpp"
 #include "spillway/planning/kernel_workspace.hpp"
-#include "spillway/planning/planner/planners.hpp"
-#include "spillway/planning/tune/settings_search.hpp"
 #include "spillway/planning/workspace_margin.hpp"
 #include "spillway/trace/trace_io.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where memory is short on all tiers together: what no plan does without, and plans that get by
 // with little more.
-#include "spillway/planning/planner/shortage.hpp"
+#include "planner/shortage.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "cost/floor.hpp"
 #include "plan_fixture.hpp"
-#include "spillway/planning/cost/floor.hpp"
-#include "spillway/planning/planner/planners.hpp"
+#include "planner/planners.hpp"
 #include "spillway/planning/registry.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/testing/small_steps.hpp"

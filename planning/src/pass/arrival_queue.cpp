@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/tune/arrival_queue.hpp"
+#include "pass/arrival_queue.hpp"
 
 #include <algorithm>
 

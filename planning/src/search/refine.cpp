@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/tune/refine.hpp"
+#include "search/refine.hpp"
 
 #include <algorithm>
 

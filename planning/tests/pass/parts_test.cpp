@@ -7,14 +7,14 @@
 #include <random>
 #include <vector>
 
+#include "pass/arrival_queue.hpp"
+#include "pass/link_clock.hpp"
+#include "pass/range_max.hpp"
+#include "pass/sweep.hpp"
+#include "pass/tier_level.hpp"
+#include "search/small_storages.hpp"
 #include "spillway/planning/cost/step_model.hpp"
-#include "spillway/planning/tune/arrival_queue.hpp"
-#include "spillway/planning/tune/link_clock.hpp"
-#include "spillway/planning/tune/range_max.hpp"
-#include "spillway/planning/tune/sweep.hpp"
 #include "spillway/testing/small_steps.hpp"
-#include "tune/small_storages.hpp"
-#include "tune/tier_level.hpp"
 
 namespace spillway::planning {
 namespace {
@@ -43,7 +43,7 @@ TEST(TierLevelTest, a_copy_is_made_no_earlier_than_there_is_room_until_it_is_dec
   constexpr Row kOps = 40;
   constexpr std::uint64_t kBudget = 100;
   std::vector<std::uint64_t> row(kOps + 1);  // before each op, and at the end
-  tune::TierLevel level(kBudget, 1000, kOps);
+  pass::TierLevel level(kBudget, 1000, kOps);
   std::vector<std::uint64_t> there;
   int early = 0;
   int put_off = 0;
@@ -72,7 +72,7 @@ TEST(TierLevelTest, a_copy_is_made_no_earlier_than_there_is_room_until_it_is_dec
 }
 
 TEST(TierLevelTest, where_everything_alive_finds_room_nothing_is_put_off) {
-  tune::TierLevel level(100, 100, 10);
+  pass::TierLevel level(100, 100, 10);
   level.add(100, 0);
   level.remove(100, 4);
   EXPECT_TRUE(level.has_room(100, 5));
@@ -161,7 +161,7 @@ TEST(SmallStoragesTest, as_many_of_the_smallest_as_have_room_beside_every_op) {
   const auto of = [&](std::uint64_t device, double share) {
     Problem problem{trace, machine, {}};
     problem.budgets[Tier::kDevice] = Bytes{device};
-    return tune::size_that_may_stay(StepModel(problem), share);
+    return pass::size_that_may_stay(StepModel(problem), share);
   };
   EXPECT_EQ(of(1339, 1), 0U) << "39 beside op 5";
   EXPECT_EQ(of(1340, 1), 10U);
@@ -203,7 +203,7 @@ TEST(SmallStoragesTest, what_is_kept_by_its_size_has_no_gap_away) {
   problem.budgets[Tier::kHost] = Bytes{1'000'000};
   const StepModel model(problem);
   SweepSettings settings;
-  settings.stay_up_to = tune::size_that_may_stay(model, 1);
+  settings.stay_up_to = pass::size_that_may_stay(model, 1);
   EXPECT_EQ(settings.stay_up_to, 10U);
   const SweepResult result = sweep(model, settings);
   ASSERT_TRUE(result.feasible);

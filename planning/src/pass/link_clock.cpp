@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/tune/link_clock.hpp"
+#include "pass/link_clock.hpp"
 
 #include <algorithm>
 

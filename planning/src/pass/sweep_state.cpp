@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/sweep_state.hpp"
+#include "pass/sweep_state.hpp"
 
 #include <algorithm>
 #include <array>
 
-namespace spillway::planning::tune {
+namespace spillway::planning::pass {
 namespace {
 
 std::vector<double> deadlines_of(const StepModel& model) {
@@ -464,4 +464,4 @@ void SweepState::close_wrapping_gap(Row older, Row storage) {
   }
 }
 
-}  // namespace spillway::planning::tune
+}  // namespace spillway::planning::pass

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/planning/tune/arrival_queue.hpp"
-#include "spillway/planning/tune/link_clock.hpp"
-#include "spillway/planning/tune/sweep.hpp"
-#include "tune/tier_level.hpp"
+#include "pass/arrival_queue.hpp"
+#include "pass/link_clock.hpp"
+#include "pass/sweep.hpp"
+#include "pass/tier_level.hpp"
 
-namespace spillway::planning::tune {
+namespace spillway::planning::pass {
 
 /// Storages of one class differ in size by less than four times; the last one has all above 64 GiB.
 inline constexpr std::size_t kBitsPerClass = 2;
@@ -164,4 +164,4 @@ class SweepState {
   double now_ = 0;
 };
 
-}  // namespace spillway::planning::tune
+}  // namespace spillway::planning::pass

@@ -4,9 +4,9 @@
 #include <bit>
 #include <cmath>
 
-#include "tune/sweep_state.hpp"
+#include "pass/sweep_state.hpp"
 
-namespace spillway::planning::tune {
+namespace spillway::planning::pass {
 namespace {
 
 // A chain longer than this is not worth its look-up; what is dropped on the way ends it earlier.
@@ -433,4 +433,4 @@ void SweepState::leave_by_copy(Row op, Row storage, Tier tier) {
   set_away(storage, true);
 }
 
-}  // namespace spillway::planning::tune
+}  // namespace spillway::planning::pass

@@ -14,10 +14,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "pass/range_max.hpp"
 #include "spillway/planning/cost/step_model.hpp"
-#include "spillway/planning/tune/range_max.hpp"
 
-namespace spillway::planning::tune {
+namespace spillway::planning::pass {
 
 class TierLevel {
  public:
@@ -39,4 +39,4 @@ class TierLevel {
   std::optional<RangeMax> before_op_;  // where the tier is scarce
 };
 
-}  // namespace spillway::planning::tune
+}  // namespace spillway::planning::pass

@@ -27,7 +27,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "spillway/planning/tune/draft.hpp"
+#include "draft/draft.hpp"
 
 namespace spillway::planning {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/tune/range_max.hpp"
+#include "pass/range_max.hpp"
 
 #include <algorithm>
 #include <limits>

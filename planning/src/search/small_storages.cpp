@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/small_storages.hpp"
+#include "search/small_storages.hpp"
 
 #include <algorithm>
 #include <vector>
 
-namespace spillway::planning::tune {
+namespace spillway::planning::pass {
 namespace {
 
 // Per op: the bytes of storages of up to `size` that are alive and that the op does not touch.
@@ -60,4 +60,4 @@ std::uint64_t size_that_may_stay(const StepModel& model, double share) {
   return sizes[most];
 }
 
-}  // namespace spillway::planning::tune
+}  // namespace spillway::planning::pass

@@ -10,10 +10,10 @@
 
 #include "spillway/planning/cost/step_model.hpp"
 
-namespace spillway::planning::tune {
+namespace spillway::planning::pass {
 
 /// The largest size, in bytes, such that beside every op all storages of up to this size take no
 /// more than `share`, up to 1, of the room that the op leaves. 0 if there is none.
 std::uint64_t size_that_may_stay(const StepModel& model, double share);
 
-}  // namespace spillway::planning::tune
+}  // namespace spillway::planning::pass

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/tier_level.hpp"
+#include "pass/tier_level.hpp"
 
 #include <vector>
 
-namespace spillway::planning::tune {
+namespace spillway::planning::pass {
 
 TierLevel::TierLevel(std::uint64_t budget, std::uint64_t most_alive, Row ops) : budget_(budget) {
   if (budget > 0 && budget < most_alive) before_op_.emplace(std::vector<std::int64_t>(ops + 1, 0));
@@ -40,4 +40,4 @@ Row TierLevel::earliest(std::uint64_t bytes, Row from, Row at) const {
   return from;
 }
 
-}  // namespace spillway::planning::tune
+}  // namespace spillway::planning::pass

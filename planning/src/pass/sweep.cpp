@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/tune/sweep.hpp"
+#include "pass/sweep.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "tune/sweep_state.hpp"
+#include "pass/sweep_state.hpp"
 
 namespace spillway::planning {
 
 SweepResult sweep_from(const StepModel& model, const SweepSettings& settings,
                        const BeginState& begin) {
   SweepResult result;
-  tune::SweepState state(model, settings, begin);
+  pass::SweepState state(model, settings, begin);
   for (Row op = 0; op < model.ops(); ++op) {
     if (state.step(op)) continue;
     result.binding_op = op;

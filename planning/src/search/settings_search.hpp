@@ -16,10 +16,10 @@
 #include <string_view>
 #include <vector>
 
+#include "pass/sweep.hpp"
+#include "search/random_numbers.hpp"
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/sim/simulator.hpp"
-#include "spillway/planning/tune/random_numbers.hpp"
-#include "spillway/planning/tune/sweep.hpp"
 
 namespace spillway::planning {
 

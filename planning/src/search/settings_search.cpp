@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/planning/tune/settings_search.hpp"
+#include "search/settings_search.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 #include <iterator>
 #include <utility>
 
+#include "cost/floor.hpp"
+#include "search/small_storages.hpp"
 #include "spillway/plan/validator.hpp"
 #include "spillway/planning/bound/lower_bound.hpp"
-#include "spillway/planning/cost/floor.hpp"
-#include "tune/small_storages.hpp"
 
 namespace spillway::planning {
 namespace {
@@ -87,7 +87,7 @@ SettingsSearch::SettingsSearch(const Problem& problem, const StepModel& model, S
   const double touches = std::max<double>(1, model.table.touches());
   simulate_ = model.table.touches() <= kMostSimulatedTouches;
   for (const double share : kSmallShares) {
-    stay_up_to_.push_back(simulate_ && share > 0 ? tune::size_that_may_stay(model, share) : 0);
+    stay_up_to_.push_back(simulate_ && share > 0 ? pass::size_that_may_stay(model, share) : 0);
   }
   passes_left_ =
       simulate_ ? static_cast<int>(std::clamp(kPassWork / touches, 3.0, double{kMostPasses})) : 1;

@@ -15,8 +15,8 @@
 
 #include <cstdint>
 
-#include "spillway/planning/tune/random_numbers.hpp"
-#include "spillway/planning/tune/settings_search.hpp"
+#include "search/random_numbers.hpp"
+#include "search/settings_search.hpp"
 
 namespace spillway::planning {
 
