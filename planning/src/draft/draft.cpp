@@ -93,14 +93,14 @@ class Writer {
       default:
         plan_.actions.push_back(PlanAction::drop(at, id));
     }
-    if (choice.wait_out && choice.remedy != Remedy::kForget) {
+    if (choice.wait_out && choice.remedy != Remedy::kDrop) {
       plan_.actions.push_back(PlanAction::wait(at, id));
     }
   }
 
   void enter(const GapChoice& choice, Row storage, Row end) {
     if (choice.more != kNoRow) enter(draft_.again[choice.more], storage, end);
-    if (choice.remedy == Remedy::kKeep || choice.remedy == Remedy::kForget) return;
+    if (choice.remedy == Remedy::kKeep || choice.remedy == Remedy::kDrop) return;
     if (choice.in_at == kNoRow || end == kNoRow) return;
     const Point to = point(choice.in_at, storage, later_id(storage, end), false);
     plan_.actions.push_back(PlanAction::fetch(OpIndex{to.at}, StorageId{to.storage}));
@@ -124,7 +124,7 @@ class Writer {
   };
 
   [[nodiscard]] bool forgotten_in_next_step(const GapChoice& choice, Row storage) const {
-    return choice.remedy == Remedy::kForget && choice.out_at > table_.ops() &&
+    return choice.remedy == Remedy::kDrop && choice.out_at > table_.ops() &&
            table_.successor(storage) != kNoRow;
   }
 
@@ -134,7 +134,7 @@ class Writer {
     while (choice->remedy != Remedy::kKeep) {
       if (choice->out_at > table_.ops() && wraps) return;
       if (wraps && forgotten_in_next_step(*choice, storage)) return;
-      if (choice->remedy == Remedy::kForget) {
+      if (choice->remedy == Remedy::kDrop) {
         now = {false, false, false};
       } else {
         now.evict(choice->remedy == Remedy::kHost ? Tier::kHost : Tier::kDisk);

@@ -29,7 +29,7 @@ enum class Remedy : std::uint8_t {
   kKeep,
   kHost,
   kDisk,
-  kForget,  ///< dropped: nothing reads it again, or a replay of the draft brings it back
+  kDrop,  ///< dropped: nothing reads it again, or a replay of the draft brings it back
 };
 
 struct GapChoice {

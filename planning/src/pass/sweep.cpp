@@ -4,24 +4,24 @@
 #include <algorithm>
 #include <utility>
 
-#include "pass/sweep_state.hpp"
+#include "pass/step_pass.hpp"
 
 namespace spillway::planning {
 
 SweepResult sweep_from(const StepModel& model, const SweepSettings& settings,
                        const BeginState& begin) {
   SweepResult result;
-  pass::SweepState state(model, settings, begin);
+  pass::StepPass pass(model, settings, begin);
   for (Row op = 0; op < model.ops(); ++op) {
-    if (state.step(op)) continue;
+    if (pass.step(op)) continue;
     result.binding_op = op;
-    result.short_by = state.short_by;
-    result.to_blame = state.to_blame;
+    result.short_by = pass.short_by();
+    result.to_blame = pass.to_blame();
     return result;
   }
-  if (!state.finish(result)) {
+  if (!pass.finish(result)) {
     result.binding_op = model.ops() - 1;
-    result.short_by = state.short_by;
+    result.short_by = pass.short_by();
   }
   return result;
 }

@@ -63,7 +63,7 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
   const Row from = table.op_of(touch) + 1;
   const Row again = model_.replay_op[table.touch(touch).storage];
   const auto replay = std::find(draft.replays.begin(), draft.replays.end(), Replay{use, again});
-  const bool replayed = choice.remedy == Remedy::kForget;
+  const bool replayed = choice.remedy == Remedy::kDrop;
   if (replayed && replay == draft.replays.end()) return false;
   const Tier slower =
       model_.has_host() && model_.budget(Tier::kHost) > 0 ? Tier::kHost : Tier::kDisk;
@@ -82,7 +82,7 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
   if (choice.remedy == Remedy::kKeep || kind == 0) {
     const bool may = recompute_ && !end.wraps && again != kNoRow && random_.below(2) == 0;
     if (may) {
-      choice = {.remedy = Remedy::kForget, .out_at = from};
+      choice = {.remedy = Remedy::kDrop, .out_at = from};
       if (replay == draft.replays.end()) draft.replays.push_back({use, again});
     } else if (choice.remedy == Remedy::kKeep) {
       if (!early_out_) return false;

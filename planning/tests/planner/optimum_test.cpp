@@ -78,7 +78,7 @@ class Everything {
     }
     const Row storage = model_.table.touch(gap.touch).storage;
     if (!gap.wraps && model_.replay_op[storage] != kNoRow) {
-      choice = {.remedy = Remedy::kForget, .out_at = gap.from};
+      choice = {.remedy = Remedy::kDrop, .out_at = gap.from};
       const std::size_t before = draft_.replays.size();
       run_again(storage, gap.to);
       descend(depth + 1);
