@@ -98,7 +98,7 @@ def test_named_files_exist(name):
     # folder each.
     made = re.compile(
         r"(build|dist|out)/|core/(base|machine|plan|trace)$|runtime/(memory|transfer|exec)$"
-        r"|planning/(analysis|cost|sim|bound|tune|planner)$"
+        r"|planning/(analysis|cost|sim|bound|draft|pass|search|planner)$"
     )
     text = read(name)
     named = [p for p in path.findall(text) if not made.match(p)]
