@@ -30,7 +30,7 @@ SEES = {
 FOLDER_ORDER = {
     "core": ["base", "machine", "trace", "plan", "io"],
     "planning": ["analysis", "cost", "sim", "bound", "draft", "pass", "search", "planner"],
-    "runtime": ["memory", "transfer", "exec"],
+    "runtime": ["memory", "transfer", "store", "exec"],
 }
 
 # The layers whose time is a number they are given. core is not among them: it reads files and holds

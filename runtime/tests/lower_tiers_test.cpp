@@ -21,6 +21,7 @@
 
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/memory/host_memory.hpp"
+#include "spillway/runtime/store/tiered_store.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfer_pool.hpp"
 
@@ -87,6 +88,52 @@ class DiskTier {
 
   Spool spool_;
   TransferPool transfers_;
+};
+
+// Both through the store that adapters use. `kDisk`: it has no host memory.
+template <bool kDisk>
+class StoreTier {
+ public:
+  using Place = StoredId;
+  static constexpr const char* kNoRoom = "host.allocate=ENOMEM@1+, spool.grow=ENOSPC@1+";
+
+  // A budget of a page is the least a spool can have; its one page is taken beforehand.
+  explicit StoreTier(Bytes limit)
+      : store_({.host_budget = kDisk ? Bytes{} : limit,
+                .spool = {.directory = testing::TempDir(),
+                          .budget = kDisk ? limit : kPageBytes,
+                          .warn = {}}},
+               make_transfers(IoMethod::kThreads)),
+        before_(kDisk ? 0 : 1) {
+    if (!kDisk) store_.reserve(kPageBytes, Tier::kDisk);
+  }
+  std::optional<Place> allocate(Bytes bytes) { return store_.reserve(bytes); }
+  void free(const Place& place) { store_.drop(place); }
+  void write(const Place& place, const std::byte* from, std::uint64_t bytes) {
+    // A place is stored whole.
+    std::vector<std::byte> whole(store_.bytes(place).count);
+    std::memcpy(whole.data(), from, bytes);
+    int error = -1;
+    store_.store(place, whole.data(), [&error](int result) { error = result; });
+    store_.drain();
+    EXPECT_EQ(error, 0);
+  }
+  void read(const Place& place, std::byte* to, std::uint64_t bytes) {
+    std::vector<std::byte> whole(store_.bytes(place).count);
+    int error = -1;
+    store_.load(place, whole.data(), [&error](int result) { error = result; });
+    store_.drain();
+    EXPECT_EQ(error, 0);
+    std::memcpy(to, whole.data(), bytes);
+  }
+  [[nodiscard]] Bytes used() const {
+    const StoreUsage usage = store_.usage();
+    return usage.host + usage.disk - Bytes{before_ * kPage};
+  }
+
+ private:
+  TieredStore store_;
+  std::uint64_t before_;
 };
 
 template <typename Tier>
@@ -199,6 +246,8 @@ REGISTER_TYPED_TEST_SUITE_P(LowerTierConformance, CopiesKeepTheirBytesAmongNeigh
                             AMachineWithoutRoomTakesNothingFromTheLimit);
 INSTANTIATE_TYPED_TEST_SUITE_P(Host, LowerTierConformance, HostTier);
 INSTANTIATE_TYPED_TEST_SUITE_P(Disk, LowerTierConformance, DiskTier);
+INSTANTIATE_TYPED_TEST_SUITE_P(StoreOnHost, LowerTierConformance, StoreTier<false>);
+INSTANTIATE_TYPED_TEST_SUITE_P(StoreOnDisk, LowerTierConformance, StoreTier<true>);
 
 }  // namespace
 }  // namespace spillway::runtime

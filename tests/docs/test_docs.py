@@ -97,7 +97,7 @@ def test_named_files_exist(name):
     # What a build or a run makes is not in the checkout; these stand for an include and a source
     # folder each.
     made = re.compile(
-        r"(build|dist|out)/|core/(base|machine|plan|trace)$|runtime/(memory|transfer|exec)$"
+        r"(build|dist|out)/|core/(base|machine|plan|trace)$|runtime/(memory|transfer|store|exec)$"
         r"|planning/(analysis|cost|sim|bound|draft|pass|search|planner)$"
     )
     text = read(name)

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps bytes by id on the tiers below a framework's own memory: host memory within a budget, then
+// the spool. For adapters that decide themselves what leaves and when, and need no Engine.
+//
+//     reserve -> empty --store--> storing --done(0)--> stored --load--> stored, and a copy of it
+//                  ^                 |                    |
+//                  +-- done(errno) --+                    +--demote--> stored, on the disk
+//                  +-- cancel -------+
+//     drop: from every state; what is in flight ends first
+//
+// Ownership: the store owns its copies. Memory that it is given stays the caller's, and must be
+// valid and untouched (for a load: unread too) until `done`. Copies to and from host memory are
+// made by the calling thread, before `store` and `load` return; those of the disk by the threads of
+// Transfers. Thread-safe; no lock is held while `done` runs. A call that the diagram does not have
+// is an InternalError. What the disk does comes as an errno in `done`, and loses nothing: after a
+// failed store the place is empty, after a failed load the copy is where it was.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/machine/tier.hpp"
+#include "spillway/runtime/memory/host_memory.hpp"
+#include "spillway/runtime/transfer/spool.hpp"
+#include "spillway/runtime/transfer/transfers.hpp"
+
+namespace spillway::runtime {
+
+/// Names what was reserved. Never given twice by one store.
+enum class StoredId : std::uint64_t {};
+
+struct TieredStoreOptions {
+  Bytes host_budget{};  ///< 0: no host tier
+  SpoolOptions spool;
+  bool verify = false;  ///< compare a checksum of what is loaded; EBADMSG where it differs
+};
+
+/// Consistent with each other at one moment.
+struct StoreUsage {
+  Bytes host{};  ///< in whole pages
+  Bytes host_budget{};
+  Bytes disk{};
+  std::uint64_t places = 0;  ///< reserved and not dropped
+
+  bool operator==(const StoreUsage&) const = default;
+};
+
+/// Since the store was made. Bytes are those of copies that succeeded.
+struct StoreStatistics {
+  Bytes stored_on_host{};
+  Bytes stored_on_disk{};  ///< those that were demoted too
+  Bytes loaded_from_host{};
+  Bytes loaded_from_disk{};
+  std::uint64_t cancelled = 0;
+  std::uint64_t failed = 0;   ///< copies
+  std::uint64_t refused = 0;  ///< reservations
+};
+
+/// Called once, with 0 or an errno.
+using StoreDone = std::function<void(int error)>;
+
+class TieredStore {
+ public:
+  /// Opens nothing yet.
+  TieredStore(TieredStoreOptions options, std::unique_ptr<Transfers> transfers);
+  /// Waits for what is in flight. The caller has stopped calling.
+  ~TieredStore();
+  TieredStore(const TieredStore&) = delete;
+  TieredStore& operator=(const TieredStore&) = delete;
+
+  /// Room for `bytes` (> 0): on the host where that has room, else on the disk; on the disk alone
+  /// if `fastest` says so. Nothing where neither has room: `full_reason`. Throws UserError if the
+  /// spool file cannot be opened.
+  std::optional<StoredId> reserve(Bytes bytes, Tier fastest = Tier::kHost);
+  /// Why `reserve` last returned nothing: need, have, short, and what to do.
+  [[nodiscard]] std::string full_reason() const;
+
+  /// Throws UserError if no transfer thread can be started; the place is empty then.
+  void store(StoredId id, const std::byte* from, StoreDone done);
+  /// Any number at once.
+  void load(StoredId id, std::byte* to, StoreDone done);
+  /// Takes back a store of which nothing has started: `done` is never called, and the place is
+  /// empty. False if it has started or ended.
+  bool cancel(StoredId id);
+  /// What waits in the queue is wanted now.
+  void hurry(StoredId id);
+  /// Copies what is stored on the host to the disk and gives back its host memory when that is
+  /// done. False, and `done` is never called, if it lies on the disk or the disk has no room.
+  bool demote(StoredId id, StoreDone done);
+  void drop(StoredId id);
+
+  [[nodiscard]] Bytes bytes(StoredId id) const;
+  /// Where its bytes are, or will be.
+  [[nodiscard]] Tier tier(StoredId id) const;
+  [[nodiscard]] StoreUsage usage() const;
+  [[nodiscard]] StoreStatistics statistics() const;
+
+  /// Returns when nothing is in flight and every `done` has returned.
+  void drain() { transfers_->drain(); }
+  /// See Transfers::before_fork.
+  void before_fork() { transfers_->before_fork(); }
+
+ private:
+  enum class State : std::uint8_t { kEmpty, kStoring, kStored };
+  struct Place {
+    Bytes bytes{};
+    State state = State::kEmpty;
+    bool demoting = false;
+    bool dropped = false;         // freed when nothing is in flight
+    std::uint32_t in_flight = 0;  // copies
+    std::byte* host = nullptr;    // owned
+    Extent disk{};                // owned; no bytes: none
+    std::uint64_t checksum = 0;
+    TransferId transfer = 0;  // the last one submitted
+  };
+  using Places = std::unordered_map<std::uint64_t, Place>;
+
+  Place& place_locked(StoredId id);
+  const Place& place_locked(StoredId id) const;
+  /// Submits a transfer between `memory` and the disk. `lock` is not held.
+  void submit(StoredId id, Direction direction, std::byte* memory, Extent extent, Bytes bytes,
+              TransferDone done);
+  /// One copy of the place has ended; frees it if it was dropped meanwhile.
+  void end_copy_locked(StoredId id, Place& place);
+  void free_locked(Place& place);
+  void note_checksum(StoredId id, std::uint64_t checksum);
+  void end_store(StoredId id, Tier tier, int error);
+  int end_load(StoredId id, Tier tier, const std::byte* to, int error);
+  void end_demotion(StoredId id, int error);
+
+  const TieredStoreOptions options_;
+  mutable std::mutex mutex_;
+  HostMemory host_;
+  Spool spool_;
+  Places places_;
+  std::uint64_t last_id_ = 0;
+  StoreStatistics statistics_;
+  std::string full_reason_;
+  std::unique_ptr<Transfers> transfers_;  // last: its threads use all of the above
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/store/tiered_store.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+
+namespace {
+
+std::uint64_t to_value(StoredId id) { return static_cast<std::uint64_t>(id); }
+
+std::string describe(StoredId id) { return fmt::format("stored {}", to_value(id)); }
+
+}  // namespace
+
+TieredStore::TieredStore(TieredStoreOptions options, std::unique_ptr<Transfers> transfers)
+    : options_(std::move(options)), spool_(options_.spool), transfers_(std::move(transfers)) {
+  host_.set_limit(options_.host_budget);
+}
+
+TieredStore::~TieredStore() {
+  transfers_.reset();
+  for (auto& [id, place] : places_) free_locked(place);
+}
+
+TieredStore::Place& TieredStore::place_locked(StoredId id) {
+  const auto found = places_.find(to_value(id));
+  SPILLWAY_CHECK(found != places_.end() && !found->second.dropped, describe(id));
+  return found->second;
+}
+
+const TieredStore::Place& TieredStore::place_locked(StoredId id) const {
+  const auto found = places_.find(to_value(id));
+  SPILLWAY_CHECK(found != places_.end() && !found->second.dropped, describe(id));
+  return found->second;
+}
+
+std::optional<StoredId> TieredStore::reserve(Bytes bytes, Tier fastest) {
+  SPILLWAY_CHECK(bytes.count != 0 && fastest != Tier::kDevice, to_string(bytes));
+  const std::lock_guard lock(mutex_);
+  Place place{.bytes = bytes};
+  if (fastest == Tier::kHost) place.host = host_.allocate(bytes);
+  if (place.host == nullptr) {
+    const std::optional<Extent> extent = spool_.allocate(bytes);
+    if (!extent) {
+      ++statistics_.refused;
+      full_reason_ =
+          fmt::format("host memory has no room: need {}, have {} of {}; {}", to_string(bytes),
+                      to_string(saturating_sub(host_.budget().limit(), host_.budget().used())),
+                      to_string(host_.budget().limit()), spool_.full_reason());
+      return std::nullopt;
+    }
+    place.disk = *extent;
+  }
+  places_.emplace(++last_id_, place);
+  return StoredId{last_id_};
+}
+
+std::string TieredStore::full_reason() const {
+  const std::lock_guard lock(mutex_);
+  return full_reason_;
+}
+
+void TieredStore::submit(StoredId id, Direction direction, std::byte* memory, Extent extent,
+                         Bytes bytes, TransferDone done) {
+  const TransferId transfer = transfers_->submit(Transfer{.direction = direction,
+                                                          .memory = memory,
+                                                          .extent = extent,
+                                                          .descriptor = spool_.descriptor(),
+                                                          .length = bytes.count},
+                                                 std::move(done));
+  const std::lock_guard lock(mutex_);
+  // It may have ended, and the place with it.
+  const auto found = places_.find(to_value(id));
+  if (found != places_.end()) found->second.transfer = std::max(found->second.transfer, transfer);
+}
+
+void TieredStore::store(StoredId id, const std::byte* from, StoreDone done) {
+  std::byte* host = nullptr;
+  Extent disk{};
+  Bytes bytes{};
+  {
+    const std::lock_guard lock(mutex_);
+    Place& place = place_locked(id);
+    SPILLWAY_CHECK(place.state == State::kEmpty, describe(id));
+    place.state = State::kStoring;
+    ++place.in_flight;
+    host = place.host;
+    disk = place.disk;
+    bytes = place.bytes;
+  }
+  if (options_.verify) note_checksum(id, XXH3_64bits(from, bytes.count));
+  if (host != nullptr) {
+    std::memcpy(host, from, bytes.count);
+    end_store(id, Tier::kHost, 0);
+    done(0);
+    return;
+  }
+  try {
+    // A transfer out only reads.
+    submit(id, Direction::kOut, const_cast<std::byte*>(from), disk, bytes,
+           [this, id, done = std::move(done)](TransferResult result) {
+             end_store(id, Tier::kDisk, result.error);
+             done(result.error);
+           });
+  } catch (...) {
+    end_store(id, Tier::kDisk, EAGAIN);
+    throw;
+  }
+}
+
+void TieredStore::note_checksum(StoredId id, std::uint64_t checksum) {
+  const std::lock_guard lock(mutex_);
+  places_.at(to_value(id)).checksum = checksum;
+}
+
+void TieredStore::end_store(StoredId id, Tier tier, int error) {
+  const std::lock_guard lock(mutex_);
+  Place& place = places_.at(to_value(id));
+  place.state = error == 0 ? State::kStored : State::kEmpty;
+  if (error != 0) {
+    ++statistics_.failed;
+  } else {
+    (tier == Tier::kHost ? statistics_.stored_on_host : statistics_.stored_on_disk) += place.bytes;
+  }
+  end_copy_locked(id, place);
+}
+
+void TieredStore::load(StoredId id, std::byte* to, StoreDone done) {
+  std::byte* host = nullptr;
+  Extent disk{};
+  Bytes bytes{};
+  {
+    const std::lock_guard lock(mutex_);
+    Place& place = place_locked(id);
+    SPILLWAY_CHECK(place.state == State::kStored, describe(id));
+    ++place.in_flight;
+    host = place.host;
+    disk = place.disk;
+    bytes = place.bytes;
+  }
+  if (host != nullptr) {
+    std::memcpy(to, host, bytes.count);
+    done(end_load(id, Tier::kHost, to, 0));
+    return;
+  }
+  try {
+    submit(id, Direction::kIn, to, disk, bytes,
+           [this, id, to, done = std::move(done)](TransferResult result) {
+             done(end_load(id, Tier::kDisk, to, result.error));
+           });
+  } catch (...) {
+    end_load(id, Tier::kDisk, to, EAGAIN);
+    throw;
+  }
+}
+
+int TieredStore::end_load(StoredId id, Tier tier, const std::byte* to, int error) {
+  std::uint64_t expected = 0;
+  Bytes bytes{};
+  {
+    const std::lock_guard lock(mutex_);
+    const Place& place = places_.at(to_value(id));
+    expected = place.checksum;
+    bytes = place.bytes;
+  }
+  if (error == 0 && options_.verify && XXH3_64bits(to, bytes.count) != expected) error = EBADMSG;
+  const std::lock_guard lock(mutex_);
+  Place& place = places_.at(to_value(id));
+  if (error != 0) {
+    ++statistics_.failed;
+  } else {
+    (tier == Tier::kHost ? statistics_.loaded_from_host : statistics_.loaded_from_disk) += bytes;
+  }
+  end_copy_locked(id, place);
+  return error;
+}
+
+bool TieredStore::cancel(StoredId id) {
+  TransferId transfer = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const Place& place = place_locked(id);
+    if (place.state != State::kStoring || place.transfer == 0) return false;
+    transfer = place.transfer;
+  }
+  if (!transfers_->cancel(transfer)) return false;
+  const std::lock_guard lock(mutex_);
+  Place& place = places_.at(to_value(id));
+  place.state = State::kEmpty;
+  ++statistics_.cancelled;
+  end_copy_locked(id, place);
+  return true;
+}
+
+void TieredStore::hurry(StoredId id) {
+  TransferId transfer = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    transfer = place_locked(id).transfer;
+  }
+  if (transfer != 0) transfers_->hurry(transfer);
+}
+
+bool TieredStore::demote(StoredId id, StoreDone done) {
+  std::byte* host = nullptr;
+  Extent disk{};
+  Bytes bytes{};
+  {
+    const std::lock_guard lock(mutex_);
+    Place& place = place_locked(id);
+    SPILLWAY_CHECK(place.state == State::kStored && !place.demoting, describe(id));
+    if (place.host == nullptr) return false;
+    const std::optional<Extent> extent = spool_.allocate(place.bytes);
+    if (!extent) return false;
+    place.disk = *extent;
+    place.demoting = true;
+    ++place.in_flight;
+    host = place.host;
+    disk = place.disk;
+    bytes = place.bytes;
+  }
+  try {
+    submit(id, Direction::kOut, host, disk, bytes,
+           [this, id, done = std::move(done)](TransferResult result) {
+             end_demotion(id, result.error);
+             done(result.error);
+           });
+  } catch (...) {
+    end_demotion(id, EAGAIN);
+    throw;
+  }
+  return true;
+}
+
+void TieredStore::end_demotion(StoredId id, int error) {
+  const std::lock_guard lock(mutex_);
+  Place& place = places_.at(to_value(id));
+  place.demoting = false;
+  if (error != 0) {
+    ++statistics_.failed;
+    spool_.free(std::exchange(place.disk, Extent{}));
+  } else {
+    statistics_.stored_on_disk += place.bytes;
+  }
+  end_copy_locked(id, place);
+}
+
+// What was demoted keeps its host memory until no load reads it any more.
+void TieredStore::end_copy_locked(StoredId id, Place& place) {
+  if (--place.in_flight != 0) return;
+  if (place.dropped) {
+    free_locked(place);
+    places_.erase(to_value(id));
+    return;
+  }
+  if (place.host != nullptr && place.disk.bytes != 0) {
+    host_.free(std::exchange(place.host, nullptr), place.bytes);
+  }
+}
+
+void TieredStore::free_locked(Place& place) {
+  if (place.host != nullptr) host_.free(std::exchange(place.host, nullptr), place.bytes);
+  if (place.disk.bytes != 0) spool_.free(std::exchange(place.disk, Extent{}));
+}
+
+void TieredStore::drop(StoredId id) {
+  const std::lock_guard lock(mutex_);
+  Place& place = place_locked(id);
+  if (place.in_flight != 0) {
+    place.dropped = true;
+    return;
+  }
+  free_locked(place);
+  places_.erase(to_value(id));
+}
+
+Bytes TieredStore::bytes(StoredId id) const {
+  const std::lock_guard lock(mutex_);
+  return place_locked(id).bytes;
+}
+
+Tier TieredStore::tier(StoredId id) const {
+  const std::lock_guard lock(mutex_);
+  return place_locked(id).host != nullptr ? Tier::kHost : Tier::kDisk;
+}
+
+StoreUsage TieredStore::usage() const {
+  const std::lock_guard lock(mutex_);
+  return {.host = host_.budget().used(),
+          .host_budget = host_.budget().limit(),
+          .disk = spool_.used_bytes(),
+          .places = places_.size()};
+}
+
+StoreStatistics TieredStore::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+}  // namespace spillway::runtime
