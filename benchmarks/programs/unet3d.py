@@ -20,7 +20,7 @@ def double(inputs, outputs):
 
 
 class UNet(nn.Module):
-    """Five levels; each halves the edges and doubles the channels (Cicek et al., 2016)."""
+    """Five levels; each halves the edges and doubles the channels (Çiçek et al. 2016)."""
 
     def __init__(self, width, classes, levels=5):
         super().__init__()

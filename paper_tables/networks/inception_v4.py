@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inception-V4 (Szegedy, Ioffe, Vanhoucke, Alemi: "Inception-v4, Inception-ResNet and the impact of
-residual connections on learning", 2016, figures 3 to 9), which torchvision does not have."""
+residual connections on learning", 2016), which torchvision does not have."""
 
 from collections.abc import Callable
 

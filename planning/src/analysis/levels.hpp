@@ -9,7 +9,7 @@
 // their levels. Linear time.
 //
 // Source: categorized topological ordering of TFLMS v2 (Le et al., "Automatic GPU memory management
-// for large neural models in TensorFlow", ISMM 2019, section 4; `topos.py` of its release).
+// for large neural models in TensorFlow", ISMM 2019; `topos.py` of its release).
 #pragma once
 
 #include <vector>

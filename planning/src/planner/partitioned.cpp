@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wei, Gibson, Ganger et al., "Large model support in TensorFlow" (TensorFlowMem), SysML 2018. See
-// docs/planners/partitioned.md.
+// J. Wei, A. Qiao, A. Jayarajan, G. Gibson, V. Vasudevan, E. Xing, "Training larger models on
+// TensorFlow without additional GPU" (TensorFlowMem), SysML 2018. See docs/planners/partitioned.md.
 #include <algorithm>
 #include <array>
 

@@ -4,8 +4,9 @@
 //
 //   duration = max(launching, FLOP / rate of the op's arithmetic, bytes touched / memory's rate)
 //
-// Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance
-// model", CACM 52(4), 2009. Pure functions; the machine must state its memory's rate.
+// Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model
+// for multicore architectures", CACM 52(4), 2009. Pure functions; the machine must state its
+// memory's rate.
 #pragma once
 
 #include <algorithm>

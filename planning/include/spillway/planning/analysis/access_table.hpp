@@ -14,8 +14,8 @@
 // Positions are 32-bit rows of flat columns. Units: bytes, ops. A value, built once in linear time;
 // any thread may read it. The trace must be valid.
 //
-// Source: liveness records of SuperNeurons (Wang et al. 2018, section 3.2), access lists of
-// Capuchin (Peng et al. 2020, section 4).
+// Source: liveness records of SuperNeurons (Wang et al. 2018), access lists of Capuchin (Peng et
+// al. 2020).
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,8 @@
 //
 // A trace of version 1 calls no op replayable, so that only its ops in place move.
 //
-// Source: TensorFlowMem (Wei, Gibson, Ganger et al., SysML 2018), partitioned execution: what is
+// Source: TensorFlowMem (J. Wei, A. Qiao, A. Jayarajan, G. Gibson, V. Vasudevan, E. Xing, "Training
+// larger models on TensorFlow without additional GPU", SysML 2018), partitioned execution: what is
 // cut into partitions is a depth-first traversal, which consumes intermediate results early. Theirs
 // is of a graph before it runs, per device; this one is of a recorded step, which has one device.
 // The order of ops that are ready at the same time is ours.

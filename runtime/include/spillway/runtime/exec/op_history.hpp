@@ -10,7 +10,7 @@
 // What is read must be remembered: see remembers(). Single-threaded; throws only std::bad_alloc.
 //
 // Source of the window hash: Karp and Rabin, "Efficient randomized pattern-matching algorithms",
-// IBM J. Res. Dev. 31(2), 1987, section 3; not rolled, since it is needed only off the path.
+// IBM J. Res. Dev. 31(2), 1987; not rolled, since it is needed only off the path.
 #pragma once
 
 #include <algorithm>

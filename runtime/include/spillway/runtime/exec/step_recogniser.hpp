@@ -19,7 +19,7 @@
 //
 // Sources: next use as the eviction order, Belady, "A study of replacement algorithms for a
 // virtual-storage computer", IBM Systems Journal 5(2), 1966; window fingerprints, Karp and Rabin,
-// "Efficient randomized pattern-matching algorithms", IBM J. Res. Dev. 31(2), 1987, section 3.
+// "Efficient randomized pattern-matching algorithms", IBM J. Res. Dev. 31(2), 1987.
 // What it does with programs that are not one plain loop: docs/recogniser.md.
 #pragma once
 

@@ -9,7 +9,7 @@
 // A hole never touches the end: space freed there lowers the end instead, so that the tail is the
 // last to be taken and the file stays as short as its last user (the "wilderness" rule of Lea,
 // "A Memory Allocator", 1996). Best fit with coalescing: Wilson et al., "Dynamic Storage
-// Allocation: A Survey and Critical Review", IWMM 1995, section 3.4.
+// Allocation: A Survey and Critical Review", IWMM 1995.
 //
 // Every operation is logarithmic in the number of holes. Not thread-safe; the owner locks.
 #pragma once

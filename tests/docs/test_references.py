@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every cited work stands in docs/references.md, under the title that it has there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDERS = (
+    "adapters", "benchmarks", "core", "docs", "machines", "paper_tables", "planning", "python",
+    "residency", "runtime", "tests", "tools",
+)  # fmt: skip
+ENDINGS = {".cpp", ".hpp", ".py", ".md", ".json"}
+YEAR = r"(?:19[5-9]|20[0-2])\d"
+CITED = re.compile(r"\b([A-ZÇ][^\W\d_]+) et al\b")
+# A title in quotation marks with a place and a year behind it.
+TITLE = re.compile(rf'"([^"]{{20,160}})",? (?:\([^)]*\), )?[^"]{{0,80}}?\b{YEAR}\b')
+
+
+def sources():
+    found = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+    for folder in FOLDERS:
+        found += [p for p in (ROOT / folder).rglob("*") if p.suffix in ENDINGS]
+    return [p for p in found if p.name != "references.md" and "recordings" not in p.parts
+            and p != Path(__file__)]  # fmt: skip
+
+
+def plain(path):
+    """Its words, with comment marks and line ends gone."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return re.sub(r"\s+", " ", " ".join(re.sub(r"^\s*(///?|#|\*)\s?", "", line) for line in lines))
+
+
+def references():
+    return plain(ROOT / "docs/references.md").lower()
+
+
+def comments(path):
+    """Of code the comments alone: what stands in quotation marks there may be a title."""
+    if path.suffix == ".md":
+        return plain(path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return " ".join(line.strip(" /#*") for line in lines if re.match(r"\s*(//|#|\"\"\")", line))
+
+
+@pytest.fixture(scope="module")
+def known():
+    return references()
+
+
+def test_whoever_is_cited_is_listed(known):
+    missing = {
+        (str(path.relative_to(ROOT)), name)
+        for path in sources()
+        for name in CITED.findall(plain(path))
+        if f"{name.lower()} et al." not in known
+    }
+    assert not missing
+
+
+def test_titles_are_those_of_the_list(known):
+    other = {
+        (str(path.relative_to(ROOT)), title)
+        for path in sources()
+        for title in TITLE.findall(comments(path))
+        if f'"{title.lower()}"' not in known
+    }
+    assert not other
+
+
+def test_the_test_sees_citations():
+    text = " ".join(comments(path) for path in sources())
+    titles = {title.lower() for title in TITLE.findall(text)}
+    assert "training deeper models by gpu memory optimization on tensorflow" in titles
+    assert len(titles) >= 12
