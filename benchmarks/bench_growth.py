@@ -93,9 +93,7 @@ def main():
         "",
         *shapes_lines(options.programs, options.directory, 1_000 if options.smoke else STEPS),
     ]
-    report.add(
-        "growth", "Does an op cost more as a program holds more, or runs for longer?", lines
-    )
+    report.add("growth", "Does an op cost more as a program holds more, or runs for longer?", lines)
 
 
 if __name__ == "__main__":

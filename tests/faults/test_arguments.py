@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors inside the arguments of an op, however deep, are its inputs.
 
-    unvisited    what has left is an error; what a kernel writes is lost, since the copy serves
+unvisited    what has left is an error; what a kernel writes is lost, since the copy serves
 """
 
 import ctypes

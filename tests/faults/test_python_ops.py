@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every way to call an operator from Python is seen: its stores are kept, and it is counted.
 
-    tensor    made | read back: in memory, its copy still good | kernel stores 0 | pushed out
-    unseen                                                       lost, since the copy serves
+tensor    made | read back: in memory, its copy still good | kernel stores 0 | pushed out
+unseen                                                       lost, since the copy serves
 """
 
 import ctypes
