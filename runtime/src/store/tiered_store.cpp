@@ -69,13 +69,13 @@ std::string TieredStore::full_reason() const {
   return full_reason_;
 }
 
-void TieredStore::submit(StoredId id, Direction direction, std::byte* memory, Extent extent,
-                         Bytes bytes, TransferDone done) {
+void TieredStore::submit(StoredId id, Direction direction, std::byte* memory, const Place& begun,
+                         TransferDone done) {
   const TransferId transfer = transfers_->submit(Transfer{.direction = direction,
                                                           .memory = memory,
-                                                          .extent = extent,
+                                                          .extent = begun.disk,
                                                           .descriptor = spool_.descriptor(),
-                                                          .length = bytes.count},
+                                                          .length = begun.bytes.count},
                                                  std::move(done));
   const std::lock_guard lock(mutex_);
   // It may have ended, and the place with it.
@@ -83,104 +83,91 @@ void TieredStore::submit(StoredId id, Direction direction, std::byte* memory, Ex
   if (found != places_.end()) found->second.transfer = std::max(found->second.transfer, transfer);
 }
 
+TieredStore::Place TieredStore::begin_copy_locked(Place& place) {
+  ++place.in_flight;
+  return place;
+}
+
 void TieredStore::store(StoredId id, const std::byte* from, StoreDone done) {
-  std::byte* host = nullptr;
-  Extent disk{};
-  Bytes bytes{};
+  Place place;
   {
     const std::lock_guard lock(mutex_);
-    Place& place = place_locked(id);
-    SPILLWAY_CHECK(place.state == State::kEmpty, describe(id));
-    place.state = State::kStoring;
-    ++place.in_flight;
-    host = place.host;
-    disk = place.disk;
-    bytes = place.bytes;
+    Place& empty = place_locked(id);
+    SPILLWAY_CHECK(empty.state == State::kEmpty, describe(id));
+    empty.state = State::kStoring;
+    place = begin_copy_locked(empty);
   }
-  if (options_.verify) note_checksum(id, XXH3_64bits(from, bytes.count));
-  if (host != nullptr) {
-    std::memcpy(host, from, bytes.count);
-    end_store(id, Tier::kHost, 0);
+  if (options_.verify) place.checksum = XXH3_64bits(from, place.bytes.count);
+  if (place.host != nullptr) {
+    std::memcpy(place.host, from, place.bytes.count);
+    end_store(id, place, 0);
     done(0);
     return;
   }
   try {
     // A transfer out only reads.
-    submit(id, Direction::kOut, const_cast<std::byte*>(from), disk, bytes,
-           [this, id, done = std::move(done)](TransferResult result) {
-             end_store(id, Tier::kDisk, result.error);
+    submit(id, Direction::kOut, const_cast<std::byte*>(from), place,
+           [this, id, place, done = std::move(done)](TransferResult result) {
+             end_store(id, place, result.error);
              done(result.error);
            });
   } catch (...) {
-    end_store(id, Tier::kDisk, EAGAIN);
+    end_store(id, place, EAGAIN);
     throw;
   }
 }
 
-void TieredStore::note_checksum(StoredId id, std::uint64_t checksum) {
-  const std::lock_guard lock(mutex_);
-  places_.at(to_value(id)).checksum = checksum;
-}
-
-void TieredStore::end_store(StoredId id, Tier tier, int error) {
+void TieredStore::end_store(StoredId id, const Place& begun, int error) {
   const std::lock_guard lock(mutex_);
   Place& place = places_.at(to_value(id));
   place.state = error == 0 ? State::kStored : State::kEmpty;
+  place.checksum = begun.checksum;
   if (error != 0) {
     ++statistics_.failed;
   } else {
-    (tier == Tier::kHost ? statistics_.stored_on_host : statistics_.stored_on_disk) += place.bytes;
+    (begun.host != nullptr ? statistics_.stored_on_host : statistics_.stored_on_disk) +=
+        begun.bytes;
   }
   end_copy_locked(id, place);
 }
 
 void TieredStore::load(StoredId id, std::byte* to, StoreDone done) {
-  std::byte* host = nullptr;
-  Extent disk{};
-  Bytes bytes{};
+  Place place;
   {
     const std::lock_guard lock(mutex_);
-    Place& place = place_locked(id);
-    SPILLWAY_CHECK(place.state == State::kStored, describe(id));
-    ++place.in_flight;
-    host = place.host;
-    disk = place.disk;
-    bytes = place.bytes;
+    Place& stored = place_locked(id);
+    SPILLWAY_CHECK(stored.state == State::kStored, describe(id));
+    place = begin_copy_locked(stored);
   }
-  if (host != nullptr) {
-    std::memcpy(to, host, bytes.count);
-    done(end_load(id, Tier::kHost, to, 0));
+  // What is being demoted lies on the host until no copy is in flight.
+  if (place.host != nullptr) {
+    std::memcpy(to, place.host, place.bytes.count);
+    done(end_load(id, place, to, 0));
     return;
   }
   try {
-    submit(id, Direction::kIn, to, disk, bytes,
-           [this, id, to, done = std::move(done)](TransferResult result) {
-             done(end_load(id, Tier::kDisk, to, result.error));
+    submit(id, Direction::kIn, to, place,
+           [this, id, place, to, done = std::move(done)](TransferResult result) {
+             done(end_load(id, place, to, result.error));
            });
   } catch (...) {
-    end_load(id, Tier::kDisk, to, EAGAIN);
+    end_load(id, place, to, EAGAIN);
     throw;
   }
 }
 
-int TieredStore::end_load(StoredId id, Tier tier, const std::byte* to, int error) {
-  std::uint64_t expected = 0;
-  Bytes bytes{};
-  {
-    const std::lock_guard lock(mutex_);
-    const Place& place = places_.at(to_value(id));
-    expected = place.checksum;
-    bytes = place.bytes;
+int TieredStore::end_load(StoredId id, const Place& begun, const std::byte* to, int error) {
+  if (error == 0 && options_.verify && XXH3_64bits(to, begun.bytes.count) != begun.checksum) {
+    error = EBADMSG;
   }
-  if (error == 0 && options_.verify && XXH3_64bits(to, bytes.count) != expected) error = EBADMSG;
   const std::lock_guard lock(mutex_);
-  Place& place = places_.at(to_value(id));
   if (error != 0) {
     ++statistics_.failed;
   } else {
-    (tier == Tier::kHost ? statistics_.loaded_from_host : statistics_.loaded_from_disk) += bytes;
+    (begun.host != nullptr ? statistics_.loaded_from_host : statistics_.loaded_from_disk) +=
+        begun.bytes;
   }
-  end_copy_locked(id, place);
+  end_copy_locked(id, places_.at(to_value(id)));
   return error;
 }
 
@@ -211,25 +198,20 @@ void TieredStore::hurry(StoredId id) {
 }
 
 bool TieredStore::demote(StoredId id, StoreDone done) {
-  std::byte* host = nullptr;
-  Extent disk{};
-  Bytes bytes{};
+  Place place;
   {
     const std::lock_guard lock(mutex_);
-    Place& place = place_locked(id);
-    SPILLWAY_CHECK(place.state == State::kStored && !place.demoting, describe(id));
-    if (place.host == nullptr) return false;
-    const std::optional<Extent> extent = spool_.allocate(place.bytes);
+    Place& stored = place_locked(id);
+    SPILLWAY_CHECK(stored.state == State::kStored && !stored.demoting, describe(id));
+    if (stored.host == nullptr) return false;
+    const std::optional<Extent> extent = spool_.allocate(stored.bytes);
     if (!extent) return false;
-    place.disk = *extent;
-    place.demoting = true;
-    ++place.in_flight;
-    host = place.host;
-    disk = place.disk;
-    bytes = place.bytes;
+    stored.disk = *extent;
+    stored.demoting = true;
+    place = begin_copy_locked(stored);
   }
   try {
-    submit(id, Direction::kOut, host, disk, bytes,
+    submit(id, Direction::kOut, place.host, place,
            [this, id, done = std::move(done)](TransferResult result) {
              end_demotion(id, result.error);
              done(result.error);

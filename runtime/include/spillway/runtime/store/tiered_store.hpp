@@ -84,7 +84,7 @@ class TieredStore {
 
   /// Throws UserError if no transfer thread can be started; the place is empty then.
   void store(StoredId id, const std::byte* from, StoreDone done);
-  /// Any number at once.
+  /// Any number at once. Throws likewise.
   void load(StoredId id, std::byte* to, StoreDone done);
   /// Takes back a store of which nothing has started: `done` is never called, and the place is
   /// empty. False if it has started or ended.
@@ -124,15 +124,16 @@ class TieredStore {
 
   Place& place_locked(StoredId id);
   const Place& place_locked(StoredId id) const;
-  /// Submits a transfer between `memory` and the disk. `lock` is not held.
-  void submit(StoredId id, Direction direction, std::byte* memory, Extent extent, Bytes bytes,
+  /// A copy of the place begins; until it ends the place stays, and what is returned is good.
+  static Place begin_copy_locked(Place& place);
+  /// Submits a transfer between `memory` and the disk. The lock is not held.
+  void submit(StoredId id, Direction direction, std::byte* memory, const Place& begun,
               TransferDone done);
   /// One copy of the place has ended; frees it if it was dropped meanwhile.
   void end_copy_locked(StoredId id, Place& place);
   void free_locked(Place& place);
-  void note_checksum(StoredId id, std::uint64_t checksum);
-  void end_store(StoredId id, Tier tier, int error);
-  int end_load(StoredId id, Tier tier, const std::byte* to, int error);
+  void end_store(StoredId id, const Place& begun, int error);
+  int end_load(StoredId id, const Place& begun, const std::byte* to, int error);
   void end_demotion(StoredId id, int error);
 
   const TieredStoreOptions options_;
