@@ -51,7 +51,7 @@ class Walk {
   explicit Walk(ValueVisitor& visitor) : visitor_(visitor) {}
 
   void all_of(const c10::IValue& first) {
-    left_.push_back(&first);
+    one(first);  // not by way of the list: most values hold none, and need no memory
     while (!left_.empty()) {
       const c10::IValue& value = *left_.back();
       left_.pop_back();
