@@ -3,8 +3,7 @@
 //
 //     ops, without a lock   use: stamps, push ---.
 //     mover, engine         state, owner, kept: push ---> stale records
-//     a shortage            choose: puts the stale ones where they belong, then takes from the
-//     front
+//     a shortage            choose: puts the stale ones in place, then takes from the front
 //
 // Distances to the next use change with every op, but within each of five groups not which of two
 // is the larger:
