@@ -19,7 +19,7 @@ IN_ENVIRONMENT = source build/environment.sh; \
 .PHONY: help
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
-	  while IFS='|' read -r name what; do printf '  %-14s %s\n' "$$name" "$$what"; done
+	  while IFS='|' read -r name what; do printf '  %-18s %s\n' "$$name" "$$what"; done
 
 .PHONY: build
 build: ## Set everything up, build, and install into the environment of this checkout
@@ -84,6 +84,16 @@ bench-speed: build ## Time training under a budget against stock and tuned PyTor
 .PHONY: bench-disk
 bench-disk: build ## Time transfers to and from the disk against fio
 	@$(IN_ENVIRONMENT) ONLY=disk exec scripts/bench.sh $(ARGS)
+
+.PHONY: bench-large
+bench-large: build ## Train GPT-2 XL, larger than the machine, within a third of its memory
+	@$(IN_ENVIRONMENT) exec python benchmarks/bench_large.py $(ARGS)
+
+.PHONY: bench-alternatives
+bench-alternatives: ## Time each way to train with less memory, and its peak, side by side
+	@scripts/setup.sh test families
+	@scripts/build.sh package
+	@$(IN_ENVIRONMENT) exec python benchmarks/bench_alternatives.py $(ARGS)
 
 .PHONY: bench-planning
 bench-planning: build ## Time planning, and compare planners over the whole corpus

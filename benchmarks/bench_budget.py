@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import disk_rate
-from kernel_swap import KernelSwap, UnavailableError
+from kernel_swap import KernelSwap
+from memory_group import UnavailableError
 from paired_runs import (
     Spread,
     TooSlowError,

@@ -10,67 +10,25 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+from memory_group import MemoryGroup, UnavailableError
+
 SBIN = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
-class UnavailableError(Exception):
-    """Kernel swap could not be set up; the text says why."""
-
-
-class KernelSwap:
+class KernelSwap(MemoryGroup):
     """A context manager; the program must have ended before it is left."""
 
     def __init__(self, directory, limit, swap_bytes):
-        self.directory, self.limit, self.swap_bytes = Path(directory), limit, swap_bytes
-        self._undo = contextlib.ExitStack()
+        super().__init__(limit)
+        self.directory, self.swap_bytes = Path(directory), swap_bytes
 
-    def __enter__(self):
-        """Raises UnavailableError."""
-        if os.geteuid() != 0:
-            raise UnavailableError("needs root")
+    def _set_up(self):
         remove_leftovers(self.directory)
-        try:
-            self._group, self._version = make_group(self._undo)
-            name = {1: "memory.limit_in_bytes", 2: "memory.max"}[self._version]
-            (self._group / name).write_text(str(self.limit), encoding="ascii")
-            self._add_swap()
-        except OSError as error:
-            self._leave()
-            raise UnavailableError(f"no memory cgroup: {error}") from None
-        except BaseException:
-            self._leave()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self._leave()
-
-    def enter(self):
-        """Called in the child before it becomes the program."""
-        (self._group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
-
-    def peak_bytes(self):
-        """Most memory the group ever held, or 0 where the kernel does not tell."""
-        name = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}[self._version]
-        try:
-            return int((self._group / name).read_text(encoding="ascii"))
-        except OSError:
-            return 0
-
-    def _leave(self):
-        # A second signal must not interrupt the clearing up.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        try:
-            self._undo.close()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._add_swap()
 
     def _add_swap(self):
         path = self.directory / f"spillway-bench-{os.getpid()}.swap"
@@ -95,65 +53,6 @@ class KernelSwap:
                 raise UnavailableError(f"{tool}: {error}") from None
             if done.returncode:
                 raise UnavailableError(f"{tool}: {done.stderr.strip()}")
-
-
-def make_group(undo):
-    """A new memory cgroup below those that hold this process, and its version."""
-    errors = []
-    for parent, version_ in group_parents():
-        group = parent / f"spillway-bench-{os.getpid()}"
-        try:
-            undo.callback(remove_group, group)
-            group.mkdir()
-        except OSError as error:
-            errors.append(str(error))
-            continue
-        return group, version_
-    raise UnavailableError("; ".join(errors) or "no memory controller of cgroups is mounted")
-
-
-def group_parents():
-    """Where a group may be made, nearest first: limits that hold for us hold for it too."""
-    mounts = [line.split()[1:4] for line in Path("/proc/mounts").read_text().splitlines()]
-    own = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        own.update((name, path.lstrip("/")) for name in controllers.split(","))
-    for point, kind, options in mounts:
-        mount = Path(point)
-        if kind == "cgroup" and "memory" in options.split(","):
-            nearest = mount / own.get("memory", "")
-            yield (nearest if nearest.is_dir() else mount), 1
-        elif kind == "cgroup2":
-            nearest = mount / own.get("", "")
-            # A group that holds processes cannot have limited groups in it: its parents can.
-            for parent in (nearest, *nearest.parents):
-                if not parent.is_relative_to(mount):
-                    break
-                if "memory" in words(parent / "cgroup.subtree_control"):
-                    yield parent, 2
-
-
-def words(path):
-    try:
-        return path.read_text(encoding="ascii").split()
-    except OSError:
-        return []
-
-
-def remove_group(group):
-    # The kernel counts a process as a member for a moment after it has ended.
-    reason = None
-    for _ in range(50):
-        if not group.is_dir():
-            return
-        try:
-            group.rmdir()
-        except OSError as error:
-            reason = error
-            time.sleep(0.1)
-    if reason and group.is_dir():
-        print(f"left behind: {group}: {reason}", file=sys.stderr)
 
 
 def remove_swap(path):

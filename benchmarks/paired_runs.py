@@ -7,6 +7,7 @@ ratio is taken of each pair of neighbouring turns; the answer is the median of t
 range.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -59,9 +60,12 @@ def exit_on_signals():
 
 
 class Worker:
-    """A process that takes steps when told; a context manager, so that none is left behind."""
+    """A process that takes steps when told; a context manager, so that none is left behind.
 
-    def __init__(self, script, *arguments, environment, in_child=None):
+    `prefix` is a command that runs the Python it is given, such as `spillway run --`.
+    """
+
+    def __init__(self, script, *arguments, environment, in_child=None, prefix=()):
         def before_exec():
             _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if in_child:
@@ -70,7 +74,7 @@ class Worker:
         self._owed = 0  # answers to orders that were not waited for to the end
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / script), *map(str, arguments)],
+            [*prefix, sys.executable, str(HERE / script), *map(str, arguments)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -90,8 +94,7 @@ class Worker:
         except (OSError, subprocess.TimeoutExpired):
             pass
         finally:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
             self._process.stdin.close()
             self._process.stdout.close()
             self._complaints.close()
@@ -106,6 +109,9 @@ class Worker:
 
     def kill(self):
         """Ends it in the midst of whatever it does."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.terminate()  # which the command in front passes on, unlike SIGKILL
+            self._process.wait(5)
         self._process.kill()
         self._process.wait()
 

@@ -72,6 +72,16 @@ def swapped_bytes():
     return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+def file_bytes():
+    """What disks took from this process and gave to it; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/self/io", encoding="ascii") as io:
+            values = dict(line.split(": ") for line in io)
+        return int(values["read_bytes"]) + int(values["write_bytes"])
+    except (OSError, KeyError):
+        return 0
+
+
 def counters():
     """What the kernel and, where it is active, Spillway count of this process, in bytes."""
     values = {}
@@ -81,6 +91,7 @@ def counters():
             if name in ("VmHWM", "RssAnon", "RssShmem", "VmSwap"):
                 values[name] = int(value.split()[0]) * 1024
     values["swapped_bytes"] = swapped_bytes()
+    values["file_bytes"] = file_bytes()
     # Asked of the loaded modules: importing the package would be something stock does not do.
     if "spillway._activation" in sys.modules:
         values.update(dataclasses.asdict(sys.modules["spillway"].stats()))

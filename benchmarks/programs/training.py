@@ -13,13 +13,18 @@ import time
 import torch
 
 
-def options(description, steps=10, **sizes):
-    """The parsed command line: --steps, --threads and one --NAME per size."""
+def options(description, steps=10, ways=(), **sizes):
+    """The parsed command line: --steps, --threads, one --NAME per size, and --saved.
+
+    `ways` are those of less_memory; without any there is no --saved.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--threads", type=int, default=0, help="0: what torch chooses")
     for name, value in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=value)
+    if ways:
+        parser.add_argument("--saved", choices=ways, default=ways[0], help="where, for backward")
     chosen = parser.parse_args()
     if chosen.threads:
         torch.set_num_threads(chosen.threads)

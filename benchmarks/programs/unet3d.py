@@ -4,6 +4,7 @@
 import itertools
 
 import torch
+from less_memory import WAYS, saved_of
 from torch import nn
 from training import options, train
 
@@ -44,14 +45,20 @@ class UNet(nn.Module):
 
 
 def main():
-    chosen = options(__doc__, size=96, batch=2, width=16)
+    chosen = options(__doc__, ways=WAYS, size=96, batch=2, width=16)
     edges = (chosen.size,) * 3
     model = UNet(chosen.width, classes=3)
+    saved = saved_of(model, [*model.down, *model.join], chosen.saved)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     images = torch.randn(chosen.batch, 1, *edges)
     labels = torch.randint(3, (chosen.batch, *edges))
     loss = nn.CrossEntropyLoss()
-    train(model, optimizer, lambda: loss(model(images), labels), chosen.steps)
+
+    def loss_of():
+        with saved:
+            return loss(model(images), labels)
+
+    train(model, optimizer, loss_of, chosen.steps)
 
 
 if __name__ == "__main__":
