@@ -83,9 +83,9 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_keep", text, [pointer]),
         ("spillway_release", None, [pointer]),
         ("spillway_keep_address", text, [pointer, ctypes.c_int]),
-        ("spillway_begin_frame", None, [ctypes.c_char_p]),
+        ("spillway_begin_frame", text, [ctypes.c_char_p, pointer]),
         ("spillway_use", text, [pointer, ctypes.c_int]),
-        ("spillway_end_frame", None, []),
+        ("spillway_end_frame", None, [ctypes.py_object] * 3),
         ("spillway_free", None, [pointer]),
     ):
         function = getattr(library, name)

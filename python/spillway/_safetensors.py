@@ -149,13 +149,17 @@ def _at_hand(tensors: dict[str, torch.Tensor], directory: str | None) -> Iterato
     `directory` (None: that of temporary files): in the page cache, which the kernel takes back as
     it likes.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            held = [tensor for tensor in tensors.values() if isinstance(tensor, torch.Tensor)]
-            stack.enter_context(in_frame(b"safetensors save", reads=held))
-        except torch.OutOfMemoryError:
-            tensors = _stand_ins(tensors, directory)
-        yield tensors
+    held = [tensor for tensor in tensors.values() if isinstance(tensor, torch.Tensor)]
+    fits = False
+    try:
+        with in_frame(b"safetensors save", reads=held):
+            fits = True
+            yield tensors
+    except torch.OutOfMemoryError:
+        if fits:
+            raise
+    if not fits:
+        yield _stand_ins(tensors, directory)
 
 
 def _stand_ins(tensors: dict[str, torch.Tensor], directory: str | None) -> dict[str, torch.Tensor]:

@@ -2,6 +2,8 @@
 """Bringing storages back into memory for code that no operator event shows."""
 
 import contextlib
+import ctypes
+import functools
 from collections.abc import Iterable
 
 import torch
@@ -24,7 +26,6 @@ def touch(storage: torch.UntypedStorage, writes: bool) -> None:
         _native.check(library.spillway_touch(storage._cdata, int(writes)))
 
 
-@contextlib.contextmanager
 def in_frame(name: bytes, reads: Iterable[torch.Tensor] = (), writes: Iterable[torch.Tensor] = ()):
     """One op to Spillway: these tensors, and what is made inside, stay until the block ends.
 
@@ -36,15 +37,34 @@ def in_frame(name: bytes, reads: Iterable[torch.Tensor] = (), writes: Iterable[t
     """
     library = _native.loaded()
     if library is None:
-        yield
-        return
-    library.spillway_begin_frame(name)
-    try:
-        _use(library, reads, 0)
-        _use(library, writes, 1)
-        yield
-    finally:
-        library.spillway_end_frame()
+        return contextlib.nullcontext()
+    return _frame_of(library)(name, reads, writes)
+
+
+@functools.cache
+def _frame_of(library: ctypes.CDLL) -> type:
+    class Frame:
+        def __init__(self, name, reads, writes):
+            self._arguments = name, reads, writes
+
+        def __enter__(self):
+            name, reads, writes = self._arguments
+            self._arguments = None
+            begun = ctypes.c_int(0)
+            try:
+                _native.check(library.spillway_begin_frame(name, ctypes.byref(begun)))
+                _use(library, reads, 0)
+                _use(library, writes, 1)
+            except BaseException:
+                if begun.value:
+                    library.spillway_end_frame(None, None, None)
+                raise
+
+        # A function of C, called without `self`: before the first line of one of Python's a signal
+        # may be handled, and a KeyboardInterrupt there would leave the frame open.
+        __exit__ = library.spillway_end_frame
+
+    return Frame
 
 
 def _use(library, tensors: Iterable[torch.Tensor], written: int) -> None:

@@ -10,10 +10,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "op_facts.hpp"
 #include "session.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/exec/frame_scope.hpp"
 
 #define SPILLWAY_API extern "C" __attribute__((visibility("default")))
 
@@ -45,6 +47,9 @@ StorageOwner& owner_of(runtime::StorageRecord& record, c10::StorageImpl& storage
   }
   return *owner;
 }
+
+// What spillway_begin_frame began, outermost first.
+thread_local std::vector<runtime::FrameScope> t_frames;
 
 char* failed() {
   const bool shortage = runtime::Engine::last_failure_kind() == runtime::FailureKind::kShortage;
@@ -145,10 +150,20 @@ SPILLWAY_API char* spillway_keep_address(const void* address, int kept) {
   return engine.keep(*block->record) ? nullptr : spillway::torch::failed();
 }
 
-/// A frame of the calling thread around code whose stores no op shows (compiled graphs).
-SPILLWAY_API void spillway_begin_frame(const char* name) {
-  auto& engine = Session::get().engine();
-  if (engine.watching()) engine.begin_frame({.name = name, .signature = 0, .boundary = false});
+/// A frame of the calling thread around code whose stores no op shows (compiled graphs); an empty
+/// one where ops are not watched. `begun` is set to 1 once there is one to end, so that an
+/// exception that hits Python right after this call loses nothing.
+SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
+  return spillway::torch::report([&] {
+    spillway::runtime::this_thread_frames();  // made first, so that it outlives the scopes
+    auto& frames = spillway::torch::t_frames;
+    frames.emplace_back();
+    *begun = 1;
+    auto& engine = Session::get().engine();
+    if (engine.watching()) {
+      frames.back().begin(engine, {.name = name, .signature = 0, .boundary = false});
+    }
+  });
 }
 
 SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
@@ -162,9 +177,10 @@ SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
              : spillway::torch::failed();
 }
 
-SPILLWAY_API void spillway_end_frame() {
-  auto& engine = Session::get().engine();
-  if (engine.watching()) engine.end_frame();
+/// Ends what the calling thread began last. The arguments are those of a context manager's
+/// `__exit__`, which this is, and are not looked at.
+SPILLWAY_API void spillway_end_frame(void*, void*, void*) {
+  if (!spillway::torch::t_frames.empty()) spillway::torch::t_frames.pop_back();
 }
 
 /// For the tests that make the table of safe composites, see op_facts.hpp.

@@ -27,6 +27,7 @@
 #include "op_key.hpp"
 #include "op_values.hpp"
 #include "session.hpp"
+#include "spillway/runtime/exec/frame_scope.hpp"
 #include "traced_op.hpp"
 #include "unseen_ops.hpp"
 
@@ -36,6 +37,7 @@ namespace {
 
 using runtime::Access;
 using runtime::Engine;
+using runtime::FrameScope;
 using runtime::StorageRecord;
 
 enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent, kNode };
@@ -45,10 +47,11 @@ enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent, kNode };
 constexpr Bytes kMuch = kMiB;
 
 struct Open {
-  Kind kind;
-  const OpFacts* facts = nullptr;                     // of frames and transparent ops
-  bool leaf = false;                                  // of the traced op
-  std::optional<Engine::Reach> reach = std::nullopt;  // of an op with an argument that is closed
+  Kind kind = Kind::kIgnored;
+  const OpFacts* facts = nullptr;      // of frames and transparent ops
+  bool leaf = false;                   // of the traced op
+  std::optional<Engine::Reach> reach;  // of an op with an argument that is closed
+  FrameScope frame;
 };
 
 // The threads on which gloo runs collectives hold pointers to what they made while they run further
@@ -244,23 +247,24 @@ void say_that_nothing_leaves(const OpFacts& facts, const std::string& closed_par
   });
 }
 
-Open open_frame(Engine& engine, const at::RecordFunction& function) {
-  const OpFacts* known = facts_of(function);
-  if (known == nullptr) {
+// Whatever it throws, `opened` says what has begun, so that on_end ends it.
+void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened) {
+  opened.facts = facts_of(function);
+  if (opened.facts == nullptr) {
     on_scope(function);
-    if (!engine.tracing() || function.scope() != at::RecordScope::BACKWARD_FUNCTION) {
-      return {.kind = Kind::kIgnored};
-    }
+    if (!engine.tracing() || function.scope() != at::RecordScope::BACKWARD_FUNCTION) return;
     OpOrigins::enter_node(function.seqNr());
-    return {.kind = Kind::kNode};
+    opened.kind = Kind::kNode;
+    return;
   }
-  const OpFacts& facts = *known;
+  const OpFacts& facts = *opened.facts;
   if (engine.mode() == runtime::Mode::kFuzz) note_caller();
   if (facts.transparent.load(std::memory_order_relaxed) &&
       !facts.keep.load(std::memory_order_relaxed) && !takes_nested(facts, function)) {
-    return {.kind = Kind::kTransparent, .facts = known};
+    opened.kind = Kind::kTransparent;
+    return;
   }
-  const bool leaf = engine.tracing() && trace_op(engine, function);
+  opened.leaf = engine.tracing() && trace_op(engine, function);
   const auto inputs = arguments_of(facts, function);
   std::uint64_t shapes = facts.signature;
   for (const c10::IValue& input : inputs) {
@@ -268,13 +272,16 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
     const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
     shapes = mixed(shapes, impl->sym_numel().maybe_as_int().value_or(0));
   }
-  engine.begin_frame(
-      {.name = facts.name,
-       .signature = shapes,
-       .boundary = std::exchange(t_hook.boundary, false),
-       .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
-       .between = facts.reads_number});
-  if (engine.blind() && t_hook.frames == 0 && began_at_top() &&
+  opened.kind = Kind::kFrame;
+  t_hook.keeping += goes_on_using(facts) ? 1U : 0U;
+  const bool outermost = t_hook.frames++ == 0;
+  opened.frame.begin(
+      engine, {.name = facts.name,
+               .signature = shapes,
+               .boundary = std::exchange(t_hook.boundary, false),
+               .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
+               .between = facts.reads_number});
+  if (engine.blind() && outermost && began_at_top() &&
       !others_may_be_inside_unseen_ops(t_hook.shown)) {
     Session::get().trust_again();
   }
@@ -283,19 +290,17 @@ Open open_frame(Engine& engine, const at::RecordFunction& function) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
     visit.value(inputs[i]);
   }
-  std::optional<Engine::Reach> reach;
   if (!visit.closed_part.empty()) {
-    reach.emplace(engine);
+    opened.reach.emplace(engine);
     say_that_nothing_leaves(facts, visit.closed_part);
   }
   if (!engine.inputs_ready())
     set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
-  t_hook.keeping += goes_on_using(facts) ? 1U : 0U;
-  if (t_hook.frames++ == 0) t_hook.shown.set_inside_seen_op(true);
-  return {.kind = Kind::kFrame, .facts = known, .leaf = leaf, .reach = std::move(reach)};
+  if (outermost) t_hook.shown.set_inside_seen_op(true);
 }
 
-void close_frame(Engine& engine, const at::RecordFunction& function, const Open& opened) {
+// The frame ends with `opened` if this throws: results that were not looked at stay where they are.
+void close_frame(Engine& engine, const at::RecordFunction& function, Open& opened) {
   const bool outermost = --t_hook.frames == 0;
   t_hook.keeping -= goes_on_using(*opened.facts) ? 1U : 0U;
   if (outermost) t_hook.shown.set_inside_seen_op(false);
@@ -304,17 +309,16 @@ void close_frame(Engine& engine, const at::RecordFunction& function, const Open&
   visit.is_output = true;
   for (const c10::IValue& output : results_of(*opened.facts, function)) visit.value(output);
   if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
-  const Bytes allocated = engine.end_frame();
-  if (allocated >= kMuch) opened.facts->needs_much.store(true);
+  if (opened.frame.end() >= kMuch) opened.facts->needs_much.store(true);
   clear_pending_failure();
   Session::get().consider_rest();
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
-  Open opened{.kind = Kind::kIgnored};
+  Open opened;
   try {
     Engine& engine = Session::get().engine();
-    if (engine.watching()) opened = open_frame(engine, function);
+    if (engine.watching()) open_frame(engine, function, opened);
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }
@@ -324,7 +328,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 
 void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (t_hook.open.empty()) return;
-  const Open opened = std::move(t_hook.open.back());
+  Open opened = std::move(t_hook.open.back());
   t_hook.open.pop_back();
   if (opened.kind == Kind::kNode) OpOrigins::leave_node();
   if (opened.kind != Kind::kFrame) return;

@@ -236,7 +236,8 @@ void Engine::bind(StorageRecord& record, void* owner) {
 bool Engine::begin_frame(const Op& op) {
   ThreadFrames& frames = this_thread_frames();
   if (frames.depth++ != 0) return false;
-  if (in_child_) return true;  // no step is looked for where nothing is managed
+  if (in_child_) return true;    // no step is looked for where nothing is managed
+  frames.shown->begin(op.name);  // first, since end_frame undoes it whatever is thrown here
   frames.op = op.name;
   frames.needs.begin(op.key);
   frames.inputs = frames.stays = frames.ended = {};
@@ -259,7 +260,6 @@ bool Engine::begin_frame(const Op& op) {
     frames.live_at_start = live_now();
     frames.peak_live = frames.live_at_start;
   }
-  frames.shown->begin(op.name);
   if (slot_.load(std::memory_order_relaxed) != nullptr && rhythm_.due(clock)) {
     const Lock lock(*this);
     publish();
