@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs before what in a graph, how far apart nodes lie, and which nodes run together.
+//
+//     level     length of the longest way from a source; a source lies one below its first user
+//     context   nodes of one context run equally often: same loop, same branches, same device
+//
+// A loop arrives as Enter, Merge, Switch, NextIteration and Exit, a branch as Switch and Merge. The
+// context of a node is its frame (the loops around it) and the set of (predicate, side) that its
+// inputs passed through. A Merge of the two sides of one predicate takes that condition away, any
+// other Merge begins a condition of its own; an Exit goes back to where its frame was entered. So a
+// node runs exactly if all its conditions hold, and an edge between two nodes of one context can
+// neither wait for what never runs nor cross a frame.
+//
+// The way from a NextIteration to its Merge, the only one that goes back, is no edge here; in its
+// place each NextIteration comes before the Exits of its frame, so that a loop is as long as its
+// body.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph_def.hpp"
+
+namespace spillway::tf {
+
+/// Why a graph is left as it is.
+class Doubt : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+using NodeIndex = std::uint32_t;
+
+struct Edge {
+  NodeIndex from = 0;
+  std::uint32_t port = 0;
+  bool control = false;
+  bool back = false;  ///< from a NextIteration to its Merge
+};
+
+struct GraphOrder {
+  std::vector<std::vector<Edge>> inputs;  ///< of each node, in the order of its inputs
+  std::vector<NodeIndex> sequence;        ///< each node after all that come before it
+  std::vector<std::uint32_t> level;
+  std::vector<std::uint32_t> context;  ///< a number for each context
+  std::vector<std::uint32_t> frame;    ///< 0: in no loop
+};
+
+/// Throws Doubt where an input has no node, two nodes have one name, there is a cycle, or frames
+/// mix; MalformedMessage where an input's text is none.
+GraphOrder order_graph(const Graph& graph);
+
+/// Merge, Switch, Enter, Exit, NextIteration, LoopCond and their kin.
+bool is_control_flow(std::string_view op);
+
+}  // namespace spillway::tf

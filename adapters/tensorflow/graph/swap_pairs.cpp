@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "swap_pairs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+namespace spillway::tf {
+namespace {
+
+using std::string_view;
+
+template <std::size_t size>
+bool is_one_of(string_view op, const std::array<string_view, size>& ops) {
+  return std::ranges::find(ops, op) != ops.end();
+}
+
+// Ops that put out the memory of their first input.
+bool is_alias(string_view op) {
+  static constexpr std::array<string_view, 9> kOps{"Identity",    "Reshape",      "Squeeze",
+                                                   "ExpandDims",  "StopGradient", "PreventGradient",
+                                                   "EnsureShape", "Snapshot",     "Bitcast"};
+  return is_one_of(op, kOps);
+}
+
+// Ops whose output somebody else holds on to, so that a copy elsewhere frees nothing.
+bool is_held_elsewhere(string_view op) {
+  static constexpr std::array<string_view, 14> kOps{
+      "Const",       "HostConst",     "ImmutableConst",         "_Arg",
+      "_DeviceArg",  "Placeholder",   "PlaceholderWithDefault", "ReadVariableOp",
+      "VarHandleOp", "_VarHandlesOp", "_ReadVariablesOp",       "VariableV2",
+      "Variable",    "_EagerConst"};
+  return is_one_of(op, kOps);
+}
+
+// Ops that put out a few numbers about shapes.
+bool is_shape_op(string_view op) {
+  static constexpr std::array<string_view, 6> kOps{"Shape", "ShapeN", "Size",
+                                                   "Rank",  "Range",  "BroadcastGradientArgs"};
+  return is_one_of(op, kOps);
+}
+
+bool is_ours(string_view op) { return op.starts_with("Spillway"); }
+
+bool may_leave(string_view op) {
+  return !is_control_flow(op) && !is_held_elsewhere(op) && !is_shape_op(op) && !is_ours(op);
+}
+
+// A user that looks at the shape alone would bring the bytes back for nothing; one at the end of
+// the graph (_Retval) too.
+bool may_wait(string_view op) {
+  return !is_control_flow(op) && !is_shape_op(op) && op != "_Retval" && op != "_DeviceRetval" &&
+         op != "NoOp" && !is_ours(op);
+}
+
+bool on_processor(const Node& node) {
+  return node.device.empty() || node.device.find("CPU:") != std::string::npos ||
+         node.device.find("cpu:") != std::string::npos;
+}
+
+// Those whose time is worth a tick.
+bool is_heavy(string_view op) {
+  static constexpr std::array<string_view, 12> kParts{"MatMul",  "Conv",    "Einsum", "Norm",
+                                                      "Pool",    "Softmax", "Relu",   "Tanh",
+                                                      "Sigmoid", "Gelu",    "Mul",    "Add"};
+  return !op.starts_with("Assign") && std::ranges::any_of(kParts, [op](string_view part) {
+    return op.find(part) != string_view::npos;
+  });
+}
+
+class PairSearch {
+ public:
+  PairSearch(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
+             const PairOptions& options)
+      : graph_(graph), order_(order), catalogue_(catalogue), options_(options) {}
+
+  SwapPairs run() {
+    sort_heavy();
+    std::map<std::pair<NodeIndex, std::uint32_t>, std::vector<Use>> late;
+    for (NodeIndex node = 0; node < graph_.nodes.size(); ++node) {
+      for (std::uint32_t input = 0; input < order_.inputs[node].size(); ++input) {
+        const Edge& edge = order_.inputs[node][input];
+        if (is_long(edge, node)) {
+          late[{edge.from, edge.port}].push_back({.node = node, .input = input});
+        }
+      }
+    }
+    for (auto& [source, uses] : late) add_pair(source.first, source.second, std::move(uses));
+    return std::move(result_);
+  }
+
+ private:
+  void sort_heavy() {
+    const auto contexts =
+        order_.context.empty() ? 0 : *std::ranges::max_element(order_.context) + std::size_t{1};
+    result_.heavy.resize(contexts);
+    std::vector<NodeIndex> nodes(order_.sequence);
+    std::ranges::stable_sort(nodes, {}, [this](NodeIndex i) { return order_.level[i]; });
+    for (const NodeIndex i : nodes) {
+      if (is_heavy(graph_.nodes[i].op)) result_.heavy[order_.context[i]].push_back(i);
+    }
+  }
+
+  [[nodiscard]] bool is_long(const Edge& edge, NodeIndex user) const {
+    const Node& source = graph_.nodes[edge.from];
+    return !edge.control && !edge.back && order_.context[edge.from] == order_.context[user] &&
+           order_.level[user] > order_.level[edge.from] + options_.distance &&
+           on_processor(source) && may_leave(source.op) && may_wait(graph_.nodes[user].op) &&
+           !is_held(edge.from, edge.port);
+  }
+
+  // Whether the memory behind an output is that of a variable, a constant or an argument.
+  [[nodiscard]] bool is_held(NodeIndex node, std::uint32_t port) const {
+    while (port == 0 && is_alias(graph_.nodes[node].op) && !order_.inputs[node].empty()) {
+      const Edge& edge = order_.inputs[node].front();
+      if (edge.control) return false;
+      node = edge.from;
+      port = edge.port;
+    }
+    return is_held_elsewhere(graph_.nodes[node].op) || is_control_flow(graph_.nodes[node].op);
+  }
+
+  void add_pair(NodeIndex node, std::uint32_t port, std::vector<Use> uses) {
+    const std::vector<DataType>& types = types_of_outputs(node);
+    if (port >= types.size() || !is_plain(types[port])) return;
+    std::ranges::stable_sort(uses, {}, [this](const Use& use) { return order_.level[use.node]; });
+    SwapPair pair{.node = node, .port = port, .type = types[port], .swap_ins = {}};
+    for (const Use& use : uses) {
+      const bool shares = !pair.swap_ins.empty() &&
+                          order_.level[use.node] <=
+                              order_.level[pair.swap_ins.back().uses.front().node] + options_.group;
+      if (!shares) pair.swap_ins.push_back({.uses = {}, .tick = tick_before(node, use.node)});
+      pair.swap_ins.back().uses.push_back(use);
+    }
+    result_.pairs.push_back(std::move(pair));
+  }
+
+  // The heavy op, as a place in its context's row, that a swap-in for `user` waits for: `ahead`
+  // before the user. None if that lies before what is swapped.
+  [[nodiscard]] std::optional<std::uint32_t> tick_before(NodeIndex node, NodeIndex user) const {
+    const std::vector<NodeIndex>& heavy = result_.heavy[order_.context[user]];
+    const auto end = std::ranges::lower_bound(heavy, order_.level[user], {},
+                                              [this](NodeIndex i) { return order_.level[i]; });
+    const auto before = static_cast<std::size_t>(end - heavy.begin());
+    if (before < options_.ahead) return std::nullopt;
+    const std::size_t tick = before - options_.ahead;
+    if (order_.level[heavy[tick]] <= order_.level[node]) return std::nullopt;
+    return static_cast<std::uint32_t>(tick);
+  }
+
+  const std::vector<DataType>& types_of_outputs(NodeIndex node) {
+    const auto [found, fresh] = types_.try_emplace(node);
+    if (fresh) {
+      const Node& source = graph_.nodes[node];
+      found->second = output_types(source, catalogue_(source.op));
+    }
+    return found->second;
+  }
+
+  const Graph& graph_;
+  const GraphOrder& order_;
+  const OpCatalogue& catalogue_;
+  const PairOptions& options_;
+  SwapPairs result_;
+  std::unordered_map<NodeIndex, std::vector<DataType>> types_;
+};
+
+}  // namespace
+
+SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
+                     const PairOptions& options) {
+  return PairSearch(graph, order, catalogue, options).run();
+}
+
+}  // namespace spillway::tf

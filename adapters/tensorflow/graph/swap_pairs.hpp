@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tensors of a graph get a pair: one swap-out behind the op that makes the tensor, and a
+// swap-in before each group of its late users. Whether a pair copies is decided while the step
+// runs; here is only what could.
+//
+//     make ──────────────────> early user             level(user) - level(make) <= distance
+//      └─> swap-out ─┬─> swap-in ──> late user, late user    within `group` levels: they share one
+//                    └─> swap-in ──> later user
+//     heavy ─> tick ──^                               the swap-in begins `ahead` heavy ops early
+//
+// The rule is that of large model support (Le et al., docs/references.md): an edge whose operation
+// distance exceeds a threshold is cut. A tick follows *all* heavy ops of its context up to a level,
+// not one: an executor that puts off ops without successors then runs them before it begins to
+// bring back what comes later. Nodes of one context alone are tied together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "graph_def.hpp"
+#include "graph_order.hpp"
+#include "op_types.hpp"
+
+namespace spillway::tf {
+
+struct PairOptions {
+  std::uint32_t distance = 8;  ///< levels
+  std::uint32_t group = 3;     ///< levels
+  std::uint32_t ahead = 2;     ///< heavy ops; at least 1
+};
+
+struct Use {
+  NodeIndex node = 0;
+  std::uint32_t input = 0;  ///< which of the node's inputs
+
+  bool operator==(const Use&) const = default;
+};
+
+struct SwapIn {
+  std::vector<Use> uses;              ///< by level
+  std::optional<std::uint32_t> tick;  ///< waits for the heavy ops of its context up to this one
+};
+
+struct SwapPair {
+  NodeIndex node = 0;
+  std::uint32_t port = 0;
+  DataType type = 0;
+  std::vector<SwapIn> swap_ins;
+};
+
+struct SwapPairs {
+  std::vector<SwapPair> pairs;
+  std::vector<std::vector<NodeIndex>> heavy;  ///< of each context, by level
+};
+
+SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
+                     const PairOptions& options);
+
+}  // namespace spillway::tf

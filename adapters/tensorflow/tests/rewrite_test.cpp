@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs with pairs compute what they computed.
+#include "rewrite.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "control_context.hpp"
+#include "graph_builder.hpp"
+#include "graph_order.hpp"
+#include "interpreter.hpp"
+
+namespace spillway::tf {
+namespace {
+
+using testing::describe_op;
+using ::testing::ElementsAre;
+using testing::Firing;
+using testing::GraphBuilder;
+using ::testing::HasSubstr;
+using testing::Interpreter;
+using testing::RandomGraph;
+using testing::Value;
+
+RewriteResult rewrite(const Graph& graph, const PairOptions& options, std::uint64_t first = 0) {
+  return rewrite_graph(graph.serialize(), describe_op, {.pairs = options, .first_pair = first});
+}
+
+// make -> m1 -> ... -> m6 -> user, and make -> user.
+GraphBuilder chain() {
+  GraphBuilder builder;
+  builder.add("source", "Const");
+  builder.add("make", "MatMul", {"source"});
+  std::string before = "make";
+  for (int i = 1; i <= 6; ++i) {
+    before = builder.add("m" + std::to_string(i), "MatMul", {before});
+  }
+  builder.add("user", "MatMul", {before, "make"});
+  return builder;
+}
+
+const Node& node_named(const Graph& graph, const std::string& name) {
+  const auto found =
+      std::ranges::find_if(graph.nodes, [&name](const Node& node) { return node.name == name; });
+  if (found == graph.nodes.end()) throw std::logic_error("no node " + name);
+  return *found;
+}
+
+TEST(RewriteTest, puts_a_pair_on_a_long_edge_and_none_on_short_ones) {
+  const RewriteResult result = rewrite(chain().graph, {.distance = 6, .ahead = 2}, 40);
+  ASSERT_TRUE(result.rewritten) << result.reason;
+  ASSERT_EQ(result.rewritten->pairs.size(), 1U);
+  EXPECT_EQ(result.rewritten->pairs[0].tensor, "make");
+  const Graph graph = Graph::parse(result.rewritten->graph);
+  EXPECT_THAT(node_named(graph, "m1").inputs, ElementsAre("make"));
+  EXPECT_THAT(node_named(graph, "user").inputs, ElementsAre("m6", "spillway/swap_40_in_0"));
+  // Before user come make and m1 to m6: two ahead of it is m5, the sixth of its context.
+  EXPECT_THAT(node_named(graph, "spillway/swap_40_in_0").inputs,
+              ElementsAre("spillway/swap_40_out", "^spillway/tick_0_5"));
+  EXPECT_THAT(node_named(graph, "spillway/tick_0_5").inputs,
+              ElementsAre("^make", "^m1", "^m2", "^m3", "^m4", "^m5"));
+  EXPECT_EQ(int_of(*node_named(graph, "spillway/swap_40_out").attribute("pair")), 40);
+}
+
+TEST(RewriteTest, leaves_a_graph_of_short_edges_as_it_was) {
+  const RewriteResult result = rewrite(chain().graph, {.distance = 7});
+  EXPECT_FALSE(result.rewritten);
+  EXPECT_THAT(result.reason, HasSubstr("no tensor waits"));
+}
+
+TEST(RewriteTest, late_users_close_to_each_other_share_a_swap_in) {
+  GraphBuilder builder = chain();
+  builder.add("later", "MatMul", {"user", "make"});
+  builder.add("much_later", "MatMul",
+              {builder.add("b", "Mul", {builder.add("a", "Mul", {"later"})}), "make"});
+  const auto swap_ins = [&](std::uint32_t group) {
+    const auto result = rewrite(builder.graph, {.distance = 6, .group = group});
+    const Graph graph = Graph::parse(result.rewritten->graph);
+    return std::ranges::count(graph.nodes, kSwapInOp, &Node::op);
+  };
+  EXPECT_EQ(swap_ins(0), 3);
+  EXPECT_EQ(swap_ins(1), 2);
+  EXPECT_EQ(swap_ins(4), 1);
+}
+
+TEST(RewriteTest, leaves_what_others_hold_and_what_is_not_plain_bytes) {
+  for (const std::string op : {"Const", "ReadVariableOp", "_Arg", "Text"}) {
+    GraphBuilder builder = chain();
+    builder.node("make").op = op;
+    EXPECT_FALSE(rewrite(builder.graph, {.distance = 6}).rewritten) << op;
+  }
+  GraphBuilder alias = chain();
+  alias.node("make").op = "Reshape";  // of a constant
+  EXPECT_FALSE(rewrite(alias.graph, {.distance = 6}).rewritten);
+}
+
+TEST(RewriteTest, doubts_leave_the_graph_and_say_why) {
+  const auto reason = [](const Graph& graph) {
+    const RewriteResult result = rewrite(graph, {.distance = 2});
+    EXPECT_FALSE(result.rewritten);
+    return result.reason;
+  };
+  GraphBuilder cycle = chain();
+  cycle.node("m1").inputs.push_back("^m5");
+  EXPECT_THAT(reason(cycle.graph), HasSubstr("cycle"));
+  GraphBuilder unknown = chain();
+  unknown.node("m1").inputs.push_back("nobody");
+  EXPECT_THAT(reason(unknown.graph), HasSubstr("nobody"));
+  GraphBuilder twice = chain();
+  twice.add("m1", "Mul");
+  EXPECT_THAT(reason(twice.graph), HasSubstr("two nodes are named m1"));
+  GraphBuilder frames = chain();
+  frames.node("m3").inputs.push_back(frames.add_enter("f", "m1"));
+  EXPECT_THAT(reason(frames.graph), HasSubstr("mixes frames"));
+  GraphBuilder named = chain();
+  named.add("spillway/mine", "Mul");
+  EXPECT_THAT(reason(named.graph), HasSubstr("spillway/mine"));
+  EXPECT_FALSE(rewrite_graph("no graph", describe_op, {}).rewritten);
+}
+
+TEST(RewriteTest, a_graph_with_pairs_is_not_rewritten_again) {
+  const RewriteResult once = rewrite(chain().graph, {.distance = 2});
+  ASSERT_TRUE(once.rewritten);
+  const RewriteResult twice =
+      rewrite_graph(once.rewritten->graph, describe_op, {.pairs = {.distance = 2}});
+  EXPECT_FALSE(twice.rewritten);
+  EXPECT_THAT(twice.reason, HasSubstr("already"));
+}
+
+TEST(RewriteTest, nodes_of_another_device_are_not_tied) {
+  GraphBuilder builder = chain();
+  builder.node("make").device = "/device:CPU:0";
+  builder.node("user").device = "/device:CPU:1";
+  EXPECT_FALSE(rewrite(builder.graph, {.distance = 6}).rewritten);
+  builder.node("user").device = "/device:CPU:0";
+  EXPECT_TRUE(rewrite(builder.graph, {.distance = 6}).rewritten);
+  for (Node& node : builder.graph.nodes) node.device = "/device:GPU:0";
+  EXPECT_FALSE(rewrite(builder.graph, {.distance = 6}).rewritten);
+}
+
+// What is behind a Merge of two branches runs whichever is taken; what is in one does not.
+TEST(GraphOrderTest, contexts_are_frames_and_branches) {
+  GraphBuilder builder;
+  builder.add("p", "Mul");
+  builder.add("x", "Mul");
+  builder.add("s", "Switch", {"x", "p"});
+  builder.add("yes", "Mul", {"s:1"});
+  builder.add("no", "Mul", {"s"});
+  builder.add("m", "Merge", {"no", "yes"});
+  builder.add("after", "Mul", {"m"});
+  builder.add("odd", "Merge", {"no", "x"});
+  builder.add("after_odd", "Mul", {"odd"});
+  const GraphOrder order = order_graph(builder.graph);
+  const auto context = [&](const std::string& name) {
+    return order
+        .context[static_cast<std::size_t>(&builder.node(name) - builder.graph.nodes.data())];
+  };
+  EXPECT_EQ(context("after"), context("x"));
+  EXPECT_NE(context("yes"), context("no"));
+  EXPECT_NE(context("yes"), context("x"));
+  EXPECT_NE(context("after_odd"), context("x"));
+  EXPECT_NE(context("after_odd"), context("no"));
+}
+
+// Each edge that was cut is longer than the distance, and swap-ins wait for nodes of their level or
+// below only.
+void check_distances(const Graph& before, const Graph& after, const PairOptions& options) {
+  const GraphOrder order = order_graph(before);
+  std::map<std::string, std::size_t> index;
+  for (std::size_t i = 0; i < before.nodes.size(); ++i) index[before.nodes[i].name] = i;
+  for (std::size_t i = 0; i < before.nodes.size(); ++i) {
+    ASSERT_EQ(before.nodes[i].inputs.size(), after.nodes[i].inputs.size());
+    for (std::size_t k = 0; k < before.nodes[i].inputs.size(); ++k) {
+      if (after.nodes[i].inputs[k] == before.nodes[i].inputs[k]) continue;
+      const Edge& edge = order.inputs[i][k];
+      EXPECT_GT(order.level[i], order.level[edge.from] + options.distance);
+      EXPECT_EQ(order.context[i], order.context[edge.from]);
+      EXPECT_EQ(order.frame[i], order.frame[edge.from]);
+      const Node& swap_in = node_named(after, after.nodes[i].inputs[k]);
+      EXPECT_EQ(node_named(after, swap_in.inputs[0]).inputs[0], before.nodes[i].inputs[k]);
+      if (swap_in.inputs.size() == 1) continue;
+      for (const std::string& heavy : node_named(after, swap_in.inputs[1].substr(1)).inputs) {
+        const auto found = index.find(heavy.substr(1));
+        if (found != index.end()) {
+          EXPECT_LT(order.level[found->second], order.level[i]);
+          EXPECT_EQ(order.context[found->second], order.context[i]);
+        }
+      }
+    }
+  }
+}
+
+using Log = std::map<Firing, Value>;
+
+std::string first_difference(const Log& found, const Log& expected) {
+  for (const auto& [firing, value] : expected) {
+    const auto same = found.find(firing);
+    const auto& [node, frame, iteration] = firing;
+    const std::string where = node + " in " + frame + ", " + std::to_string(iteration);
+    if (same == found.end()) return where + " did not run";
+    if (same->second != value) return where + " put out something else";
+  }
+  return found.size() == expected.size() ? "" : "more ran than before";
+}
+
+TEST(RewriteTest, random_graphs_compute_the_same_in_any_order) {
+  std::size_t pairs = 0;
+  std::size_t in_frames = 0;
+  std::size_t dead = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph before = RandomGraph(seed).make(20 + seed % 60);
+    const PairOptions options{.distance = static_cast<std::uint32_t>(seed % 9),
+                              .group = static_cast<std::uint32_t>(seed % 4),
+                              .ahead = 1 + static_cast<std::uint32_t>(seed % 5)};
+    const RewriteResult result = rewrite(before, options);
+    if (!result.rewritten) {
+      EXPECT_THAT(result.reason, HasSubstr("no tensor waits"));
+      continue;
+    }
+    const Graph after = Graph::parse(result.rewritten->graph);
+    check_distances(before, after, options);
+    const Log expected = Interpreter(before, seed).execute();
+    Log found = Interpreter(after, seed + 1).execute();
+    std::erase_if(found, [&](const auto& firing) {
+      const std::string& name = std::get<0>(firing.first);
+      const bool ours = name.starts_with("spillway/");
+      if (ours && name.find("_in_") != std::string::npos) {
+        in_frames += std::get<1>(firing.first).empty() ? 0U : 1U;
+        dead += firing.second.dead ? 1U : 0U;
+      }
+      return ours;
+    });
+    ASSERT_EQ(first_difference(found, expected), "");
+    pairs += result.rewritten->pairs.size();
+  }
+  EXPECT_GT(pairs, 2000U);
+  EXPECT_GT(in_frames, 200U) << "too few pairs in loops to prove anything";
+  EXPECT_GT(dead, 100U) << "too few pairs in branches to prove anything";
+}
+
+}  // namespace
+}  // namespace spillway::tf
