@@ -48,5 +48,5 @@ echo "setup: these packages are missing and could not be installed from here. Ru
 echo >&2
 echo "    sudo apt-get update && sudo apt-get install -y ${missing[*]}" >&2
 echo >&2
-echo "and then the same make command again." >&2
+echo "and then the same command again." >&2
 exit 1

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A virtual environment that sees this interpreter's torch, and Spillway installed by pip in it."""
+"""A virtual environment that sees this interpreter's torch, and Spillway installed in it as the
+README says, line by line."""
 
 import json
 import os
@@ -44,7 +45,7 @@ def install(folder):
     python = folder / "bin" / "python"
     outcome = folder / "outcome.json"
     if not outcome.exists():
-        venv.create(folder, symlinks=True, with_pip=False)
+        venv.create(folder, symlinks=True, with_pip=True)
         borrow(python)
         outcome.write_text(json.dumps(install_into(python)), encoding="utf-8")
     problem = json.loads(outcome.read_text(encoding="utf-8"))
@@ -69,13 +70,38 @@ def site_packages(python):
     return Path(told.stdout.strip())
 
 
+def lines_of_readme():
+    """What is to be copied from the README's section on installing."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Install\n")[1]
+    section = section.split("\n## ")[0]
+    lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    assert lines, section
+    return lines
+
+
 def install_into(python):
     """None, or what failed."""
-    tools = pip(python, "install", "-r", "requirements/build.txt")
-    if tools.returncode != 0:
-        reason = "requirements/build.txt cannot be installed: does a package index answer?"
-        return {"index": True, "text": f"{reason}\n{tools.stdout[-2000:]}"}
-    done = pip(python, "install", "--no-build-isolation", ".")
-    if done.returncode != 0:
-        return {"index": False, "text": done.stdout[-8000:]}
+    environment = pip_environment() | {
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_DEFAULT_TIMEOUT": "15",
+        "PIP_RETRIES": "1",
+    }
+    for line in lines_of_readme():
+        done = subprocess.run(
+            ["bash", "-c", line],
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode == 0:
+            continue
+        text = f"{line}\nended with {done.returncode}\n{done.stdout[-8000:]}"
+        if "-r requirements/" in line:
+            reason = "requirements/build.txt cannot be installed: does a package index answer?"
+            return {"index": True, "text": f"{reason}\n{text}"}
+        return {"index": False, "text": text}
     return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pip install --no-build-isolation .` gives a working installation, and without the flag it says
-what to do."""
+"""The README's lines give a working installation, and pip says what to do where its flag is left
+out."""
 
 import importlib.metadata
 import json
@@ -10,7 +10,12 @@ import venv
 import pytest
 
 from tests.packaging.commands import ROOT, run
-from tests.packaging.fresh_environment import pip, site_packages, skip_without_index
+from tests.packaging.fresh_environment import (
+    lines_of_readme,
+    pip,
+    site_packages,
+    skip_without_index,
+)
 
 # The first one waits for a build, which takes minutes where nothing has been built before.
 pytestmark = pytest.mark.timeout(3000)
@@ -35,6 +40,14 @@ def test_a_budget_manages_a_program(fresh):
     assert seen["budget"] == 48 * MIB
     assert seen["peak"] <= 48 * MIB
     assert seen["evicted"] >= 48 * MIB
+
+
+def test_the_readme_names_all_that_is_run():
+    """What `fresh` runs; no line sends anybody to an index for a package of our name."""
+    lines = lines_of_readme()
+    assert lines[-2:] == ["pip install --no-build-isolation .", "spillway doctor"]
+    assert "pip install -r requirements/build.txt" in lines
+    assert not [line for line in lines if "install" in line and "spillway" in line]
 
 
 def test_the_command_is_installed(fresh):

@@ -106,6 +106,18 @@ std::vector<Finding> examine(const DoctorRequest& request) {
   return findings;
 }
 
+// Commands stand in lines of their own, to be copied.
+std::vector<std::string> remedy_lines(std::string_view remedy, std::size_t width) {
+  std::vector<std::string> lines;
+  while (!remedy.empty()) {
+    const std::size_t end = std::min(remedy.find('\n'), remedy.size());
+    const std::vector<std::string> wrapped = wrap_text(remedy.substr(0, end), width);
+    lines.insert(lines.end(), wrapped.begin(), wrapped.end());
+    remedy.remove_prefix(std::min(end + 1, remedy.size()));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string format_findings(const std::vector<Finding>& findings) {
@@ -114,7 +126,7 @@ std::string format_findings(const std::vector<Finding>& findings) {
     std::string topic = finding.topic;
     std::string verdict(to_string(finding.verdict));
     std::vector<std::string> lines = wrap_text(finding.what, kColumns - kTextStart);
-    for (const std::string& line : wrap_text(finding.remedy, kColumns - kTextStart - 3)) {
+    for (const std::string& line : remedy_lines(finding.remedy, kColumns - kTextStart - 3)) {
       lines.push_back((lines.empty() || line.empty() ? "" : "   ") + line);
     }
     for (const std::string& line : lines) {

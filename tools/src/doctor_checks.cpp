@@ -124,46 +124,52 @@ std::vector<Finding> speed_findings(const DiskSpeed& speed) {
   return findings;
 }
 
+// Not by its name from an index: there `spillway` may be anything.
+constexpr std::string_view kHowToInstall =
+    "In the folder of Spillway's source, with this Python's environment active:\n"
+    "pip install -r requirements/build.txt\n"
+    "pip install --no-build-isolation .";
+constexpr std::string_view kHowToChoosePython =
+    "Activate the environment that you train in and run spillway doctor again.";
+
 Finding adapter_finding(const PythonFacts& python) {
   if (python.spillway.empty()) {
-    return {"package", Verdict::kWarning, "spillway is not installed in this Python",
-            "In that environment: pip install --no-build-isolation spillway"};
+    return {"package", Verdict::kFailed, "spillway is not installed in this Python",
+            std::string(kHowToInstall)};
   }
   if (!python.torch.empty() && !python.has_adapter) {
-    return {"package", Verdict::kWarning,
+    return {"package", Verdict::kFailed,
             fmt::format("spillway {} was built for another torch", python.spillway),
-            "Build it again beside this torch: pip install --no-build-isolation spillway"};
+            std::string(kHowToInstall)};
   }
   return {"package", Verdict::kOk, fmt::format("spillway {}", python.spillway), ""};
+}
+
+Finding torch_finding(const PythonFacts& python) {
+  if (python.torch.empty()) {
+    return {
+        "torch", Verdict::kFailed, "not installed in this Python",
+        fmt::format("Install torch {}, or activate the environment that has it.", kSupportedTorch)};
+  }
+  if (is_supported_torch(python.torch)) return {"torch", Verdict::kOk, python.torch, ""};
+  return {"torch", Verdict::kFailed, fmt::format("{} is not supported", python.torch),
+          fmt::format("Spillway works with torch {}.", kSupportedTorch)};
 }
 
 }  // namespace
 
 std::vector<Finding> check_python(const PythonFacts& python) {
   if (!python.found) {
-    return {{"python", Verdict::kWarning, "no python3 on PATH",
-             "Activate the environment that you train in and run spillway doctor again."}};
+    return {{"python", Verdict::kFailed, "no python3 on PATH", std::string(kHowToChoosePython)}};
   }
   if (!python.problem.empty()) {
-    return {{"python", Verdict::kWarning, python.problem,
-             "Activate the environment that you train in and run spillway doctor again."}};
+    return {{"python", Verdict::kFailed, python.problem, std::string(kHowToChoosePython)}};
   }
-  std::vector<Finding> findings;
-  findings.push_back(
-      {"python", Verdict::kOk, fmt::format("{} ({})", python.version, python.executable), ""});
-  if (python.torch.empty()) {
-    findings.push_back({"torch", Verdict::kWarning, "not installed in this Python",
-                        fmt::format("Install torch {}, or activate the environment that has it.",
-                                    kSupportedTorch)});
-  } else if (is_supported_torch(python.torch)) {
-    findings.push_back({"torch", Verdict::kOk, python.torch, ""});
-  } else {
-    findings.push_back({"torch", Verdict::kWarning,
-                        fmt::format("{} is not supported", python.torch),
-                        fmt::format("Spillway works with torch {}.", kSupportedTorch)});
-  }
-  findings.push_back(adapter_finding(python));
-  return findings;
+  return {
+      {"python", Verdict::kOk, fmt::format("{} ({})", python.version, python.executable), ""},
+      torch_finding(python),
+      adapter_finding(python),
+  };
 }
 
 std::vector<Finding> check_memory(const std::string& root) {

@@ -65,16 +65,16 @@ TEST(CheckPython, IsContentWithAHealthyOne) {
   }
 }
 
-TEST(CheckPython, WarnsOfWhatIsMissing) {
-  EXPECT_THAT(check_python({}), finding_of("python", Verdict::kWarning));
+TEST(CheckPython, FailsWithoutWhatTrainingNeeds) {
+  EXPECT_THAT(check_python({}), finding_of("python", Verdict::kFailed));
   PythonFacts python = healthy_python();
   python.torch = "2.10.0";
-  EXPECT_THAT(check_python(python), finding_of("torch", Verdict::kWarning));
+  EXPECT_THAT(check_python(python), finding_of("torch", Verdict::kFailed));
   python = healthy_python();
   python.has_adapter = false;
-  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kWarning));
+  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kFailed));
   python.spillway.clear();
-  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kWarning));
+  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kFailed));
 }
 
 TEST(CheckSpool, AMissingDirectoryFails) {
