@@ -84,7 +84,8 @@ def enable(
             ``SPILLWAY_``, e.g. ``spool_dir="/mnt/nvme"``.
 
     Raises:
-        UserError: a setting is wrong or cannot be honoured; nothing has changed then.
+        UserError: a setting is wrong or cannot be honoured, or this process was forked from a
+            managed one; nothing has changed then.
     """
     from spillway import _activation
 
@@ -113,10 +114,13 @@ def budget(limit: str | int, **options: Any) -> Iterator[None]:
     """
     previous = _native.settings
     enable(limit, **options)
+    process = os.getpid()
     try:
         yield
     finally:
-        if previous is None:
+        if os.getpid() != process:
+            pass  # forked inside: nothing is managed here, whatever the settings
+        elif previous is None:
             disable()
         else:
             from spillway import _activation

@@ -6,6 +6,7 @@ import os
 from tests.faults.in_child import in_child
 from tests.faults.starter import activate
 
+MIB = 1 << 20
 ROWS = 48
 
 
@@ -135,3 +136,49 @@ def test_a_child_whose_reads_fail_is_told():
 
     assert os.waitpid(_forked(check), 0)[1] == 0
     assert all(is_intact(tensor, value) for value, tensor in enumerate(held))
+
+
+@in_child
+def test_a_child_can_have_no_budget_of_its_own():
+    """It is told so, and goes on: what had left is read, and more is made."""
+    import spillway
+    from tests.faults.pressure import filled, is_intact
+
+    activate(BUDGET="12MiB")
+    held = [filled(value) for value in range(24)]
+
+    def is_refused(start):
+        try:
+            start()
+        except spillway.UserError as error:
+            return "forked" in str(error) and "spawn" in str(error)
+        return False
+
+    def check():
+        refused = is_refused(lambda: spillway.enable("64MiB"))
+        refused &= is_refused(spillway.budget("8MiB").__enter__)
+        spillway.disable()
+        refused &= is_refused(lambda: spillway.enable("64MiB"))
+        made = [filled(value) for value in range(24, 48)]
+        return refused and all(is_intact(one, value) for value, one in enumerate(held + made))
+
+    assert os.waitpid(_forked(check), 0)[1] == 0
+    assert all(is_intact(tensor, value) for value, tensor in enumerate(held))
+    assert spillway.stats().mode == "enforce"
+
+
+@in_child
+def test_a_child_forked_inside_a_block_leaves_it():
+    import spillway
+    from tests.faults.pressure import filled, is_intact
+
+    activate(BUDGET="16MiB")
+    held = [filled(value) for value in range(24)]
+    for _ in range(2):
+        with spillway.budget("12MiB"):
+            pid = os.fork()
+            if pid != 0:
+                assert os.waitpid(pid, 0)[1] == 0
+        if pid == 0:
+            os._exit(0 if all(is_intact(one, value) for value, one in enumerate(held)) else 1)
+    assert spillway.stats().budget_bytes == 16 * MIB

@@ -65,6 +65,12 @@ std::shared_ptr<Spool> Engine::open_spool(const Settings& settings) {
 }
 
 void Engine::start(const Settings& stated) {
+  if (in_child_) {
+    throw UserError(
+        "a process that was forked after Spillway was started can't have a budget of its own: its "
+        "tensors lie in memory that the process it was forked from manages. Start it by "
+        "multiprocessing's \"spawn\" instead, or fork before enable().");
+  }
   const Settings settings = with_shared_budget(stated);
   const Mode mode = settings.effective_mode();
   const auto held = [this] {
