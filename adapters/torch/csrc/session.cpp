@@ -102,6 +102,7 @@ void Session::stop() {
   const std::lock_guard lock(mutex_);
   if (!installed_) return;
   engine_.stop();
+  if (engine_.in_child()) return;  // the hook goes on reading back what was evicted
   resting_.store(false);
   switch_hook(false);
 }

@@ -23,7 +23,6 @@ using residency::ResidencyState;
 
 namespace {
 
-constexpr Bytes kNoLimit{std::uint64_t{1} << 62};
 // Reading what the machine has takes a tenth of a millisecond, which steps may be as short as.
 constexpr TimeNs kFollowEvery = 100'000'000;
 
@@ -124,32 +123,6 @@ void Engine::start(const Settings& stated) {
     status_ = StatusMapping::open(settings.status_path);
     slot_.store(status_.claim_slot());
   }
-  publish();
-}
-
-void Engine::stop() {
-  mode_.store(Mode::kOff);
-  if (in_child_) return;  // what was evicted there is read when it is used
-  Lock lock(*this);
-  memory_.set_small_objects(SmallObjects::kSlabs);
-  memory_.set_poison(Poison::kNo);
-  granted_ = kNoLimit;
-  set_budget(kNoLimit);
-  shared_.release();
-  sharing_ = false;
-  drain_freed();
-  // Also those of storages that died meanwhile, which nobody may ask for any more.
-  while (mover_.in_flight() != 0) wait_for_copies(lock.native());
-  const std::vector<StorageRecord*> records = mover_.live();
-  for (StorageRecord* record : records) {
-    if (record->block != nullptr && record->state.load() != ResidencyState::kResident) {
-      settle(*record, Access::kRead, lock);
-    }
-  }
-  for (StorageRecord* record : records) {
-    if (record->block != nullptr) mover_.drop_copies(*record);
-  }
-  watching_.store(false);
   publish();
 }
 
@@ -360,6 +333,7 @@ bool Engine::inputs_ready() {
     return true;
   }
   Lock lock(*this);
+  if (this->mode() != Mode::kFuzz) return true;  // stopped meanwhile
   drain_freed();
   evict_everything(lock);
   return true;

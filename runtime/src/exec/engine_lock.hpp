@@ -32,6 +32,9 @@ class Engine::Lock {
   std::unique_lock<std::mutex> lock_;
 };
 
+/// A budget that nothing exceeds.
+inline constexpr Bytes kNoLimit{std::uint64_t{1} << 62};
+
 /// Monotonic nanoseconds.
 TimeNs now_ns();
 

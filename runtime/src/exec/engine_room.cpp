@@ -110,7 +110,8 @@ bool Engine::make_room(Bytes needed, RoomRequest& request, Lock& lock) {
   const Bytes missing = saturating_sub(needed, mover_.leaving());
   if (missing.count != 0) start_evictions(missing);
   if (memory_.live() < live_before) return true;  // clean copies left at once
-  return wait_for_progress(request, lock, ended_before);
+  const std::uint64_t limits = limits_set_;
+  return wait_for_progress(request, lock, ended_before) || limits_set_ != limits;
 }
 
 // A full host tier takes nothing until it has passed something on to the disk, so this may take as
@@ -128,7 +129,7 @@ void Engine::evict_everything(Lock& lock) {
     }
     again = stayed && mover_.in_flight() != 0;
     while (mover_.in_flight() != 0) wait_for_copies(lock.native());
-    again = again && mover_.failures_in_a_row() <= failures;
+    again = again && mover_.failures_in_a_row() <= failures && mode() == Mode::kFuzz;
   }
 }
 

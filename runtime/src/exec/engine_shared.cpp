@@ -45,6 +45,7 @@ void Engine::follow_shared() {
 }
 
 void Engine::set_budget(Bytes budget) {
+  ++limits_set_;
   budget_.store(budget.count, std::memory_order_relaxed);
   reach_.store(budget.count, std::memory_order_relaxed);
   memory_.set_limit(budget);

@@ -58,8 +58,9 @@ class Engine {
   /// what ops read of it without the lock is atomic. A lower budget is reached at the next
   /// allocation. Throws UserError and changes nothing if a setting can't be honoured.
   void start(const Settings& settings);
-  /// Brings everything back and holds no budget any more. Throws OutOfBudget never: without a
-  /// budget everything fits that fitted the program.
+  /// Brings everything back and holds no budget any more, while other threads may run ops. What
+  /// cannot be read back stays where it is. In a forked child ops are watched for ever: they may
+  /// read what was evicted.
   void stop();
 
   /// Device memory, 64-byte aligned, null for zero bytes. Throws OutOfBudget. Any thread.
@@ -137,6 +138,8 @@ class Engine {
 
   /// True while a budget is enforced or anything else needs ops to be seen.
   [[nodiscard]] bool watching() const { return watching_.load(std::memory_order_relaxed); }
+  /// A forked process, which manages nothing: see engine_fork.cpp.
+  [[nodiscard]] bool in_child() const { return in_child_; }
   [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
   /// What the process may hold now.
   [[nodiscard]] Bytes budget() const { return {budget_.load(std::memory_order_relaxed)}; }
@@ -218,6 +221,7 @@ class Engine {
   Bytes stays_anyway(ThreadFrames& frames);
   bool never_fits(Bytes bytes);
   void evict_everything(Lock& lock);
+  void bring_everything_back(Lock& lock);
   void drain_freed();
   void drop_all_copies();
   void stamp(StorageRecord& record, ThreadFrames& frames);
@@ -259,7 +263,8 @@ class Engine {
   SharedBudget shared_;
   bool sharing_ = false;
   bool said_shared_ = false;
-  Bytes granted_{};  // by the settings; what is shared may be less
+  std::uint64_t limits_set_ = 0;  // times that the budget was set
+  Bytes granted_{};               // by the settings; what is shared may be less
   std::atomic<std::uint64_t> budget_{0};
   std::atomic<std::uint64_t> reach_{0};
   std::atomic<std::uint64_t> min_size_{0};
