@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -132,6 +133,28 @@ TEST_F(EngineAheadTest, AThreadThatWaitsForRoomIsServedAfterADeparture) {
   run_op(kElsewhere);
   other.join();
   expect_all_intact();
+}
+
+//   this thread            | looks ahead: there is a budget, and storages have to leave
+//   the one that stops     |    no budget any more; all storages are brought back
+//   this thread            | has the lock: none may leave
+TEST_F(EngineAheadTest, NothingLeavesWhenTheEngineStopsBeforeALookTakesItsLock) {
+  std::atomic<bool> looking{false};
+  std::thread program([&] {
+    learn();
+    ASSERT_TRUE(many_are(ResidencyState::kEvicting, first_, "spool.write=delay:1ms@1+"));
+    arm_faults("engine.look_ahead=delay:100ms@1+");
+    looking.store(true);
+    for (std::uint64_t i = 0; engine_.mode() != Mode::kOff && i < kOps; ++i) {
+      run_op(1'000 + (kUsesFirst + 2 + i) % kOps);
+    }
+  });
+  while (!looking.load()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // less than a look takes
+  engine_.stop();
+  program.join();
+  EXPECT_EQ(count(first_, ResidencyState::kResident), kMany);
+  EXPECT_EQ(count(second_, ResidencyState::kResident), kMany);
 }
 
 /// A step that uses two thirds of the budget all along, and as much again in its last op.

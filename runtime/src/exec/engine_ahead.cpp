@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves storages before it is urgent, along the recorded step. See look_ahead.hpp.
 #include <algorithm>
+#include <chrono>
+#include <string_view>
+#include <thread>
 #include <utility>
 
 #include "engine_lock.hpp"
+#include "spillway/base/fault.hpp"
 #include "spillway/runtime/exec/look_ahead.hpp"
 
 namespace spillway::runtime {
@@ -17,6 +21,14 @@ constexpr TimeNs kLookShare = 20;
 // Demand is known to the page, but blocks of less than a chunk stay cached where they were freed,
 // and slabs come in spans: of the budget, this part is not planned with.
 constexpr std::uint64_t kUnplannedShare = 64;
+
+void act_out_delay(std::string_view point) {
+  if (const auto fault = fault_at(point)) {
+    std::this_thread::sleep_for(std::chrono::microseconds(fault->delay_us));
+  }
+}
+
+Bytes planned_with(Bytes budget) { return budget - Bytes{budget.count / kUnplannedShare}; }
 
 /// Ops from `now` until the next use, or kNoUse where none is predicted.
 std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now) {
@@ -34,18 +46,20 @@ void Engine::look_ahead(ThreadFrames& frames) {
     mover_.cancel_ahead(&frames);
     return;
   }
-  const Bytes planned = budget() - Bytes{budget().count / kUnplannedShare};
-  if (mover_.away().count == 0 && Bytes{demand->most()} <= planned) return;
+  if (mover_.away().count == 0 && Bytes{demand->most()} <= planned_with(budget())) return;
   const TimeNs begin = now_ns();
   if (begin < look_again_at_.load(std::memory_order_relaxed)) return;
+  act_out_delay("engine.look_ahead");
   {
     Lock lock(*this);
+    // Before the lock was had the engine may have stopped, or got another budget.
+    if (!moves(mode()) || blind()) return;
     drain_freed();
     const std::uint64_t place = frames.recogniser.place();
     const auto most = [&](std::uint64_t first, std::uint64_t count) {
       return Bytes{demand->most(place + first, count)};
     };
-    LookAhead ahead(away_storages(), most, demand->ops(), planned);
+    LookAhead ahead(away_storages(), most, demand->ops(), planned_with(budget()));
     frames.looked_ahead = true;
     if (ahead.shortage().count != 0) write_behind(ahead, frames);
     if (!mover_.addresses_shown()) prefetch(ahead, frames);

@@ -8,9 +8,10 @@
 // and every later call (us, ms, s; us without a unit). A point may be named more than once; what
 // meets at one call is acted out together. A name that no code asks about is not an error.
 //
-// Points: spool.open, spool.grow, spool.write, spool.read, arena.map, transfer.delay; wait.patience
-// and wait.silence, where any fault makes the time be over that a wait may take. They live in base
-// and not in a test library, so that the shipped code is the code that is tested.
+// Points: spool.open, spool.grow, spool.write, spool.read, arena.map, arena.land, pool.move,
+// host.allocate, engine.look_ahead; wait.patience and wait.silence, where any fault makes the time
+// be over that a wait may take. They live in base and not in a test library, so that the shipped
+// code is the code that is tested.
 #pragma once
 
 #include <cstdint>
