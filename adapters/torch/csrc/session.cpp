@@ -32,6 +32,11 @@ Bytes share_of(Bytes bytes, double share) {
   return {static_cast<std::uint64_t>(static_cast<double>(bytes.count) * share)};
 }
 
+bool other_threads_have_frames() {
+  const std::uint32_t mine = runtime::this_thread_frames_if_any() == nullptr ? 0 : 1;
+  return runtime::framed_threads() > mine;
+}
+
 void write_recorded_step(const runtime::Engine& engine, const std::string& path) {
   std::optional<Trace> trace = engine.trace();
   if (!trace) return;
@@ -84,7 +89,16 @@ void Session::install() {
 
 void Session::start(const runtime::Settings& settings) {
   const std::lock_guard lock(mutex_);
-  engine_.start(settings);  // which may throw: nothing has changed then
+  // Another thread may be in the midst of an op that nobody saw begin: no operand of it may leave,
+  // from the moment on at which the engine moves anything.
+  const bool was_blind = engine_.blind();
+  if (!hook_is_on() && other_threads_have_frames()) engine_.set_blind(true);
+  try {
+    engine_.start(settings);
+  } catch (...) {  // nothing has changed then
+    engine_.set_blind(was_blind);
+    throw;
+  }
   set_kept_ops(settings.keep_ops);
   framework_.set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
@@ -93,8 +107,6 @@ void Session::start(const runtime::Settings& settings) {
   marked_steps_ = engine_.steps_are_marked();
   fitting_steps_ = 0;
   resting_.store(false);
-  // Another thread may be in the midst of an op that nobody saw begin.
-  if (!hook_is_on() && runtime::framed_threads() > 1) engine_.set_blind(true);
   switch_hook(true);
 }
 
