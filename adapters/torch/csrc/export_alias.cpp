@@ -21,6 +21,8 @@ struct Export {
 };
 
 at::Tensor export_alias(const at::Tensor& tensor) {
+  // First, since it gives a storage that shared its memory until it is written memory of its own.
+  static_cast<void>(tensor.mutable_data_ptr());
   c10::Storage storage = tensor.storage();
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   runtime::StorageRecord* record = record_of(Session::get().engine(), *impl);
