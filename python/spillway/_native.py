@@ -77,7 +77,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_reset_peak", None, []),
         ("spillway_keep_gradients", None, [ctypes.c_int]),
         ("spillway_keep_made", None, [ctypes.c_int]),
-        ("spillway_adopt", None, [ctypes.c_int]),
+        ("spillway_may_be_older", ctypes.c_int, []),
         ("spillway_show_addresses", None, [ctypes.c_int]),
         ("spillway_touch", text, [pointer, ctypes.c_int]),
         ("spillway_keep", text, [pointer]),
@@ -91,6 +91,14 @@ def _declare(library: ctypes.CDLL) -> None:
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
+
+
+def holding_the_lock() -> ctypes.PyDLL:
+    """The library for the one call beside which no other thread of Python may run."""
+    library = ctypes.PyDLL(load()._name)
+    library.spillway_adopt.restype = ctypes.c_void_p
+    library.spillway_adopt.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return library
 
 
 def as_json(settings: dict[str, str]) -> bytes:

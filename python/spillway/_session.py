@@ -72,8 +72,10 @@ def enable(
 ) -> None:
     """Keeps the CPU tensors of this process within ``budget`` from now on.
 
-    Tensors that exist already are taken in when an operator next touches them. What is not named
-    is as the environment (or ``spillway run``) says; enabling again replaces what was named before.
+    Tensors that exist already are taken in where nothing but Python holds them and no other thread
+    runs; else they stay outside, which is said. Addresses that ``data_ptr()`` gave of them before
+    are not good any more. What is not named is as the environment (or ``spillway run``) says;
+    enabling again replaces what was named before.
 
     Args:
         budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``.
@@ -94,7 +96,9 @@ def enable(
         f"SPILLWAY_{name.upper()}": str(value) for name, value in named.items() if value is not None
     }
     _activation.start(_activation.defaults(settings) | settings)
-    _native.load().spillway_adopt(1)
+    from spillway import _older
+
+    _older.take_in()
 
 
 def disable() -> None:

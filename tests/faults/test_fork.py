@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes forked from a managed one read what was evicted, while the parent goes on."""
 
+import ctypes
 import os
 
 from tests.faults.in_child import in_child
@@ -182,3 +183,39 @@ def test_a_child_forked_inside_a_block_leaves_it():
         if pid == 0:
             os._exit(0 if all(is_intact(one, value) for value, one in enumerate(held)) else 1)
     assert spillway.stats().budget_bytes == 16 * MIB
+
+
+@in_child
+def test_a_fork_while_another_thread_looks_at_the_table_of_ops():
+    """Its lock is free in the child, whose first op needs it."""
+    import signal
+    import threading
+
+    import torch
+
+    from spillway import _native
+
+    activate(BUDGET="64MiB")
+    library = _native.loaded()
+    library.spillway_transparent_seen.restype = ctypes.c_void_p
+    x = torch.ones(8)
+    for name in ("sin", "cos", "exp", "log", "tanh", "sqrt", "abs", "neg"):  # a longer table
+        getattr(x, name)()
+    done = threading.Event()
+
+    def look():
+        while not done.is_set():
+            _native.take(library.spillway_transparent_seen())
+
+    def child():
+        signal.alarm(10)
+        return _native.take(library.spillway_transparent_seen()) is not None
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    statuses = [os.waitpid(_forked(child), 0)[1] for _ in range(60)]
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert statuses == [0] * 60

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "adoption.hpp"
 #include "op_facts.hpp"
 #include "session.hpp"
 #include "spillway/base/error.hpp"
@@ -37,15 +38,6 @@ char* report(Function&& function) noexcept {
   } catch (const std::exception& error) {
     return copy(std::string("internal: ") + error.what());
   }
-}
-
-StorageOwner& owner_of(runtime::StorageRecord& record, c10::StorageImpl& storage) {
-  auto* owner = static_cast<StorageOwner*>(record.owner.load());
-  if (owner == nullptr || owner->impl != &storage) {
-    Session::get().engine().bind(record, new StorageOwner(storage));
-    owner = static_cast<StorageOwner*>(record.owner.load());
-  }
-  return *owner;
 }
 
 // What spillway_begin_frame began, outermost first.
@@ -100,7 +92,16 @@ SPILLWAY_API void spillway_keep_gradients(int keep) { Session::get().keep_gradie
 
 SPILLWAY_API void spillway_keep_made(int keep) { Session::get().keep_made = keep != 0; }
 
-SPILLWAY_API void spillway_adopt(int adopt) { Session::get().adopt = adopt != 0; }
+/// 0 once nothing is left for spillway_adopt.
+SPILLWAY_API int spillway_may_be_older() { return spillway::torch::may_be_older() ? 1 : 0; }
+
+/// Takes tensors that are older than the allocator into its memory, see adoption.hpp: `count` of
+/// them, each of which an object of Python holds. Called with the GIL held. Returns what to say of
+/// those that stay where they are, or null.
+SPILLWAY_API char* spillway_adopt(c10::TensorImpl* const* tensors, std::size_t count) {
+  const std::string left = spillway::torch::adopt({tensors, count});
+  return left.empty() ? nullptr : spillway::torch::copy(left);
+}
 
 /// See Engine::show_addresses.
 SPILLWAY_API void spillway_show_addresses(int shown) {
@@ -113,7 +114,7 @@ SPILLWAY_API char* spillway_touch(void* storage_impl, int written) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
   auto* record = spillway::torch::record_of(Session::get().engine(), storage);
   if (record == nullptr) return nullptr;
-  spillway::torch::owner_of(*record, storage);
+  spillway::torch::bind(Session::get().engine(), *record, storage);
   using spillway::runtime::Access;
   auto& engine = Session::get().engine();
   if (written != 0) record->always_dirty.store(true);
@@ -127,7 +128,7 @@ SPILLWAY_API char* spillway_keep(void* storage_impl) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
   auto* record = spillway::torch::record_of(Session::get().engine(), storage);
   if (record == nullptr) return nullptr;
-  spillway::torch::owner_of(*record, storage);
+  spillway::torch::bind(Session::get().engine(), *record, storage);
   return Session::get().engine().keep(*record) ? nullptr : spillway::torch::failed();
 }
 
@@ -170,7 +171,7 @@ SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
   auto* record = spillway::torch::record_of(Session::get().engine(), storage);
   if (record == nullptr) return nullptr;
-  spillway::torch::owner_of(*record, storage);
+  spillway::torch::bind(Session::get().engine(), *record, storage);
   using spillway::runtime::Access;
   return Session::get().engine().use(*record, written != 0 ? Access::kWrite : Access::kRead)
              ? nullptr

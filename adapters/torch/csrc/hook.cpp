@@ -73,34 +73,6 @@ struct ThreadHook {
 };
 thread_local ThreadHook t_hook;
 
-// The handle is made when an op first shows the storage, and made anew if its memory moved to
-// another StorageImpl since.
-void bind(Engine& engine, StorageRecord& record, c10::StorageImpl& storage) {
-  auto* owner = static_cast<StorageOwner*>(record.owner.load(std::memory_order_acquire));
-  if (owner != nullptr && owner->impl == &storage) return;
-  if (storage._mutable_data_ptr_no_checks().get_deleter() != cpu_deleter()) return;
-  engine.bind(record, new StorageOwner(storage));
-}
-
-// Storages older than the allocator (enable() in a notebook) move into it; whoever held a raw
-// pointer into the old memory loses it, so only storages of torch's own allocator do. Threads may
-// come to a shared one at once; none is inside a kernel with it then, unless it was before
-// enable().
-void adopt(c10::StorageImpl& storage) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  static const c10::DeleterFnPtr stock = c10::GetDefaultCPUAllocator()->raw_deleter();
-  Session& session = Session::get();
-  c10::DataPtr& old = storage._mutable_data_ptr_no_checks();
-  if (old.get() == nullptr || old.get_deleter() != stock || !storage.resizable() ||
-      Bytes{storage.nbytes()} < session.engine().min_size()) {
-    return;
-  }
-  c10::DataPtr fresh = c10::GetCPUAllocator()->allocate(storage.nbytes());
-  std::memcpy(fresh.get(), old.get(), storage.nbytes());
-  storage.set_data_ptr_noswap(std::move(fresh));
-}
-
 // Collectives run on other threads after they returned, with buffers made on the way too; packed
 // weights are read through an object.
 bool goes_on_using(const OpFacts& facts) { return facts.collective || facts.packs; }
@@ -115,7 +87,6 @@ struct Visit final : ValueVisitor {
   std::string closed_part;  // what could not be looked into, if anything
 
   void storage(c10::StorageImpl& storage) override {
-    if (Session::get().adopt.load(std::memory_order_relaxed)) adopt(storage);
     StorageRecord* record = record_of(engine, storage);
     if (record == nullptr) return;
     if (is_output) engine.produced(*record);  // pinned before it can be chosen

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface for libtorch programs. They see spillway_torch.hpp alone, so that nothing of the
 // layers below becomes part of what is installed.
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <string>
+#include <vector>
 
 #include "session.hpp"
 #include "spillway/base/error.hpp"
@@ -13,7 +11,6 @@
 // c_api.cpp
 extern "C" {
 int spillway_check_torch(int major, int minor);
-char* spillway_keep(void* storage_impl);
 void spillway_release(void* storage_impl);
 }
 
@@ -52,8 +49,11 @@ void disable() { Session::get().stop(); }
 void keep(const at::Tensor& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   if (storage == nullptr) return;
-  const std::unique_ptr<char, decltype(&std::free)> text(spillway_keep(storage), &std::free);
-  if (text != nullptr) throw UserError(text.get() + std::strlen("memory: "));
+  runtime::Engine& engine = Session::get().engine();
+  runtime::StorageRecord* record = record_of(engine, *storage);
+  if (record == nullptr) return;
+  bind(engine, *record, *storage);
+  if (!engine.keep(*record)) throw UserError(runtime::Engine::last_failure());
 }
 
 void release(const at::Tensor& tensor) {

@@ -201,6 +201,9 @@ const OpFacts* facts_of(const at::RecordFunction& function) {
   return facts;
 }
 
+void lock_op_facts() { g_mutex.lock(); }
+void unlock_op_facts() { g_mutex.unlock(); }
+
 void set_kept_ops(const std::string& names) {
   const std::lock_guard lock(g_mutex);
   kept_ops() = split(names);

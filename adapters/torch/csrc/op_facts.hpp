@@ -45,6 +45,10 @@ c10::ArrayRef<const c10::IValue> arguments_of(const OpFacts& facts,
 c10::ArrayRef<const c10::IValue> results_of(const OpFacts& facts,
                                             const at::RecordFunction& function);
 
+/// Around a fork, by the thread that forks: no other then holds the lock of this table.
+void lock_op_facts();
+void unlock_op_facts();
+
 /// Comma-separated operator names (with or without overload) whose tensors shall never move.
 void set_kept_ops(const std::string& names);
 

@@ -80,11 +80,30 @@ void Session::install() {
   install_cpu_allocator();
   install_stale_pointer_message();
   install_out_of_memory_errors();
-  ::pthread_atfork([] { get().engine_.before_fork(); },
-                   [] { get().engine_.after_fork_in_parent(); },
-                   [] { get().engine_.after_fork_in_child(); });
+  ::pthread_atfork([] { get().before_fork(); }, [] { get().after_fork(InChild::kNo); },
+                   [] { get().after_fork(InChild::kYes); });
   std::atexit(at_exit);
   installed_ = true;
+}
+
+// So that the child finds every lock free, whichever thread held it. In the order in which they are
+// taken elsewhere.
+void Session::before_fork() {
+  mutex_.lock();
+  hook_mutex_.lock();
+  engine_.before_fork();
+  lock_op_facts();
+}
+
+void Session::after_fork(InChild in_child) {
+  unlock_op_facts();
+  if (in_child == InChild::kYes) {
+    engine_.after_fork_in_child();
+  } else {
+    engine_.after_fork_in_parent();
+  }
+  hook_mutex_.unlock();
+  mutex_.unlock();
 }
 
 void Session::start(const runtime::Settings& settings) {

@@ -38,12 +38,14 @@ class Session {
   std::atomic<bool> keep_gradients{false};
   /// What ops make now never moves: DistributedDataParallel is allocating its buckets.
   std::atomic<bool> keep_made{false};
-  /// Storages older than the allocator are copied into it when an op first touches them.
-  std::atomic<bool> adopt{false};
 
  private:
+  enum class InChild : bool { kNo, kYes };
+
   Session();
   void install();
+  void before_fork();
+  void after_fork(InChild in_child);
   void switch_hook(bool on);
   bool hook_is_on();
 

@@ -3,6 +3,7 @@
 
 #include "access_flag.hpp"
 #include "interpreter_lock.hpp"
+#include "session.hpp"
 
 namespace spillway::torch {
 
@@ -18,6 +19,13 @@ c10::weak_intrusive_ptr<T> weak_reference(T& object) {
 
 StorageOwner::StorageOwner(c10::StorageImpl& described)
     : impl(&described), storage(weak_reference(described)) {}
+
+// What is bound is compared, never followed: another thread may be freeing the handle.
+void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage) {
+  if (record.bound_to.load(std::memory_order_acquire) == &storage) return;
+  if (storage._mutable_data_ptr_no_checks().get_deleter() != cpu_deleter()) return;
+  engine.bind(record, new StorageOwner(storage), &storage);
+}
 
 runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage) {
   const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();

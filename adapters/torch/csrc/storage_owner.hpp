@@ -23,6 +23,11 @@ struct StorageOwner {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
 };
 
+/// Binds `record` to the storage whose memory it describes, unless it is bound to it already or the
+/// memory is not ours to move. Done when an op first shows the storage, and anew if the memory
+/// moved to another StorageImpl since. Any thread.
+void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage);
+
 /// The record of the storage's memory, or null if the engine does not move it. While it is evicted
 /// the pointer may be null; the context of a DataPtr of ours is the address for life.
 runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage);

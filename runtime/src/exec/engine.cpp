@@ -206,9 +206,14 @@ void Engine::drain_freed() {
   freed_.clear();
 }
 
-void Engine::bind(StorageRecord& record, void* owner) {
-  Lock lock(*this);
+void Engine::bind(StorageRecord& record, void* owner, const void* object) {
+  const Lock lock(*this);
+  if (record.bound_to.load() == object) {  // another thread came first
+    dead_owners_.push_back(owner);
+    return;
+  }
   if (void* old = record.owner.exchange(owner)) dead_owners_.push_back(old);
+  record.bound_to.store(object);
   record.announce();
 }
 

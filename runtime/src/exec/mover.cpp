@@ -87,6 +87,7 @@ StorageRecord& Mover::create(Block& block, Bytes bytes) {
 
 void Mover::die(StorageRecord& record, std::vector<void*>& released) {
   if (void* owner = record.owner.exchange(nullptr)) released.push_back(owner);
+  record.bound_to.store(nullptr);
   send(record, EventKind::kDie);
 }
 

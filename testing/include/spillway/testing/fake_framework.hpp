@@ -89,7 +89,7 @@ inline FakeStorage* make_storage(runtime::Engine& engine, std::uint64_t bytes) {
   FakeStorage* handle = storage.release();
   if (handle->record != nullptr) {
     engine.produced(*handle->record);  // pinned before it can be chosen
-    engine.bind(*handle->record, handle);
+    engine.bind(*handle->record, handle, handle);
   }
   return handle;
 }

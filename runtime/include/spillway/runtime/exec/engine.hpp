@@ -77,8 +77,9 @@ class Engine {
   /// The block `address` lies in, or null. For fault handlers: takes no lock.
   [[nodiscard]] const Block* block_at(const void* address) const { return memory_.find(address); }
 
-  /// Ties the record to the adapter's handle, which the engine owns from now on.
-  void bind(StorageRecord& record, void* owner);
+  /// Ties the record to the adapter's handle, which the engine owns from now on. `object` is what
+  /// the handle stands for; if another thread was first to bind the record to it, that one's stays.
+  void bind(StorageRecord& record, void* owner, const void* object);
 
   struct Op {
     const char* name;         ///< interned

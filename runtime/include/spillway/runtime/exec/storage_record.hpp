@@ -45,6 +45,9 @@ struct StorageRecord {
   std::atomic<std::uint64_t> next_use{0};  ///< engine's op clock; 0: unknown
   std::atomic<bool> always_dirty{false};   ///< written through pointers no op shows
   std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
+  /// What `owner` is the handle of, to compare: the handle itself may be freed at any time by
+  /// another thread that binds the record anew.
+  std::atomic<const void*> bound_to{nullptr};
 
   StorageRecord* next_stale = nullptr;  ///< of whoever set `is_stale`
   StaleRecords* stale = nullptr;        ///< set before the record is anyone's
