@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Spillway costs a program that does not need it: ratios to stock PyTorch.
 
-Three questions: a program that fits into its budget, the hook per event while it watches, and
-`import torch` while nothing is set.
+Four questions: a program that fits into its budget, started by the variable; the same after
+`enable()` in a program that has its tensors already, as in a notebook; the hook per event while it
+watches; and `import torch` while nothing is set.
 """
 
 import argparse
@@ -33,6 +34,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 FIT_BOUNDS = {64: 1.05, 256: 1.02, 512: 1.02}
 HOOK_WIDTH, HOOK_BOUND_US = 256, 0.6
 IMPORT_BOUND = 1.02
+AMPLE = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,24 @@ def start(width, variables=None):
     return Worker("small_network.py", "--width", width, environment={**base, **ONE_THREAD})
 
 
-def turns_when_it_fits(width, effort):
+def start_by_variable(width):
+    return start(width, {"SPILLWAY_BUDGET": str(AMPLE)})
+
+
+def start_as_notebook(width):
+    """Trains before it calls enable()."""
+    worker = start(width)
+    worker.run(10)
+    worker.ask("budget", AMPLE)
+    return worker
+
+
+def turns_when_it_fits(width, effort, begin):
     """Of each round: the turns against stock, and those of stock against itself."""
     for _ in range(effort.rounds):
         with start(width) as stock:
             stock.run(effort.warm_up)
-            with start(width, {"SPILLWAY_BUDGET": "4GiB"}) as other:
+            with begin(width) as other:
                 managed(other.run(effort.warm_up)[1])
                 done = turns(stock, other, effort.pairs, effort.steps)
             yield done, stock_again(stock, width, effort)
@@ -89,10 +103,25 @@ def ratios(rounds):
 
 
 def cost_when_it_fits(effort, report):
+    report.add(
+        "overhead-fits", "What does a program pay that fits into its budget?",
+        table_when_it_fits(effort, start_by_variable, "under a budget of 4 GiB"),
+    )  # fmt: skip
+
+
+def cost_in_a_notebook(effort, report):
+    began = 'after `spillway.enable("4GiB")` in a program that had trained ten steps before'
+    report.add(
+        "overhead-notebook", "What does `enable()` cost a program that has its tensors already?",
+        table_when_it_fits(effort, start_as_notebook, began),
+    )  # fmt: skip
+
+
+def table_when_it_fits(effort, begin, began):
     head = ("network", "against stock", "hook at rest", "stock against stock", "bound", "")
     rows = [head]
     for width in effort.widths:
-        rounds, controls = zip(*turns_when_it_fits(width, effort))
+        rounds, controls = zip(*turns_when_it_fits(width, effort, begin))
         # The count of ops stands still exactly while the hook rests.
         rest = all(done[-1].after["ops"] == done[0].before["ops"] for done in rounds)
         ratio = ratios(rounds)
@@ -101,14 +130,11 @@ def cost_when_it_fits(effort, report):
         rows.append((f"4 x {width}", ratio.text(3), "yes" if rest else "**no**", noise, bound,
                      verdict(ratio.median, bound)))  # fmt: skip
     text = (
-        "Step time of a multi-layer perceptron, batch 64, SGD, one thread, under a budget of 4 GiB "
+        f"Step time of a multi-layer perceptron, batch 64, SGD, one thread, {began}, "
         f"after {effort.warm_up} steps; {effort.method()}. `stock against stock` is what the "
         "method cannot tell apart."
     )
-    report.add(
-        "overhead-fits", "What does a program pay that fits into its budget?",
-        [text, "", *table(*rows)],
-    )  # fmt: skip
+    return [text, "", *table(*rows)]
 
 
 def peak_of_the_network():
@@ -256,7 +282,12 @@ def cost_of_the_import(effort, report):
     )  # fmt: skip
 
 
-QUESTIONS = {"fits": cost_when_it_fits, "hook": cost_of_the_hook, "import": cost_of_the_import}
+QUESTIONS = {
+    "fits": cost_when_it_fits,
+    "notebook": cost_in_a_notebook,
+    "hook": cost_of_the_hook,
+    "import": cost_of_the_import,
+}
 
 
 def parse_arguments():
