@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import torch
 
 from spillway import _imports, _native, _python_ops, _safetensors
-from spillway._storages import in_frame, storage_of, touch
+from spillway._storages import give_address, in_frame, storage_of, touch
 
 _installed = False
 
@@ -34,12 +34,10 @@ _STORAGE_METHODS = {
     "tolist": False,
 }
 
-# Methods of Tensor that do. data_ptr hands out an address: written at any time from then on.
+# Methods of Tensor that do.
 _TENSOR_METHODS = {
     "__deepcopy__": False,
     "__reduce_ex__": False,
-    "const_data_ptr": False,
-    "data_ptr": True,
     "is_pinned": False,
     "is_shared": False,
     "set_": True,
@@ -57,12 +55,12 @@ def install() -> None:
     for name, writes in _STORAGE_METHODS.items():
         if writes is not None and hasattr(torch.UntypedStorage, name):
             _wrap_storage_method(torch.UntypedStorage, name, writes)
-    _wrap_storage_method(torch.UntypedStorage, "data_ptr", True)
     if hasattr(torch.UntypedStorage, "_swap_data_ptr_"):
         _wrap_storage_method(torch.UntypedStorage, "_swap_data_ptr_", True)
     for name, writes in _TENSOR_METHODS.items():
         if hasattr(torch.Tensor, name):
             _wrap_tensor_method(name, writes)
+    _wrap_addresses()
     _wrap_storage_items()
     for name in ("apply_", "map_", "map2_"):
         _wrap_element_calls(name)
@@ -105,6 +103,29 @@ def _wrap_tensor_method(name: str, writes: bool) -> None:
         return original(self, *arguments, **keywords)
 
     setattr(torch.Tensor, name, wrapper)
+
+
+def _wrap_addresses() -> None:
+    """Functions that hand out an address: written at any time from then on."""
+    for owner, name in (
+        (torch.UntypedStorage, "data_ptr"),
+        (torch.Tensor, "data_ptr"),
+        (torch.Tensor, "const_data_ptr"),
+    ):
+        original = getattr(owner, name, None)
+        if original is not None:
+            setattr(owner, name, _wrapped_address(original))
+
+
+def _wrapped_address(original):
+    @functools.wraps(original)
+    def data_ptr(self):
+        storage = storage_of(self) if _is_tensor(self) else self
+        if storage is not None:
+            give_address(storage)
+        return original(self)
+
+    return data_ptr
 
 
 def _wrap_storage_items() -> None:

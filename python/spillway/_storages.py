@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import functools
+import sys
 from collections.abc import Iterable
 
 import torch
@@ -19,11 +20,44 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
+# Of these, functions compare addresses that data_ptr() gives and follow none. They ask for those
+# of whole models, which need not fit.
+_COMPARE = frozenset(
+    (
+        "spillway",
+        "torch",
+        "safetensors",
+        "huggingface_hub",
+        "transformers",
+        "accelerate",
+        "diffusers",
+        "peft",
+    )
+)
+
+
 def touch(storage: torch.UntypedStorage, writes: bool) -> None:
-    """Brings the storage back until this thread's next op."""
+    """Brings the storage back for code that is done with it when it returns."""
     library = _native.loaded()
     if library is not None:
         _native.check(library.spillway_touch(storage._cdata, int(writes)))
+
+
+def give_address(storage: torch.UntypedStorage) -> None:
+    """Brings the storage back until this thread's next op, for the caller's caller.
+
+    Raises:
+        torch.OutOfMemoryError: it does not fit beside those whose addresses were given since.
+    """
+    library = _native.loaded()
+    if library is None:
+        return
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == "torch.storage":
+        frame = frame.f_back  # TypedStorage asks for its caller
+    name = frame.f_globals.get("__name__") if frame is not None else None
+    compares = str(name).partition(".")[0] in _COMPARE
+    _native.check(library.spillway_touch(storage._cdata, 1 if compares else 2))
 
 
 def in_frame(name: bytes, reads: Iterable[torch.Tensor] = (), writes: Iterable[torch.Tensor] = ()):

@@ -108,19 +108,20 @@ SPILLWAY_API void spillway_show_addresses(int shown) {
   Session::get().engine().show_addresses(shown != 0);
 }
 
-/// Brings a storage back until the calling thread's next op. `written`: its address leaves torch,
-/// so it counts as written at any time from now on.
-SPILLWAY_API char* spillway_touch(void* storage_impl, int written) {
+/// Brings a storage back. `use` is 0 or 1 for code that reads or writes it before it returns: the
+/// calling thread's next op, or two more such calls, let go of it. 2: its address leaves torch. It
+/// stays until the thread's next op, and counts as written at any time from now on.
+SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
-  if (record == nullptr) return nullptr;
-  spillway::torch::bind(Session::get().engine(), *record, storage);
-  using spillway::runtime::Access;
   auto& engine = Session::get().engine();
-  if (written != 0) record->always_dirty.store(true);
-  return engine.touch(*record, written != 0 ? Access::kWrite : Access::kRead)
-             ? nullptr
-             : spillway::torch::failed();
+  auto* record = spillway::torch::record_of(engine, storage);
+  if (record == nullptr) return nullptr;
+  spillway::torch::bind(engine, *record, storage);
+  using spillway::runtime::Access;
+  if (use != 0) record->always_dirty.store(true);
+  const bool ready = use == 2 ? engine.give_address(*record)
+                              : engine.touch(*record, use == 1 ? Access::kWrite : Access::kRead);
+  return ready ? nullptr : spillway::torch::failed();
 }
 
 /// The storage never moves until released.

@@ -84,13 +84,14 @@ struct Visit final : ValueVisitor {
   const OpFacts& facts;
   Access access = Access::kRead;
   bool is_output = false;
-  std::string closed_part;  // what could not be looked into, if anything
+  c10::TensorImpl* shown_by = nullptr;  // the tensor whose storage is visited
+  std::string closed_part;              // what could not be looked into, if anything
 
   void storage(c10::StorageImpl& storage) override {
     StorageRecord* record = record_of(engine, storage);
     if (record == nullptr) return;
     if (is_output) engine.produced(*record);  // pinned before it can be chosen
-    bind(engine, *record, storage);
+    bind(engine, *record, storage, is_output ? shown_by : nullptr);
     if (is_output) {
       if (record->made_by.load(std::memory_order_relaxed) == nullptr) {
         record->made_by.store(facts.name, std::memory_order_relaxed);
@@ -112,7 +113,9 @@ struct Visit final : ValueVisitor {
     if (!tensor.defined()) return;
     c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (impl->has_storage()) {
+      shown_by = impl;
       storage(*impl->unsafe_storage().unsafeGetStorageImpl());
+      shown_by = nullptr;
     }
     parts(*impl);
   }

@@ -15,16 +15,31 @@ c10::weak_intrusive_ptr<T> weak_reference(T& object) {
   return c10::weak_intrusive_ptr<T>::reclaim(&object);
 }
 
+// Minor versions name the question differently.
+template <class Slot>
+bool has_python_object(const Slot& slot) {
+  if constexpr (requires { slot.load_pyobj(); }) {
+    return slot.load_pyobj() != nullptr;
+  } else if constexpr (requires { slot.check_pyobj().has_value(); }) {
+    return slot.check_pyobj().value_or(nullptr) != nullptr;
+  } else {
+    return false;
+  }
+}
+
 }  // namespace
 
-StorageOwner::StorageOwner(c10::StorageImpl& described)
-    : impl(&described), storage(weak_reference(described)) {}
+StorageOwner::StorageOwner(c10::StorageImpl& described, c10::TensorImpl* shown_by)
+    : impl(&described), storage(weak_reference(described)), maker(shown_by) {
+  if (shown_by != nullptr) made.emplace(weak_reference(*shown_by));
+}
 
 // What is bound is compared, never followed: another thread may be freeing the handle.
-void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage) {
+void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage,
+          c10::TensorImpl* shown_by) {
   if (record.bound_to.load(std::memory_order_acquire) == &storage) return;
   if (storage._mutable_data_ptr_no_checks().get_deleter() != cpu_deleter()) return;
-  engine.bind(record, new StorageOwner(storage), &storage);
+  engine.bind(record, new StorageOwner(storage, shown_by), &storage);
 }
 
 runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage) {
@@ -66,6 +81,13 @@ void TorchFramework::grant(void* owner, const runtime::StorageRecord& record) no
         {record.block->address, record.block->address, deleter_, c10::Device(c10::kCPU)});
   }
   allow_access(*handle.impl);
+}
+
+// C++ code that fills a fresh tensor has not shown it to Python yet: the object is made when it is
+// returned there. A tensor that died was not returned as far as is known.
+bool TorchFramework::handed_over(void* owner) noexcept {
+  const auto& handle = *static_cast<StorageOwner*>(owner);
+  return handle.made && !handle.made->expired() && has_python_object(*handle.maker->pyobj_slot());
 }
 
 void TorchFramework::release(void* owner) noexcept { delete static_cast<StorageOwner*>(owner); }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 
 #include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/exec/framework.hpp"
@@ -17,16 +18,20 @@
 namespace spillway::torch {
 
 struct StorageOwner {
-  explicit StorageOwner(c10::StorageImpl& described);
+  /// `shown_by`: the tensor that an op made with it, if one did.
+  StorageOwner(c10::StorageImpl& described, c10::TensorImpl* shown_by);
 
   c10::StorageImpl* impl;  ///< valid memory while this handle lives
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  c10::TensorImpl* maker;  ///< likewise, or null
+  std::optional<c10::weak_intrusive_ptr<c10::TensorImpl>> made;
 };
 
 /// Binds `record` to the storage whose memory it describes, unless it is bound to it already or the
 /// memory is not ours to move. Done when an op first shows the storage, and anew if the memory
 /// moved to another StorageImpl since. Any thread.
-void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage);
+void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage,
+          c10::TensorImpl* shown_by = nullptr);
 
 /// The record of the storage's memory, or null if the engine does not move it. While it is evicted
 /// the pointer may be null; the context of a DataPtr of ours is the address for life.
@@ -41,6 +46,7 @@ class TorchFramework final : public runtime::Framework {
   void revoke(void* owner, const runtime::StorageRecord& record, const std::string& reason,
               runtime::Refusal refusal) noexcept override;
   void grant(void* owner, const runtime::StorageRecord& record) noexcept override;
+  bool handed_over(void* owner) noexcept override;
   void release(void* owner) noexcept override;
   void* let_others_run() override;
   void run_again(void* held) override;

@@ -140,8 +140,10 @@ std::byte* Engine::allocate(std::size_t bytes) {
       if (result.block != nullptr) {
         StorageRecord& record = mover_.create(*result.block, {bytes});
         record.made_by.store(this_thread_frames().op, std::memory_order_relaxed);
-        record.born = clock_.load(std::memory_order_relaxed);
-        record.last_use.store(record.born, std::memory_order_relaxed);
+        const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+        record.born.store(now, std::memory_order_relaxed);
+        record.maker.store(&this_thread_frames(), std::memory_order_relaxed);
+        record.last_use.store(now, std::memory_order_relaxed);
         if (TraceRecorder* const recording = recorder()) {
           recording->allocated(record.id, record.bytes);
         }
@@ -225,10 +227,7 @@ bool Engine::begin_frame(const Op& op) {
   frames.op = op.name;
   frames.needs.begin(op.key);
   frames.inputs = frames.stays = frames.ended = {};
-  if (!op.between) {
-    ThreadFrames::unpin_all(frames.outputs);
-    ThreadFrames::unpin_all(frames.touched);
-  }
+  if (!op.between) frames.let_go_of_what_was_held_between();
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
   frames.recogniser.note_demand(std::exchange(frames.peak_demand, {}).count);
   frames.recogniser.begin_op(op.signature, op.boundary);

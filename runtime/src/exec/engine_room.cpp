@@ -108,8 +108,9 @@ bool Engine::make_room(Bytes needed, RoomRequest& request, Lock& lock) {
   drain_freed();
   if (memory_.live() < live_before) return true;
   const Bytes missing = saturating_sub(needed, mover_.leaving());
-  if (missing.count != 0) start_evictions(missing);
+  const bool nothing_leaves = missing.count != 0 && start_evictions(missing).count == 0;
   if (memory_.live() < live_before) return true;  // clean copies left at once
+  if (nothing_leaves && let_go_of_fresh_outputs()) return true;
   const std::uint64_t limits = limits_set_;
   return wait_for_progress(request, lock, ended_before) || limits_set_ != limits;
 }
@@ -180,7 +181,8 @@ Bytes Engine::stays_beside(ThreadFrames& frames) {
 
 // What leaves when the op does not use it, and was not made by itself.
 bool Engine::may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const {
-  return record.block != nullptr && record.born < frames.began && !never_leaves(record, min_size());
+  return record.block != nullptr && record.born.load(std::memory_order_relaxed) < frames.began &&
+         !never_leaves(record, min_size());
 }
 
 Bytes Engine::held_by(ThreadFrames& frames) const {

@@ -16,8 +16,7 @@ ThreadFrames::ThreadFrames() : shown(&ShownFrame::take()) { g_framed_threads.fet
 
 ThreadFrames::~ThreadFrames() {
   unpin_all(pinned);
-  unpin_all(outputs);
-  unpin_all(touched);
+  let_go_of_what_was_held_between();
   shown->give_back();
   g_framed_threads.fetch_sub(1);
 }

@@ -106,6 +106,7 @@ void Mover::retire(StorageRecord& record) {
   record.next_use.store(0, kUnordered);
   record.always_dirty.store(false, kUnordered);
   record.made_by.store(nullptr, kUnordered);
+  record.maker.store(nullptr, kUnordered);
   record.block = nullptr;
   record.disk = {};
   away_ -= std::exchange(record.away, {}).count;

@@ -31,7 +31,10 @@ ShownFrame& ShownFrame::take() {
   return *frame;
 }
 
+ShownFrame* ShownFrame::first() { return g_first.load(std::memory_order_acquire); }
+
 void ShownFrame::give_back() {
+  fresh_.let_go();
   if (number() % 2 != 0) end();
   waits_.store(false);
   taken_.store(false);

@@ -23,7 +23,8 @@ struct FakeStorage {
   std::uint64_t bytes = 0;
   runtime::StorageRecord* record = nullptr;  ///< null: too small to move
   std::atomic<bool> accessible{true};
-  std::atomic<bool> shown{false};     ///< not accessible, except for its address
+  std::atomic<bool> shown{false};  ///< not accessible, except for its address
+  std::atomic<bool> handed_over{false};
   std::atomic<bool> exported{false};  ///< foreign code has the address: never evicted
 
   /// The content is a function of a seed, so that every word can be checked.
@@ -62,6 +63,9 @@ class FakeFramework : public runtime::Framework {
     auto& storage = *static_cast<FakeStorage*>(owner);
     storage.accessible.store(true);
     storage.shown.store(false);
+  }
+  bool handed_over(void* owner) noexcept override {
+    return static_cast<FakeStorage*>(owner)->handed_over.load();
   }
   void release(void* owner) noexcept override {
     delete static_cast<FakeStorage*>(owner);

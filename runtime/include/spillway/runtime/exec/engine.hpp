@@ -104,6 +104,9 @@ class Engine {
 
   /// Makes `record` accessible without a frame, for framework code that reads memory between ops.
   bool touch(StorageRecord& record, Access access);
+  /// As `touch`, where the address leaves the framework: it is good until the thread's next op, and
+  /// counts as written through at any time.
+  bool give_address(StorageRecord& record);
   /// Never moves `record` again until `release`; it is made accessible first.
   bool keep(StorageRecord& record);
   void release(StorageRecord& record);
@@ -219,6 +222,7 @@ class Engine {
   bool wait_for_room_in_flight(RoomRequest& request, Lock& lock);
   bool wait_for_frames(RoomRequest& request, Lock& lock, std::uint64_t ended_before);
   void wait_for_copies(std::unique_lock<std::mutex>& lock);
+  bool let_go_of_fresh_outputs();
   Bytes stays_anyway(ThreadFrames& frames);
   bool never_fits(Bytes bytes);
   void evict_everything(Lock& lock);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_set>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
@@ -21,9 +22,8 @@ namespace spillway::runtime {
 ///
 /// A storage touched anywhere inside an outermost frame is pinned until that frame ends: kernels
 /// hold raw pointers across the ops they call. Its outputs stay pinned until the thread's next
-/// outermost frame begins: framework code fills a fresh tensor through its pointer right after the
-/// op that made it returned. It may read numbers from other tensors meanwhile, which takes ops:
-/// such a one, `Engine::Op::between`, lets go of nothing.
+/// outermost frame begins (see FreshOutputs). Framework code may read numbers from other tensors
+/// while it fills one, which takes ops: such a one, `Engine::Op::between`, lets go of nothing.
 struct ThreadFrames {
   ThreadFrames();
   ~ThreadFrames();
@@ -35,8 +35,18 @@ struct ThreadFrames {
     pinned.push_back(&record);
   }
   void hold_output(StorageRecord& record) {
+    const bool made_here = record.maker.load(std::memory_order_relaxed) == this &&
+                           record.born.load(std::memory_order_relaxed) >= began;
+    if (made_here && shown->fresh().hold(record)) return;
     record.pins.fetch_add(1);
     outputs.push_back(&record);
+  }
+  /// For an address that leaves the framework: it is good until the next op.
+  void hold_address(StorageRecord& record) {
+    if (addresses.insert(&record).second) record.pins.fetch_add(1);
+  }
+  void let_go_of_address(StorageRecord& record) {
+    if (addresses.erase(&record) != 0) record.unpin();
   }
   /// For framework code that reads memory between ops: held until the next op, or until
   /// kTouched more were touched (saving a checkpoint touches every storage and runs no op).
@@ -52,14 +62,23 @@ struct ThreadFrames {
     for (StorageRecord* record : records) record->unpin();
     records.clear();
   }
+  /// The next op begins, which ends all that was held since the last.
+  void let_go_of_what_was_held_between() {
+    shown->fresh().let_go();
+    unpin_all(outputs);
+    unpin_all(touched);
+    for (StorageRecord* record : addresses) record->unpin();
+    addresses.clear();
+  }
 
   static constexpr std::size_t kTouched = 2;  ///< a copy between two storages needs both
   std::uint32_t depth = 0;                    ///< open frames; transparent ones are not counted
   const char* op = nullptr;                   ///< name of the outermost open op, interned
   ShownFrame* shown = nullptr;                ///< what other threads see of it
   std::vector<StorageRecord*> pinned;
-  std::vector<StorageRecord*> outputs;
+  std::vector<StorageRecord*> outputs;  ///< without those that are shown as fresh
   std::vector<StorageRecord*> touched;
+  std::unordered_set<StorageRecord*> addresses;
   StepRecogniser recogniser;
   OpNeeds needs;
   Bytes inputs{};                ///< of the outermost open op, those shown twice counted twice

@@ -38,6 +38,13 @@ class Framework {
   /// Takes that lock again. Likewise without the engine's.
   virtual void run_again(void* /*held*/) {}
 
+  /// True once what fills or reads the storage's memory right after the op that made it has handed
+  /// it over to the program, and is done. False where nothing shows that. Same terms.
+  virtual bool handed_over(void* owner) noexcept {
+    static_cast<void>(owner);
+    return false;
+  }
+
   /// The storage died: the handle is no longer used. Called without the lock.
   virtual void release(void* owner) noexcept = 0;
 };

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "spillway/base/ids.hpp"
+#include "spillway/runtime/exec/fresh_outputs.hpp"
 
 namespace spillway::runtime {
 
@@ -38,12 +39,18 @@ class ShownFrame {
   void end() {
     number_.store(number_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
+  /// The outputs of its last op that the op made.
+  [[nodiscard]] FreshOutputs& fresh() { return fresh_; }
+
   /// The thread waits for room itself.
   void set_waits(bool waits) { waits_.store(waits); }
 
  private:
   friend class OtherFrames;
   friend std::uint64_t frames_ended();
+  template <class Visit>
+  friend void each_shown_frame(const Visit& visit);
+  static ShownFrame* first();
 
   [[nodiscard]] std::uint64_t number() const { return number_.load(std::memory_order_acquire); }
   /// Nanoseconds of processor time that the thread has used; 0 if that can't be known.
@@ -56,7 +63,16 @@ class ShownFrame {
   std::atomic<const char*> op_{nullptr};
   std::atomic<clockid_t> clock_{0};
   ShownFrame* next_ = nullptr;
+  FreshOutputs fresh_;
 };
+
+/// Those of threads that live, and of some that have ended.
+template <class Visit>
+void each_shown_frame(const Visit& visit) {
+  for (ShownFrame* frame = ShownFrame::first(); frame != nullptr; frame = frame->next_) {
+    visit(*frame);
+  }
+}
 
 /// Outermost frames that have ended, over all threads. Never falls.
 std::uint64_t frames_ended();

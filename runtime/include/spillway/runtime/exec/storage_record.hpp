@@ -45,6 +45,8 @@ struct StorageRecord {
   std::atomic<std::uint64_t> next_use{0};  ///< engine's op clock; 0: unknown
   std::atomic<bool> always_dirty{false};   ///< written through pointers no op shows
   std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
+  std::atomic<std::uint64_t> born{0};         ///< engine's op clock
+  std::atomic<const void*> maker{nullptr};    ///< frames of the thread that made it, to compare
   /// What `owner` is the handle of, to compare: the handle itself may be freed at any time by
   /// another thread that binds the record anew.
   std::atomic<const void*> bound_to{nullptr};
@@ -54,7 +56,6 @@ struct StorageRecord {
 
   // Guarded by the engine's lock.
   StorageId id{};
-  std::uint64_t born = 0;  ///< engine's op clock
   Block* block = nullptr;
   Bytes bytes{};
   Extent disk{};
