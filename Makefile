@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every task on this checkout, by name. `make` lists them. Variables: TORCH=2.11.0 for another
 # PyTorch than the default, REQUIRE_TORCH=1 to fail where it or anything the tests need is missing,
-# JOBS for parallelism.
+# TENSORFLOW=0 to leave TensorFlow out, JOBS for parallelism.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 JOBS ?= 2
-export JOBS TORCH REQUIRE_TORCH
+export JOBS TORCH REQUIRE_TORCH TENSORFLOW
 
 # Evaluated when a recipe runs, after setup.sh has written it.
 IN_ENVIRONMENT = source build/environment.sh; \
@@ -29,6 +29,7 @@ build: ## Set everything up, build, and install into the environment of this che
 .PHONY: test
 test: ## Set everything up, build, and run every test
 	@scripts/setup.sh test lint families
+	@scripts/setup_tensorflow.sh
 	@scripts/build.sh
 	@scripts/test.sh
 

@@ -18,10 +18,18 @@ if [[ -n $spillway_venv ]]; then
   torch_options=(-DSPILLWAY_TORCH=ON "-DSPILLWAY_PYTHON=$spillway_venv/bin/python")
   [[ ${1:-} != package ]] || targets+=(spillway_torch)
 fi
+tensorflow_options=(-DSPILLWAY_TENSORFLOW=OFF)
+if [[ -n ${spillway_tensorflow_venv:-} ]]; then
+  tensorflow_options=(-DSPILLWAY_TENSORFLOW=ON
+    "-DSPILLWAY_TENSORFLOW_PYTHON=$spillway_tensorflow_venv/bin/python")
+fi
 # Without this ccache does not cache what uses a precompiled header.
 export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
-cmake --preset release -B "$spillway_build" "${torch_options[@]}"
+cmake --preset release -B "$spillway_build" "${torch_options[@]}" "${tensorflow_options[@]}"
 cmake --build "$spillway_build" -j "${JOBS:-2}" "${targets[@]}"
 if [[ -n $spillway_venv ]]; then
   "$spillway_venv/bin/python" scripts/install_package.py "$spillway_build"
+fi
+if [[ -n ${spillway_tensorflow_venv:-} && ${1:-} != package ]]; then
+  "$spillway_tensorflow_venv/bin/python" scripts/install_package.py "$spillway_build"
 fi

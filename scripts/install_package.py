@@ -32,6 +32,12 @@ def wanted_files(build):
             yield site, str(source.relative_to(ROOT / "python")), source, False
     for library in sorted((build / "adapters/torch").glob("libspillway_torch-*.so")):
         yield site, f"spillway/lib/{library.name}", library, True
+    plugins = build / "adapters/tensorflow"
+    for library in sorted(plugins.glob("libspillway_tensorflow-*.so")):
+        yield site, f"spillway/lib/{library.name}", library, True
+    # `import tensorflow` opens every library in this folder.
+    for library in plugins.glob("libspillway_tensorflow_loader.so"):
+        yield site, f"tensorflow-plugins/{library.name}", library, True
     for machine in sorted((ROOT / "machines").glob("*.json")):
         yield site, f"spillway/machines/{machine.name}", machine, False
     yield scripts, "spillway", build / "tools/spillway", True

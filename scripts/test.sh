@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every test, after setup.sh and build.sh: the quick checks of the sources, the C++ tests, the
-# Python tests. Those that cannot run are counted, in one NOT RUN line for want of PyTorch and one
-# for want of pytest, as functions: how many cases each has, only pytest could tell.
+# Python tests. Those that cannot run are counted, in one NOT RUN line for want of PyTorch, one for
+# want of pytest and one for want of TensorFlow, as functions: how many cases each has, only pytest
+# could tell.
 # The spillway_ names come from build/environment.sh.
 # shellcheck disable=SC2154
 set -euo pipefail
@@ -20,6 +21,20 @@ status=0
 ctest --test-dir "$spillway_build" --output-on-failure --no-tests=error -j "${JOBS:-2}" || status=1
 
 export COMMAND_UNDER_TEST=$PWD/$spillway_build/tools/spillway
+
+# How many functions of these folders are tests.
+count_tests() {
+  (($#)) || set -- /dev/null
+  find "$@" -name 'test_*.py' -exec cat {} + | grep -cE '^ *(async )?def test_' || true
+}
+
+tensorflow_tests=0
+[[ ! -d tests/tensorflow ]] || tensorflow_tests=$(count_tests tests/tensorflow)
+if [[ -n ${spillway_tensorflow_venv:-} ]]; then
+  "$spillway_tensorflow_venv/bin/python" -m pytest -p no:cacheprovider tests/tensorflow || status=1
+elif [[ -n ${spillway_no_tensorflow_reason:-} ]]; then
+  echo "NOT RUN: TensorFlow tests ($tensorflow_tests): $spillway_no_tensorflow_reason"
+fi
 if [[ -n $spillway_venv ]]; then
   export VIRTUAL_ENV=$spillway_venv PATH=$spillway_venv/bin:$PATH
   # The report's page is opened in a browser. Nothing else needs one, so where it cannot be had
@@ -37,12 +52,6 @@ if [[ -n $spillway_venv ]]; then
   exit "$status"
 fi
 
-# How many functions of these folders are tests.
-count_tests() {
-  (($#)) || set -- /dev/null
-  find "$@" -name 'test_*.py' -exec cat {} + | grep -cE '^ *(async )?def test_' || true
-}
-
 folders=()
 for folder in "${framework_free[@]}"; do
   [[ ! -d $folder ]] || folders+=("$folder")
@@ -57,6 +66,7 @@ else
   reason="python3 has no pytest (Debian: python3-pytest)"
   echo "NOT RUN: Python tests that need no PyTorch ($free): $reason"
 fi
-echo "NOT RUN: PyTorch tests ($(($(count_tests tests) - free))): $spillway_no_torch_reason"
+others=$(($(count_tests tests) - free - tensorflow_tests))
+echo "NOT RUN: PyTorch tests ($others): $spillway_no_torch_reason"
 [[ ${REQUIRE_TORCH:-0} != 1 ]] || exit 1
 exit "$status"

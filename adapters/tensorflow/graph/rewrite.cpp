@@ -32,7 +32,9 @@ class Rewriting {
 
   PairName add_pair(const SwapPair& pair, std::uint64_t number) {
     const std::string source = to_input(graph_.nodes[pair.node].name, pair.port);
-    PairName name{.tensor = source, .op = graph_.nodes[pair.node].op};
+    PairName name{.tensor = source,
+                  .op = graph_.nodes[pair.node].op,
+                  .in_loop = order_.frame[pair.node] != 0};
     const std::string stem = std::string(kPrefix) + "swap_" + std::to_string(number);
     Node out = swap_node(stem + "_out", kSwapOutOp, pair, number);
     out.inputs = {source};

@@ -26,6 +26,7 @@ constexpr std::string_view kSwapInOp = "SpillwaySwapIn";
 struct PairName {
   std::string tensor;  ///< node, and `:port` where that is not 0
   std::string op;
+  bool in_loop = false;  ///< may run several times in one step
 };
 
 struct Rewritten {

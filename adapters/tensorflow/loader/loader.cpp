@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lies in site-packages/tensorflow-plugins, from where `import tensorflow` opens every library, and
+// opens the plugin that was built for this TensorFlow. Uses no symbol of TensorFlow, so that it
+// loads with any, and does nothing at all unless a variable asks for Spillway: a plugin of another
+// minor would be undefined symbols and structs of another size.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+std::string folder_of_this() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&is_set), &info) == 0) return {};
+  std::string path(info.dli_fname);
+  for (int i = 0; i < 2; ++i)
+    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+  return path;
+}
+
+// 2.21 of 2.21.0.
+std::string minor_of(const std::string& version) {
+  return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+void refuse(const std::string& why) {
+  std::fprintf(stderr, "spillway: TensorFlow is not managed: %s\n", why.c_str());
+}
+
+void open_plugin() {
+  if (!is_set("SPILLWAY_BUDGET") && !is_set("SPILLWAY_MODE")) return;
+  void* const library = ::dlopen("libtensorflow_cc.so.2", RTLD_NOLOAD | RTLD_NOW);
+  if (library == nullptr) return refuse("it has no libtensorflow_cc.so.2");
+  const auto version = reinterpret_cast<const char* (*)()>(::dlsym(library, "TF_Version"));
+  const auto load = reinterpret_cast<void* (*)(const char*, void*)>(
+      ::dlsym(library, "TF_LoadPluggableDeviceLibrary"));
+  const auto new_status = reinterpret_cast<void* (*)()>(::dlsym(library, "TF_NewStatus"));
+  const auto message = reinterpret_cast<const char* (*)(void*)>(::dlsym(library, "TF_Message"));
+  if (version == nullptr || load == nullptr || new_status == nullptr || message == nullptr) {
+    return refuse("it has no interface for plugins");
+  }
+  const std::string plugin =
+      folder_of_this() + "/spillway/lib/libspillway_tensorflow-" + minor_of(version()) + ".so";
+  if (std::FILE* const file = std::fopen(plugin.c_str(), "rb")) {
+    std::fclose(file);
+  } else {
+    return refuse("this is TensorFlow " + std::string(version()) + ", and there is no " + plugin +
+                  ". Install Spillway again where this TensorFlow is.");
+  }
+  void* const status = new_status();
+  if (load(plugin.c_str(), status) == nullptr) refuse(message(status));
+}
+
+[[maybe_unused]] const bool opened = [] {
+  open_plugin();
+  return true;
+}();
+
+}  // namespace

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "budgeted_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace spillway::tf {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long an allocation waits while nothing is freed: another thread's op may be about to end.
+// The copies that it also waits for have their own end, since the disk answers or fails.
+constexpr milliseconds kPatience{1000};
+constexpr std::size_t kOfSlabs = 64;  // what slabs and blocks are aligned to
+
+thread_local std::string failure;
+
+}  // namespace
+
+BudgetedMemory::BudgetedMemory(Bytes budget, runtime::Poison poison)
+    : memory_(budget, runtime::ArenaOptions{}) {
+  memory_.set_poison(poison);
+  // Objects in slabs are not poisoned.
+  if (poison == runtime::Poison::kYes) memory_.set_small_objects(runtime::SmallObjects::kBlocks);
+}
+
+std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment) {
+  memory_.take_freed(none_);
+  Bytes wanted{std::max<std::uint64_t>(bytes.count, 1)};
+  if (alignment > kOfSlabs) {
+    // A place inside a block of its own, which `free` finds by any of its addresses.
+    wanted = {
+        std::max<std::uint64_t>(wanted.count + alignment, runtime::Slabs::kLargestObject + 1)};
+  }
+  std::byte* const pointer = memory_.allocate(wanted, runtime::Overbooking::kRefuse).pointer;
+  if (pointer == nullptr) return nullptr;
+  ++allocations_;
+  peak_held_ = std::max(peak_held_, memory_.budget().used());
+  peak_live_ = std::max(peak_live_, memory_.live());
+  peak_since_taken_ = std::max(peak_since_taken_, memory_.live());
+  if (alignment <= kOfSlabs) return pointer;
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  return pointer + (alignment - address % alignment) % alignment;
+}
+
+std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
+  const std::lock_guard lock(mutex_);
+  return try_locked(bytes, alignment);
+}
+
+std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
+  std::uint64_t seen = frees_.load();
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::byte* const pointer = try_locked(bytes, alignment)) return pointer;
+    ++waits_;
+  }
+  // What can never fit need not wait.
+  bool hopeless = bytes > memory_.budget().limit();
+  while (!hopeless) {
+    const std::uint64_t now = wait_for_room(seen, kPatience);
+    hopeless = now == seen && !room_expected();
+    seen = now;
+    if (std::byte* const pointer = try_allocate(bytes, alignment)) return pointer;
+  }
+  const std::lock_guard lock(mutex_);
+  ++failures_;
+  failure = failure_locked(bytes);
+  return nullptr;
+}
+
+void BudgetedMemory::free(std::byte* pointer) noexcept {
+  memory_.free_later(pointer);
+  frees_.fetch_add(1);
+  // Who waits has said so before it looked for what was freed.
+  if (waiting_.load() == 0) return;
+  { const std::lock_guard lock(mutex_); }
+  room_.notify_all();
+}
+
+void BudgetedMemory::room_came() {
+  copies_.fetch_sub(1);
+  wake();
+}
+
+void BudgetedMemory::wake() {
+  frees_.fetch_add(1);
+  { const std::lock_guard lock(mutex_); }
+  room_.notify_all();
+}
+
+std::uint64_t BudgetedMemory::wait_for_room(std::uint64_t seen, milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  waiting_.fetch_add(1);
+  room_.wait_for(lock, patience, [this, seen] { return frees_.load() != seen; });
+  waiting_.fetch_sub(1);
+  return frees_.load();
+}
+
+std::string BudgetedMemory::failure_locked(Bytes bytes) const {
+  const Bytes live = memory_.live();
+  const Bytes limit = memory_.budget().limit();
+  const Bytes have = saturating_sub(limit, live);
+  return fmt::format("need {}, have {} of {}, short {}", to_string(bytes), to_string(have),
+                     to_string(limit), to_string(saturating_sub(bytes, have)));
+}
+
+std::string BudgetedMemory::describe_failure(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  return failure_locked(bytes);
+}
+
+std::string BudgetedMemory::last_failure() { return failure; }
+
+MemoryUsage BudgetedMemory::usage() {
+  const std::lock_guard lock(mutex_);
+  memory_.take_freed(none_);
+  return {.budget = memory_.budget().limit(),
+          .held = memory_.budget().used(),
+          .peak_held = peak_held_,
+          .live = memory_.live(),
+          .peak_live = peak_live_,
+          .allocations = allocations_,
+          .waits = waits_,
+          .failures = failures_};
+}
+
+void BudgetedMemory::clear_peak() {
+  const std::lock_guard lock(mutex_);
+  memory_.take_freed(none_);
+  peak_live_ = memory_.live();
+}
+
+Bytes BudgetedMemory::take_peak() {
+  const std::lock_guard lock(mutex_);
+  memory_.take_freed(none_);
+  return std::exchange(peak_since_taken_, memory_.live());
+}
+
+void BudgetedMemory::before_fork() {
+  mutex_.lock();
+  memory_.take_freed(none_);
+  memory_.before_fork();
+}
+
+}  // namespace spillway::tf

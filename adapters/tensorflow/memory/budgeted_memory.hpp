@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of the framework's tensors: the engine's arena within a budget, for many threads.
+//
+// An allocation that does not fit waits while room may still come: copies to the store are under
+// way, or memory was freed a moment ago. It fails when neither has been the case for the patience
+// that it has. Nobody moves what is allocated; what leaves is copied by swap_store.hpp and freed by
+// the framework.
+//
+// Thread-safe. `free` takes no lock unless somebody waits, so it may be called with any held.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
+
+namespace spillway::tf {
+
+struct MemoryUsage {
+  Bytes budget{};
+  Bytes held{};  ///< pages, free ones and rounding included
+  Bytes peak_held{};
+  Bytes live{};       ///< what is allocated, in whole pages
+  Bytes peak_live{};  ///< since clear_peak()
+  std::uint64_t allocations = 0;
+  std::uint64_t waits = 0;     ///< allocations that waited
+  std::uint64_t failures = 0;  ///< and those that failed
+};
+
+class BudgetedMemory {
+ public:
+  BudgetedMemory(Bytes budget, runtime::Poison poison);
+
+  /// Aligned to `alignment`, a power of two. Null if it does not fit: last_failure() says why.
+  std::byte* allocate(Bytes bytes, std::size_t alignment);
+  /// The same, without waiting.
+  std::byte* try_allocate(Bytes bytes, std::size_t alignment);
+  void free(std::byte* pointer) noexcept;
+
+  /// A copy begins after whose end the framework frees memory, and has ended.
+  void expect_room() { copies_.fetch_add(1); }
+  void room_came();
+  /// Whoever waits for room looks again.
+  void wake();
+
+  /// Waits until something is freed after `seen`, a former result, or for `patience`. Returns how
+  /// often room came so far.
+  std::uint64_t wait_for_room(std::uint64_t seen, std::chrono::milliseconds patience);
+  /// Whether copies are under way that will make room.
+  [[nodiscard]] bool room_expected() const { return copies_.load() != 0; }
+
+  /// need / have / short of the calling thread's last failure.
+  static std::string last_failure();
+  /// The text of a failure of so many bytes, for who did not allocate in vain here.
+  std::string describe_failure(Bytes bytes);
+
+  [[nodiscard]] MemoryUsage usage();
+  void clear_peak();
+  /// The peak of live bytes since the last call, whatever clear_peak() does.
+  Bytes take_peak();
+
+  void before_fork();
+  void after_fork() { mutex_.unlock(); }
+
+ private:
+  std::byte* try_locked(Bytes bytes, std::size_t alignment);
+  std::string failure_locked(Bytes bytes) const;
+
+  std::mutex mutex_;
+  std::condition_variable room_;
+  runtime::DeviceMemory memory_;
+  std::vector<runtime::Block*> none_;
+  Bytes peak_held_{};
+  Bytes peak_live_{};
+  Bytes peak_since_taken_{};
+  std::uint64_t allocations_ = 0;
+  std::uint64_t waits_ = 0;
+  std::uint64_t failures_ = 0;
+  std::atomic<std::uint64_t> frees_{0};
+  std::atomic<std::uint32_t> waiting_{0};
+  std::atomic<std::uint32_t> copies_{0};
+};
+
+}  // namespace spillway::tf

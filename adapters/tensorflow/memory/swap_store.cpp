@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "swap_store.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
+
+namespace spillway::tf {
+namespace {
+
+using std::chrono::milliseconds;
+
+// As in budgeted_memory.cpp, and longer than there: an allocation of an op that gives up frees what
+// a swap-in may still use.
+constexpr milliseconds kPatience{2000};
+
+// A program's handlers run on its own threads.
+std::thread start_thread(std::function<void()> body) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+SwapStore::SwapStore(runtime::TieredStoreOptions options,
+                     std::unique_ptr<runtime::Transfers> transfers, BudgetedMemory& memory)
+    : memory_(memory), store_(std::move(options), std::move(transfers)) {
+  out_thread_ = start_thread([this] { run_out(); });
+  in_thread_ = start_thread([this] { run_in(); });
+}
+
+SwapStore::~SwapStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  out_thread_.join();
+  in_thread_.join();
+  store_.drain();
+}
+
+void SwapStore::swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done) {
+  {
+    std::unique_lock lock(mutex_);
+    if (in_child_) {  // where no thread copies
+      lock.unlock();
+      done(nullptr, "");
+      return;
+    }
+    memory_.expect_room();
+    out_.emplace_back(
+        [this, memory, bytes, done = std::move(done)] { swap_out_now(memory, bytes, done); });
+  }
+  work_.notify_all();
+}
+
+std::optional<runtime::StoredId> SwapStore::reserve(Bytes bytes, std::string& reason) {
+  try {
+    const auto id = store_.reserve(bytes);
+    if (!id) reason = store_.full_reason();
+    return id;
+  } catch (const std::exception& error) {  // no spool file can be opened
+    reason = error.what();
+    return std::nullopt;
+  }
+}
+
+void SwapStore::swap_out_now(const std::byte* memory, Bytes bytes, const SwapOutDone& done) {
+  std::string reason;
+  const std::optional<runtime::StoredId> id = reserve(bytes, reason);
+  if (!id) {
+    done(nullptr, reason);
+    memory_.room_came();
+    return;
+  }
+  auto copy = std::make_shared<Copy>(store_, *id, bytes);
+  const auto end = [this, copy, done](int error) {
+    if (error == 0) {
+      done(copy, "");
+    } else {
+      done(nullptr, fmt::format("writing to the spool failed: {}", std::strerror(error)));
+    }
+    memory_.room_came();
+  };
+  try {
+    store_.store(*id, memory, end);
+  } catch (const std::exception& error) {  // no thread can be started
+    done(nullptr, error.what());
+    memory_.room_came();
+  }
+}
+
+void SwapStore::run_out() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [this] { return stopping_ || (!paused_ && !out_.empty()); });
+    if (out_.empty()) return;
+    const auto next = std::move(out_.front());
+    out_.pop_front();
+    ++busy_;
+    lock.unlock();
+    next();
+    lock.lock();
+    end_work();
+  }
+}
+
+void SwapStore::end_work() {
+  if (--busy_ == 0) idle_.notify_all();
+}
+
+SwapStore::Ticket SwapStore::swap_in(std::shared_ptr<Copy> copy, std::size_t alignment,
+                                     SwapInDone done) {
+  Ticket ticket = 0;
+  {
+    std::unique_lock lock(mutex_);
+    if (in_child_) {
+      lock.unlock();
+      done(nullptr, "a forked process cannot read what its parent swapped out");
+      return 0;
+    }
+    ticket = ++last_ticket_;
+    in_.push_back({.ticket = ticket,
+                   .copy = std::move(copy),
+                   .alignment = alignment,
+                   .done = std::move(done)});
+  }
+  work_.notify_all();
+  memory_.wake();  // it may fit where the ones before it wait
+  return ticket;
+}
+
+bool SwapStore::cancel(Ticket ticket) {
+  std::list<Request> gone;  // destroyed with no lock held
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(in_, ticket, &Request::ticket);
+  if (found == in_.end()) return false;
+  gone.splice(gone.end(), in_, found);
+  return true;
+}
+
+void SwapStore::run_in() {
+  std::uint64_t seen = 0;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      work_.wait(lock, [this] { return stopping_ || (!paused_ && !in_.empty()); });
+      if (in_.empty()) return;
+      ++busy_;
+    }
+    const bool started = start_those_with_room();
+    {
+      const std::lock_guard lock(mutex_);
+      end_work();
+    }
+    if (started) continue;
+    const std::uint64_t now = memory_.wait_for_room(seen, kPatience);
+    if (now == seen && !memory_.room_expected()) fail_first();
+    seen = now;
+  }
+}
+
+// Not the first alone: one that is wanted soon may fit where one for later does not.
+bool SwapStore::start_those_with_room() {
+  std::list<Request> started;
+  std::deque<std::byte*> places;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto request = in_.begin(); request != in_.end();) {
+      const auto next = std::next(request);
+      if (std::byte* const place =
+              memory_.try_allocate(request->copy->bytes(), request->alignment)) {
+        places.push_back(place);
+        started.splice(started.end(), in_, request);
+      }
+      request = next;
+    }
+  }
+  const bool any = !started.empty();
+  for (Request& request : started) {
+    load(std::move(request), places.front());
+    places.pop_front();
+  }
+  return any;
+}
+
+void SwapStore::load(Request request, std::byte* memory) {
+  const auto end = [this, memory, copy = request.copy, done = request.done](int error) {
+    if (error == 0) {
+      done(memory, "");
+      return;
+    }
+    memory_.free(memory);
+    done(nullptr, fmt::format("reading from the spool failed: {}", std::strerror(error)));
+  };
+  try {
+    store_.load(request.copy->id(), memory, end);
+  } catch (const std::exception& error) {
+    memory_.free(memory);
+    request.done(nullptr, error.what());
+  }
+}
+
+void SwapStore::fail_first() {
+  Request first;
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_.empty()) return;
+    first = std::move(in_.front());
+    in_.pop_front();
+  }
+  first.done(nullptr, memory_.describe_failure(first.copy->bytes()));
+}
+
+void SwapStore::before_fork() {
+  {
+    std::unique_lock lock(mutex_);
+    paused_ = true;
+    idle_.wait(lock, [this] { return busy_ == 0; });
+  }
+  store_.drain();
+  mutex_.lock();
+  store_.before_fork();
+}
+
+void SwapStore::after_fork(bool in_child) {
+  in_child_ = in_child;
+  paused_ = false;
+  mutex_.unlock();
+  if (!in_child) work_.notify_all();
+}
+
+}  // namespace spillway::tf

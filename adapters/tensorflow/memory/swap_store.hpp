@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of tensors outside the framework's memory, made and brought back by threads of its own.
+//
+//     swap_out(memory) ─> queue ─> TieredStore::store ─> done(copy)      the host, else the disk
+//     swap_in(copy)    ─> queue ─> room? ─> TieredStore::load ─> done(memory)
+//                           ^        │ no: the next in the queue is tried
+//                           └────────┘
+//
+// A swap-in takes memory when it finds room, and fails when neither a free nor the end of a copy
+// has made room for the patience that it has. While it waits it can be cancelled.
+//
+// Ownership: a Copy is dropped with its last owner. What `swap_out` is given stays valid and
+// untouched until `done`; `done` of a swap-in gets memory of BudgetedMemory and owns it. `done` is
+// called once, by threads of ours or of the store, with no lock held. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "budgeted_memory.hpp"
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/store/tiered_store.hpp"
+
+namespace spillway::tf {
+
+class SwapStore;
+
+/// Bytes in the store.
+class Copy {
+ public:
+  Copy(runtime::TieredStore& store, runtime::StoredId id, Bytes bytes)
+      : store_(store), id_(id), bytes_(bytes) {}
+  ~Copy() { store_.drop(id_); }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
+  [[nodiscard]] runtime::StoredId id() const { return id_; }
+
+ private:
+  runtime::TieredStore& store_;
+  runtime::StoredId id_;
+  Bytes bytes_;
+};
+
+/// Null with a reason where no copy could be made: the tensor stays where it is.
+using SwapOutDone = std::function<void(std::shared_ptr<Copy> copy, const std::string& reason)>;
+/// Null with a reason where nothing could be brought back.
+using SwapInDone = std::function<void(std::byte* memory, const std::string& reason)>;
+
+class SwapStore {
+ public:
+  SwapStore(runtime::TieredStoreOptions options, std::unique_ptr<runtime::Transfers> transfers,
+            BudgetedMemory& memory);
+  /// Waits for what is in flight. The caller has stopped calling, and no swap-in waits.
+  ~SwapStore();
+
+  void swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done);
+
+  /// Names a swap-in that waits.
+  using Ticket = std::uint64_t;
+  Ticket swap_in(std::shared_ptr<Copy> copy, std::size_t alignment, SwapInDone done);
+  /// Takes back a swap-in that still waits for room: `done` is never called then. False if it has
+  /// room, or ended.
+  bool cancel(Ticket ticket);
+
+  [[nodiscard]] runtime::StoreUsage usage() const { return store_.usage(); }
+  [[nodiscard]] runtime::StoreStatistics statistics() const { return store_.statistics(); }
+
+  /// No transfer is in flight, and no thread of the store's runs, until after_fork(). In the child
+  /// nothing leaves any more, and what left before cannot be brought back.
+  void before_fork();
+  void after_fork(bool in_child);
+
+ private:
+  struct Request {
+    Ticket ticket = 0;
+    std::shared_ptr<Copy> copy;
+    std::size_t alignment = 0;
+    SwapInDone done;
+  };
+
+  void run_out();
+  void run_in();
+  void end_work();
+  /// Starts what finds room; true if something did.
+  bool start_those_with_room();
+  void load(Request request, std::byte* memory);
+  void fail_first();
+  /// A place in the store, or why there is none.
+  std::optional<runtime::StoredId> reserve(Bytes bytes, std::string& reason);
+  void swap_out_now(const std::byte* memory, Bytes bytes, const SwapOutDone& done);
+
+  BudgetedMemory& memory_;
+  runtime::TieredStore store_;
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable idle_;
+  std::deque<std::function<void()>> out_;
+  std::list<Request> in_;
+  Ticket last_ticket_ = 0;
+  bool stopping_ = false;
+  std::uint32_t busy_ = 0;  // of the two threads: those that work on what they took
+  bool paused_ = false;     // over a fork
+  bool in_child_ = false;
+  std::thread out_thread_;
+  std::thread in_thread_;
+};
+
+}  // namespace spillway::tf

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "swap_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::tf {
+namespace {
+
+constexpr double kFillTo = 0.90;
+constexpr double kTooNear = 0.97;
+// The step in which a change comes is half of the one and half of the other plan.
+constexpr std::uint64_t kRoundsToSettle = 2;
+constexpr std::uint64_t kRoundsToMeasure = 2;
+// A graph that does not run any more, such as that of an epoch's end, holds up no other.
+constexpr std::uint64_t kPatienceInRounds = 4;
+
+Bytes share_of(Bytes bytes, double share) {
+  return {static_cast<std::uint64_t>(static_cast<double>(bytes.count) * share)};
+}
+
+}  // namespace
+
+SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak)
+    : options_(options), take_peak_(std::move(take_peak)) {}
+
+std::uint64_t SwapTable::add_pairs(const std::vector<bool>& in_loop) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t first = pairs_.size();
+  for (const bool loops : in_loop) pairs_.push_back({.graph = graphs_.size(), .in_loop = loops});
+  graphs_.push_back({.first = first,
+                     .count = in_loop.size(),
+                     .all_in_loops = std::ranges::count(in_loop, false) == 0});
+  return first;
+}
+
+bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  SPILLWAY_CHECK(number < pairs_.size(), std::to_string(number));
+  Pair& pair = pairs_[number];
+  if (!options_.always_copy && !gave_up_) count_run_locked(pair);
+  if (bytes < options_.smallest || bytes.count == 0) return false;
+  return !pair.passes;
+}
+
+void SwapTable::count_run_locked(Pair& pair) {
+  Graph& graph = graphs_[pair.graph];
+  if (graph.settled && pair.round != 0) return;
+  graph.settled = false;  // a pair that runs for the first time
+  if (measured_ == pair.graph) rounds_of_others_ = 0;
+  const bool again = pair.round == graph.round;
+  if (!graph.all_in_loops && again && !pair.in_loop) end_round_locked(pair.graph);
+  if (pair.round != graph.round) ++graph.ran;
+  pair.round = graph.round;
+  if (graph.all_in_loops && graph.ran == graph.count) end_round_locked(pair.graph);
+}
+
+void SwapTable::end_round_locked(std::size_t number) {
+  Graph& graph = graphs_[number];
+  ++graph.round;
+  graph.ran = 0;
+  if (measured_ && measured_ != number) ++rounds_of_others_;
+  if (graph.round <= graph.wait_until) return;
+  if (measured_ != number) {
+    if (!measured_ || rounds_of_others_ > kPatienceInRounds) begin_measuring_locked(number);
+    return;
+  }
+  measured_.reset();
+  decide_locked(graph, take_peak_());
+  graph.wait_until = graph.round + kRoundsToSettle;
+}
+
+void SwapTable::begin_measuring_locked(std::size_t number) {
+  if (measured_) graphs_[*measured_].wait_until = graphs_[*measured_].round + kRoundsToSettle;
+  measured_ = number;
+  rounds_of_others_ = 0;
+  graphs_[number].wait_until = graphs_[number].round + kRoundsToMeasure;
+  take_peak_();
+}
+
+void SwapTable::decide_locked(Graph& graph, Bytes peak) {
+  std::vector<Pair*> copying;
+  bool some_pass = false;
+  for (std::uint64_t i = graph.first; i < graph.first + graph.count; ++i) {
+    some_pass = some_pass || pairs_[i].passes;
+    if (!pairs_[i].passes && pairs_[i].most_in_store.count != 0) copying.push_back(&pairs_[i]);
+  }
+  graph.settled = true;
+  if (peak > share_of(options_.budget, kTooNear)) {
+    if (some_pass) give_up_locked();
+    return;
+  }
+  std::ranges::stable_sort(copying, {}, [](const Pair* pair) { return pair->most_in_store; });
+  Bytes reached = peak;
+  for (Pair* const pair : copying) {
+    reached += pair->most_in_store;
+    if (reached > share_of(options_.budget, kFillTo)) break;
+    pair->passes = true;
+    graph.settled = false;
+  }
+  if (!graph.settled) ++changes_;
+}
+
+void SwapTable::stored(std::uint64_t number, Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  Pair& pair = pairs_[number];
+  pair.in_store += bytes;
+  pair.most_in_store = std::max(pair.most_in_store, pair.in_store);
+}
+
+void SwapTable::dropped(std::uint64_t number, Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  pairs_[number].in_store -= bytes;
+}
+
+void SwapTable::give_up() {
+  const std::lock_guard lock(mutex_);
+  give_up_locked();
+}
+
+void SwapTable::give_up_locked() {
+  for (Pair& pair : pairs_) pair.passes = false;
+  gave_up_ = true;
+  ++changes_;
+}
+
+SwapTableState SwapTable::state() const {
+  const std::lock_guard lock(mutex_);
+  SwapTableState state{.pairs = pairs_.size(), .changes = changes_, .gave_up = gave_up_};
+  for (const Pair& pair : pairs_) {
+    if (pair.most_in_store.count == 0) continue;
+    ++state.used;
+    if (pair.passes) ++state.passing;
+  }
+  return state;
+}
+
+}  // namespace spillway::tf

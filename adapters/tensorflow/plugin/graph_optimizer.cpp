@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What TensorFlow calls: the plugin's entry, and the optimizer that sees every graph before it
+// runs. C interface only.
+//
+// TensorFlow's optimizers run twice over a graph, plugins last each time. Pairs are put in the
+// second time: fusions that TensorFlow makes in its second round would else differ, and with them
+// the last bits of a result.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cpu_allocator.hpp"
+#include "session.hpp"
+#include "spillway/base/error.hpp"
+#include "tensorflow/c/c_api.h"
+#include "tensorflow/c/experimental/grappler/grappler.h"
+
+namespace spillway::tf {
+namespace {
+
+constexpr int kRewriteOnCall = 2;
+
+struct Calls {
+  int count = 0;
+};
+
+void* make_optimizer() { return new Calls; }
+void destroy_optimizer(void* optimizer) { delete static_cast<Calls*>(optimizer); }
+
+std::string look_up_op(TF_FunctionLibraryDefinition* library, std::string_view op) {
+  const std::unique_ptr<TF_Status, decltype(&TF_DeleteStatus)> status(TF_NewStatus(),
+                                                                      TF_DeleteStatus);
+  const std::unique_ptr<TF_Buffer, decltype(&TF_DeleteBuffer)> buffer(TF_NewBuffer(),
+                                                                      TF_DeleteBuffer);
+  TF_LookUpOpDef(library, std::string(op).c_str(), buffer.get(), status.get());
+  if (TF_GetCode(status.get()) != TF_OK) return {};
+  return {static_cast<const char*>(buffer->data), buffer->length};
+}
+
+void give(const std::string& graph, TF_Buffer* buffer) {
+  void* const data = std::malloc(graph.size());
+  std::memcpy(data, graph.data(), graph.size());
+  buffer->data = data;
+  buffer->length = graph.size();
+  buffer->data_deallocator = [](void* memory, size_t) { std::free(memory); };
+}
+
+void optimize(void* optimizer, const TF_Buffer* graph, const TF_GrapplerItem* /*item*/,
+              TF_Buffer* result, TF_Status* status) {
+  // By convention "I did nothing": nobody is told.
+  TF_SetStatus(status, TF_ABORTED, "nothing to do");
+  Session* const session = Session::get();
+  if (session == nullptr || ++static_cast<Calls*>(optimizer)->count != kRewriteOnCall) return;
+  TF_FunctionLibraryDefinition* const library = TF_NewFunctionLibraryDefinition(graph, status);
+  if (TF_GetCode(status) != TF_OK) {
+    TF_SetStatus(status, TF_ABORTED, "nothing to do");
+    return;
+  }
+  const auto rewritten =
+      session->rewrite({static_cast<const char*>(graph->data), graph->length},
+                       [library](std::string_view op) { return look_up_op(library, op); });
+  TF_DeleteFunctionLibraryDefinition(library);
+  TF_SetStatus(status, TF_ABORTED, "nothing to do");
+  if (!rewritten) return;
+  give(*rewritten, result);
+  TF_SetStatus(status, TF_OK, "");
+}
+
+[[noreturn]] void end_process(const char* text) {
+  std::fprintf(stderr, "spillway: error: %s\n", text);
+  std::fflush(nullptr);
+  ::_exit(2);
+}
+
+// As for PyTorch: a wrong setting ends the program, since it would else train without the limit.
+void start_session() {
+  if (Session::get() != nullptr) return;
+  try {
+    const auto settings = runtime::settings_from_environment(runtime::current_environment());
+    if (settings.effective_mode() == runtime::Mode::kOff) return;
+    try {
+      Session::start(settings);
+    } catch (const UserError&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (settings.strict) throw;
+      std::fprintf(stderr, "spillway: not active: %s\n", error.what());
+      return;
+    }
+    register_cpu_allocator();
+  } catch (const std::exception& error) {
+    end_process(error.what());
+  }
+}
+
+}  // namespace
+}  // namespace spillway::tf
+
+#define SPILLWAY_EXPORT extern "C" __attribute__((visibility("default")))
+
+SPILLWAY_EXPORT void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status* status) {
+  spillway::tf::start_session();
+  params->struct_size = TP_OPTIMIZER_REGISTRATION_PARAMS_STRUCT_SIZE;
+  params->device_type = "CPU";
+  params->optimizer_configs->struct_size = TP_OPTIMIZER_CONFIGS_STRUCT_SIZE;
+  // TensorFlow's own swapper must not work on the same tensors.
+  params->optimizer_configs->memory_optimization = TF_TriState_Off;
+  params->optimizer->struct_size = TP_OPTIMIZER_STRUCT_SIZE;
+  params->optimizer->create_func = spillway::tf::make_optimizer;
+  params->optimizer->optimize_func = spillway::tf::optimize;
+  params->optimizer->destroy_func = spillway::tf::destroy_optimizer;
+  TF_SetStatus(status, TF_OK, "");
+}
+
+/// Statistics as JSON, to be freed by spillway_tensorflow_free; null where nothing is managed.
+SPILLWAY_EXPORT char* spillway_tensorflow_statistics() {
+  spillway::tf::Session* const session = spillway::tf::Session::get();
+  return session == nullptr ? nullptr : ::strdup(session->statistics_json().c_str());
+}
+
+SPILLWAY_EXPORT void spillway_tensorflow_free(char* text) { std::free(text); }

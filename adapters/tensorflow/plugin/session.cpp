@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "spillway/base/error.hpp"
+#include "spillway/base/fault.hpp"
+#include "spillway/runtime/memory_probe.hpp"
+
+namespace spillway::tf {
+namespace {
+
+using runtime::Mode;
+
+std::atomic<Session*> session{nullptr};
+
+void refuse_what_is_not_there(const runtime::Settings& settings) {
+  const auto refuse = [](bool asked, const char* what) {
+    if (asked) throw UserError(fmt::format("{} is not there for TensorFlow yet: unset it.", what));
+  };
+  refuse(settings.effective_mode() == Mode::kRecord, "SPILLWAY_MODE=record");
+  refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
+  refuse(settings.overbook, "SPILLWAY_OVER=allow");
+  refuse(!settings.trace_path.empty(), "SPILLWAY_TRACE");
+  refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
+}
+
+Bytes find_budget(const runtime::Settings& settings) {
+  const runtime::MachineMemory machine = runtime::measure_memory(1, {});
+  return settings.budget ? runtime::resolve_budget(*settings.budget, machine, "budget")
+                         : machine.total;
+}
+
+runtime::TieredStoreOptions store_options(const runtime::Settings& settings) {
+  runtime::TieredStoreOptions options;
+  if (settings.host_budget) {
+    options.host_budget = runtime::resolve_budget(*settings.host_budget,
+                                                  runtime::measure_memory(1, {}), "host budget");
+  }
+  options.spool.directory = settings.spool_dir;
+  options.spool.warn = runtime::warn_once;
+  if (settings.disk_budget) {
+    options.spool.budget = runtime::resolve_budget(
+        *settings.disk_budget, runtime::measure_disk(settings.spool_dir, 1), "disk budget");
+  }
+  const Mode mode = settings.effective_mode();
+  options.verify = mode == Mode::kVerify || mode == Mode::kFuzz;
+  return options;
+}
+
+runtime::Poison poison_in(const runtime::Settings& settings) {
+  return settings.effective_mode() == Mode::kFuzz ? runtime::Poison::kYes : runtime::Poison::kNo;
+}
+
+void end_fork(bool in_child) {
+  Session* const ours = Session::get();
+  ours->memory().after_fork();
+  ours->store().after_fork(in_child);
+}
+
+}  // namespace
+
+Session* Session::get() { return session.load(std::memory_order_acquire); }
+
+Session::Session(const runtime::Settings& settings, Bytes budget)
+    : settings_(settings),
+      fuzz_(settings.effective_mode() == Mode::kFuzz),
+      memory_(budget, poison_in(settings)),
+      table_({.budget = budget,
+              .smallest = fuzz_ ? Bytes{1} : settings.min_size,
+              .always_copy = fuzz_ || settings.effective_mode() == Mode::kVerify},
+             [this] { return memory_.take_peak(); }),
+      store_(std::make_unique<SwapStore>(store_options(settings),
+                                         runtime::make_transfers(settings.io), memory_)) {}
+
+void Session::start(const runtime::Settings& settings) {
+  refuse_what_is_not_there(settings);
+  arm_faults(settings.faults);
+  session.store(new Session(settings, find_budget(settings)), std::memory_order_release);
+  ::pthread_atfork(
+      [] {
+        get()->store().before_fork();
+        get()->memory().before_fork();
+      },
+      [] { end_fork(false); }, [] { end_fork(true); });
+  std::atexit([] { get()->report(); });
+}
+
+std::optional<std::string> Session::rewrite(std::string_view graph,
+                                            const OpCatalogue& catalogue) noexcept {
+  std::string reason;
+  try {
+    // Numbers are given out before it is known how many pairs there will be: one graph at a time.
+    const std::lock_guard lock(mutex_);
+    RewriteResult result =
+        rewrite_graph(graph, catalogue, {.pairs = {}, .first_pair = table_.state().pairs});
+    if (result.rewritten) {
+      std::vector<bool> in_loop;
+      for (const PairName& pair : result.rewritten->pairs) in_loop.push_back(pair.in_loop);
+      table_.add_pairs(in_loop);
+      ++graphs_;
+      return std::move(result.rewritten->graph);
+    }
+    ++left_[result.reason];
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway: a graph is left as it was: %s\n", error.what());
+  }
+  return std::nullopt;
+}
+
+void Session::note_stays(const std::string& reason) {
+  if (reason.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stays_.empty()) return;
+    stays_ = reason;
+  }
+  std::fprintf(stderr, "spillway: a tensor that was to leave stays in memory: %s\n",
+               reason.c_str());
+}
+
+void Session::note_failure() {
+  table_.give_up();
+  std::fprintf(
+      stderr,
+      "spillway: a tensor does not fit into the budget: %s. Give a larger SPILLWAY_BUDGET, "
+      "or a smaller batch.\n",
+      BudgetedMemory::last_failure().c_str());
+}
+
+std::string Session::statistics_json() {
+  const MemoryUsage memory = memory_.usage();
+  const runtime::StoreUsage store = store_->usage();
+  const runtime::StoreStatistics moved = store_->statistics();
+  const SwapTableState table = table_.state();
+  const std::lock_guard lock(mutex_);
+  std::uint64_t left = 0;
+  for (const auto& [reason, count] : left_) left += count;
+  return nlohmann::json{{"mode", runtime::to_string(settings_.effective_mode())},
+                        {"budget_bytes", memory.budget.count},
+                        {"device_bytes", memory.held.count},
+                        {"peak_device_bytes", memory.peak_held.count},
+                        {"live_bytes", memory.live.count},
+                        {"peak_live_bytes", memory.peak_live.count},
+                        {"host_bytes", store.host.count},
+                        {"disk_bytes", store.disk.count},
+                        {"evicted_bytes", (moved.stored_on_host + moved.stored_on_disk).count},
+                        {"fetched_bytes", (moved.loaded_from_host + moved.loaded_from_disk).count},
+                        {"failed_copies", moved.failed},
+                        {"allocations", memory.allocations},
+                        {"waiting_allocations", memory.waits},
+                        {"failed_allocations", memory.failures},
+                        {"graphs_rewritten", graphs_},
+                        {"graphs_left", left},
+                        {"left_because", left_},
+                        {"pairs", table.pairs},
+                        {"pairs_used", table.used},
+                        {"pairs_passing", table.passing},
+                        {"plan_changes", table.changes},
+                        {"gave_up_passing", table.gave_up}}
+      .dump(2);
+}
+
+std::string Session::summary() {
+  const MemoryUsage memory = memory_.usage();
+  const runtime::StoreStatistics moved = store_->statistics();
+  const SwapTableState table = table_.state();
+  const std::lock_guard lock(mutex_);
+  return fmt::format(
+      "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them passing; "
+      "{} swapped out, {} swapped in; {} allocations waited, {} failed\n",
+      to_string(memory.peak_held), to_string(memory.budget), graphs_, table.pairs, table.used,
+      table.passing, to_string(moved.stored_on_host + moved.stored_on_disk),
+      to_string(moved.loaded_from_host + moved.loaded_from_disk), memory.waits, memory.failures);
+}
+
+void Session::report() {
+  if (settings_.summary) std::fputs(summary().c_str(), stderr);
+  if (settings_.stats_path.empty()) return;
+  std::ofstream file(settings_.stats_path);
+  file << statistics_json() << '\n';
+  file.flush();
+  if (!file) {
+    std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n",
+                 settings_.stats_path.c_str(), std::strerror(errno));
+  }
+}
+
+}  // namespace spillway::tf

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Spillway has in a process with TensorFlow: memory, store, table, and what became of graphs.
+//
+// Made once, by start(), and never destroyed: the framework's threads outlive every destructor.
+// Knows no header of TensorFlow. Thread-safe after start().
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "budgeted_memory.hpp"
+#include "rewrite.hpp"
+#include "spillway/runtime/settings.hpp"
+#include "swap_store.hpp"
+#include "swap_table.hpp"
+
+namespace spillway::tf {
+
+class Session {
+ public:
+  /// Null before start().
+  static Session* get();
+  /// Throws UserError for what a person can mend: a budget that is none, a setting that TensorFlow
+  /// does not have yet.
+  static void start(const runtime::Settings& settings);
+
+  BudgetedMemory& memory() { return memory_; }
+  SwapStore& store() { return *store_; }
+  SwapTable& table() { return table_; }
+
+  /// The graph with its pairs, or nothing: why is kept for the summary. Never throws.
+  std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) noexcept;
+
+  /// A tensor could not be copied and stays.
+  void note_stays(const std::string& reason);
+  /// An allocation failed: says so, and has everything copied from now on.
+  void note_failure();
+
+  [[nodiscard]] std::string statistics_json();
+  [[nodiscard]] std::string summary();
+  /// Writes statistics and summary as the settings say.
+  void report();
+
+ private:
+  Session(const runtime::Settings& settings, Bytes budget);
+
+  runtime::Settings settings_;
+  bool fuzz_;
+  BudgetedMemory memory_;
+  SwapTable table_;
+  std::unique_ptr<SwapStore> store_;
+  std::mutex mutex_;
+  std::uint64_t graphs_ = 0;                   // rewritten
+  std::map<std::string, std::uint64_t> left_;  // reason to graphs
+  std::string stays_;                          // the first reason
+};
+
+}  // namespace spillway::tf

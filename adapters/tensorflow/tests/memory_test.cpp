@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "budgeted_memory.hpp"
+#include "spillway/base/fault.hpp"
+#include "swap_store.hpp"
+
+namespace spillway::tf {
+namespace {
+
+using runtime::Poison;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kAlignment = 64;
+
+TEST(BudgetedMemoryTest, aligns_and_counts) {
+  BudgetedMemory memory(kMiB * 8, Poison::kNo);
+  for (const std::size_t alignment : {std::size_t{1}, std::size_t{64}, std::size_t{4096}}) {
+    for (const std::uint64_t bytes : {1U, 100U, 70'000U}) {
+      std::byte* const place = memory.allocate({bytes}, alignment);
+      ASSERT_NE(place, nullptr);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(place) % std::max(alignment, kAlignment), 0U);
+      std::memset(place, 1, bytes);
+      memory.free(place);
+    }
+  }
+  std::byte* const large = memory.allocate(kMiB * 4, kAlignment);
+  EXPECT_GE(memory.usage().live, kMiB * 4);
+  memory.free(large);
+  EXPECT_LT(memory.usage().live, kMiB);
+  EXPECT_GE(memory.take_peak(), kMiB * 4);
+  EXPECT_LT(memory.take_peak(), kMiB);
+}
+
+TEST(BudgetedMemoryTest, refuses_what_does_not_fit_and_says_how_much) {
+  BudgetedMemory memory(kMiB * 8, Poison::kNo);
+  EXPECT_EQ(memory.allocate(kMiB * 9, kAlignment), nullptr);
+  EXPECT_THAT(BudgetedMemory::last_failure(), HasSubstr("need 9 MiB, have 8 MiB of 8 MiB, short"));
+  std::byte* const place = memory.allocate(kMiB * 6, kAlignment);
+  EXPECT_EQ(memory.try_allocate(kMiB * 6, kAlignment), nullptr);
+  EXPECT_EQ(memory.usage().failures, 1U) << "who only tries does not fail";
+  memory.free(place);
+  EXPECT_NE(memory.try_allocate(kMiB * 6, kAlignment), nullptr);
+}
+
+TEST(BudgetedMemoryTest, waits_for_what_another_thread_frees) {
+  BudgetedMemory memory(kMiB * 8, Poison::kNo);
+  std::byte* const place = memory.allocate(kMiB * 6, kAlignment);
+  // Said to be on its way, so the waiting has no end of its own.
+  memory.expect_room();
+  std::atomic<std::byte*> second{nullptr};
+  std::thread other([&] { second = memory.allocate(kMiB * 6, kAlignment); });
+  while (memory.usage().waits == 0) std::this_thread::yield();
+  memory.free(place);
+  memory.room_came();
+  other.join();
+  EXPECT_NE(second.load(), nullptr);
+}
+
+class SwapStoreTest : public ::testing::Test {
+ public:
+  ~SwapStoreTest() override { arm_faults(""); }
+
+ protected:
+  static runtime::TieredStoreOptions options(Bytes host, Bytes disk) {
+    return {.host_budget = host,
+            .spool = {.directory = ::testing::TempDir(), .budget = disk, .warn = {}},
+            .verify = true};
+  }
+
+  std::shared_ptr<Copy> out(const std::byte* from, Bytes bytes, std::string* why = nullptr) {
+    std::promise<std::shared_ptr<Copy>> promise;
+    store_.swap_out(from, bytes, [&](std::shared_ptr<Copy> copy, const std::string& reason) {
+      if (why != nullptr) *why = reason;
+      promise.set_value(std::move(copy));
+    });
+    return promise.get_future().get();
+  }
+
+  BudgetedMemory memory_{kMiB * 8, Poison::kYes};
+  SwapStore store_{options(kMiB, kMiB * 16), runtime::make_transfers(runtime::IoMethod::kThreads),
+                   memory_};
+};
+
+TEST_F(SwapStoreTest, brings_back_what_left_from_host_and_disk) {
+  for (const Bytes bytes : {Bytes{1000}, kMiB, kMiB * 3}) {
+    std::byte* const place = memory_.allocate(bytes, kAlignment);
+    for (std::uint64_t i = 0; i < bytes.count; ++i) place[i] = static_cast<std::byte>(i * 7);
+    const std::shared_ptr<Copy> copy = out(place, bytes);
+    ASSERT_NE(copy, nullptr);
+    memory_.free(place);
+    std::promise<std::byte*> back;
+    store_.swap_in(copy, kAlignment,
+                   [&](std::byte* memory, const std::string&) { back.set_value(memory); });
+    std::byte* const found = back.get_future().get();
+    ASSERT_NE(found, nullptr);
+    for (std::uint64_t i = 0; i < bytes.count; ++i) {
+      ASSERT_EQ(found[i], static_cast<std::byte>(i * 7));
+    }
+    memory_.free(found);
+  }
+  EXPECT_EQ(store_.usage().places, 0U) << "copies went with their owners";
+}
+
+TEST_F(SwapStoreTest, a_full_disk_and_a_failing_one_give_a_reason_and_no_copy) {
+  std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
+  std::string why;
+  std::vector<std::shared_ptr<Copy>> copies;
+  for (int i = 0; i < 4; ++i) copies.push_back(out(place, kMiB * 4));
+  EXPECT_EQ(out(place, kMiB * 4, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("short"));
+  copies.clear();
+  arm_faults("spool.write=EIO@1+");
+  EXPECT_EQ(out(place, kMiB * 4, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("Input/output error"));
+  while (memory_.room_expected()) std::this_thread::yield();  // else the test hangs
+  memory_.free(place);
+}
+
+// Of 8 MiB there are 6 taken: a swap-in of 4 waits, one of 1 behind it does not.
+TEST_F(SwapStoreTest, a_swap_in_waits_for_room_and_lets_others_pass) {
+  std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
+  std::memset(place, 5, kMiB.count * 4);
+  const auto large = out(place, kMiB * 4);
+  const auto small = out(place, kMiB);
+  memory_.free(place);
+  std::byte* const taken = memory_.allocate(kMiB * 6, kAlignment);
+  std::promise<std::byte*> of_large;
+  std::promise<std::byte*> of_small;
+  store_.swap_in(large, kAlignment, [&](std::byte* memory, const std::string& reason) {
+    EXPECT_EQ(reason, "");
+    of_large.set_value(memory);
+  });
+  store_.swap_in(small, kAlignment,
+                 [&](std::byte* memory, const std::string&) { of_small.set_value(memory); });
+  std::byte* const second = of_small.get_future().get();
+  ASSERT_NE(second, nullptr);
+  memory_.free(taken);
+  std::byte* const first = of_large.get_future().get();
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first[kMiB.count * 4 - 1], std::byte{5});
+  memory_.free(first);
+  memory_.free(second);
+}
+
+TEST_F(SwapStoreTest, what_waits_can_be_cancelled_and_else_fails_in_the_end) {
+  std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
+  const auto copy = out(place, kMiB * 4);
+  memory_.free(place);
+  std::byte* const taken = memory_.allocate(kMiB * 6, kAlignment);
+  std::promise<std::string> failed;
+  const auto cancelled = store_.swap_in(copy, kAlignment, [](std::byte*, const std::string&) {
+    ADD_FAILURE() << "it was cancelled";
+  });
+  store_.swap_in(copy, kAlignment, [&](std::byte* memory, const std::string& reason) {
+    EXPECT_EQ(memory, nullptr);
+    failed.set_value(reason);
+  });
+  EXPECT_TRUE(store_.cancel(cancelled));
+  EXPECT_FALSE(store_.cancel(cancelled));
+  EXPECT_THAT(failed.get_future().get(), HasSubstr("need 4 MiB, have "));
+  memory_.free(taken);
+}
+
+TEST_F(SwapStoreTest, a_forked_child_keeps_what_it_has_and_the_parent_goes_on) {
+  std::byte* const place = memory_.allocate(kMiB, kAlignment);
+  std::memset(place, 9, kMiB.count);
+  const auto copy = out(place, kMiB);
+  store_.before_fork();
+  memory_.before_fork();
+  const pid_t child = ::fork();
+  memory_.after_fork();
+  store_.after_fork(child == 0);
+  if (child == 0) {
+    bool declined = false;
+    store_.swap_out(place, kMiB, [&](const std::shared_ptr<Copy>& made, const std::string&) {
+      declined = made == nullptr;
+    });
+    std::byte* const fresh = memory_.allocate(kMiB, kAlignment);
+    ::_exit(declined && fresh != nullptr && place[5] == std::byte{9} ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  std::promise<std::byte*> back;
+  store_.swap_in(copy, kAlignment,
+                 [&](std::byte* memory, const std::string&) { back.set_value(memory); });
+  std::byte* const found = back.get_future().get();
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found[kMiB.count - 1], std::byte{9});
+  memory_.free(found);
+  memory_.free(place);
+}
+
+}  // namespace
+}  // namespace spillway::tf

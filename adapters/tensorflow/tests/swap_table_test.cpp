@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "swap_table.hpp"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+namespace spillway::tf {
+namespace {
+
+// A step in which each pair's tensor is made, and used after all were made. Live bytes are those of
+// the tensors that stayed, above what is always there.
+class Training {
+ public:
+  Training(Bytes budget, Bytes always, std::vector<Bytes> sizes, bool first_in_loop = false)
+      : always_(always),
+        sizes_(std::move(sizes)),
+        table_({.budget = budget, .smallest = Bytes{10}},
+               [this] { return std::exchange(peak_, always_); }),
+        first_(table_.add_pairs(loops(sizes_.size(), first_in_loop))) {}
+
+  static std::vector<bool> loops(std::size_t count, bool first_in_loop) {
+    std::vector<bool> in_loop(count, false);
+    in_loop[0] = first_in_loop;
+    return in_loop;
+  }
+
+  void step(std::uint64_t turns_of_first = 1) {
+    Bytes live = always_;
+    std::vector<bool> copied;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      for (std::uint64_t turn = 0; turn < (i == 0 ? turns_of_first : 1); ++turn) {
+        const bool copies = table_.copies(first_ + i, sizes_[i]);
+        copied.push_back(copies);
+        copies ? table_.stored(first_ + i, sizes_[i]) : void(live += sizes_[i]);
+      }
+    }
+    most_ = std::max(most_, live);
+    peak_ = std::max(peak_, live);
+    last_copied_ = copied;
+    std::size_t made = 0;
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      for (std::uint64_t turn = 0; turn < (i == 0 ? turns_of_first : 1); ++turn) {
+        if (copied[made++]) table_.dropped(first_ + i, sizes_[i]);
+      }
+    }
+  }
+
+  Bytes always_;
+  std::vector<Bytes> sizes_;
+  Bytes peak_{};
+  Bytes most_{};
+  std::vector<bool> last_copied_;
+  SwapTable table_;
+  std::uint64_t first_;
+};
+
+TEST(SwapTableTest, everything_copies_first_and_what_fits_passes_then) {
+  Training training(Bytes{1000}, Bytes{400}, {Bytes{300}, Bytes{100}, Bytes{200}});
+  training.step();
+  EXPECT_EQ(training.last_copied_, (std::vector{true, true, true}));
+  for (int i = 0; i < 20; ++i) training.step();
+  // 400 + 100 + 200 is 700; with the 300 it would be 1000, more than 900.
+  EXPECT_EQ(training.last_copied_, (std::vector{true, false, false}));
+  EXPECT_EQ(training.table_.state().passing, 2U);
+  EXPECT_EQ(training.table_.state().used, 3U);
+}
+
+TEST(SwapTableTest, a_tensor_below_the_smallest_size_passes) {
+  Training training(Bytes{1000}, Bytes{0}, {Bytes{9}, Bytes{10}});
+  training.step();
+  EXPECT_EQ(training.last_copied_, (std::vector{false, true}));
+}
+
+// A pair in a loop runs five times a step, and has five tensors in the store.
+TEST(SwapTableTest, a_pair_in_a_loop_counts_with_all_that_it_keeps) {
+  Training training(Bytes{1000}, Bytes{500}, {Bytes{100}, Bytes{350}}, true);
+  for (int i = 0; i < 20; ++i) training.step(5);
+  // One of 100 would fit beside 500 and 350, five do not: 350 first, then 500 more are too many.
+  EXPECT_EQ(training.last_copied_, (std::vector{true, true, true, true, true, false}));
+  EXPECT_LE(training.most_, Bytes{900});
+}
+
+TEST(SwapTableTest, random_programs_stay_below_the_budget) {
+  std::mt19937_64 random(11);
+  std::uint64_t passing = 0;
+  for (int program = 0; program < 300; ++program) {
+    std::vector<Bytes> sizes(1 + random() % 20);
+    for (Bytes& size : sizes) size = {10 + random() % 200};
+    const std::uint64_t turns = 1 + random() % 4;
+    Training training(Bytes{1000}, Bytes{random() % 800}, sizes, turns > 1);
+    for (int i = 0; i < 30; ++i) training.step(turns);
+    EXPECT_LE(training.most_, Bytes{900}) << "program " << program;
+    passing += training.table_.state().passing;
+  }
+  EXPECT_GT(passing, 300U);
+}
+
+TEST(SwapTableTest, a_failed_allocation_has_everything_copied_for_good) {
+  Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{100}});
+  for (int i = 0; i < 20; ++i) training.step();
+  ASSERT_EQ(training.table_.state().passing, 2U);
+  training.table_.give_up();
+  for (int i = 0; i < 20; ++i) training.step();
+  EXPECT_EQ(training.last_copied_, (std::vector{true, true}));
+}
+
+TEST(SwapTableTest, a_peak_near_the_budget_has_everything_copied_for_good) {
+  Training other(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{600}});
+  for (int i = 0; i < 6; ++i) other.step();
+  other.always_ = Bytes{900};
+  for (int i = 0; i < 20; ++i) other.step();
+  EXPECT_TRUE(other.table_.state().gave_up);
+  EXPECT_EQ(other.last_copied_, (std::vector{true, true}));
+}
+
+// The first graph begins to be measured and never runs again.
+TEST(SwapTableTest, a_graph_that_stopped_does_not_hold_up_others) {
+  Bytes peak{};
+  SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{1}}, [&peak] { return peak; });
+  const std::uint64_t one = table.add_pairs({false});
+  const std::uint64_t two = table.add_pairs({false});
+  const auto step = [&table](std::uint64_t pair) {
+    if (table.copies(pair, Bytes{100})) {
+      table.stored(pair, Bytes{100});
+      table.dropped(pair, Bytes{100});
+    }
+  };
+  for (int i = 0; i < 3; ++i) step(one);
+  for (int i = 0; i < 30; ++i) step(two);
+  EXPECT_FALSE(table.copies(two, Bytes{100}));
+  EXPECT_TRUE(table.copies(one, Bytes{100}));
+}
+
+}  // namespace
+}  // namespace spillway::tf

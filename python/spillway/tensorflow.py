@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spillway for TensorFlow, from a program. ``SPILLWAY_BUDGET=200MiB python program.py`` needs none
+of it: `import tensorflow` opens the plugin by itself then. docs/tensorflow.md has the whole of it.
+"""
+
+import ctypes
+import json
+import os
+import pathlib
+from typing import Any
+
+from spillway._native import UserError
+
+
+def enable(budget: str | int | None = None, **options: Any) -> None:
+    """Keeps TensorFlow's tensors on the processor within ``budget``. Call it before the first one.
+
+    Args:
+        budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``.
+        **options: any other setting of docs/settings.md that docs/tensorflow.md names, in lower
+            case and without ``SPILLWAY_``, e.g. ``spool_dir="/mnt/nvme"``.
+
+    Raises:
+        UserError: there is no plugin for this TensorFlow, or it is too late.
+    """
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import load_library
+
+    path = _path()
+    if not path.exists():
+        raise UserError(f"no plugin for this TensorFlow: there is no {path}")
+    if stats() is not None:
+        raise UserError("TensorFlow is managed since it was imported: unset SPILLWAY_BUDGET first")
+    if context.context()._context_handle is not None:
+        raise UserError("TensorFlow has made tensors already: call enable() before the first one")
+    for name, value in {"budget": budget, **options}.items():
+        if value is not None:
+            os.environ[f"SPILLWAY_{name.upper()}"] = str(value)
+    load_library.load_pluggable_device_library(str(path))
+
+
+def stats() -> dict[str, Any] | None:
+    """Counters of this process (docs/tensorflow.md); None where nothing is managed."""
+    path = _path()
+    if not path.exists():
+        return None
+    try:
+        library = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD)
+    except OSError:  # nobody has opened it
+        return None
+    library.spillway_tensorflow_statistics.restype = ctypes.c_void_p
+    library.spillway_tensorflow_free.argtypes = [ctypes.c_void_p]
+    text = library.spillway_tensorflow_statistics()
+    if not text:
+        return None
+    try:
+        return json.loads(ctypes.string_at(text))
+    finally:
+        library.spillway_tensorflow_free(text)
+
+
+def _path() -> pathlib.Path:
+    import tensorflow
+
+    minor = ".".join(tensorflow.__version__.split(".")[:2])
+    return pathlib.Path(__file__).parent / "lib" / f"libspillway_tensorflow-{minor}.so"

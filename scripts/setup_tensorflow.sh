@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Prepares the environment of the TensorFlow tests, .venv-tf (1.5 GB), after setup.sh, and adds its
+# outcome to build/environment.sh. Where it cannot be had, everything else goes on without.
+#
+#   TENSORFLOW=0     leaves it out
+#   PYTHON=python3.12  the interpreter to start from
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+mkdir -p build/setup
+
+# shellcheck source=scripts/environment_steps.sh
+source scripts/environment_steps.sh
+
+requirements=requirements/tensorflow.txt
+venv=$root/.venv-tf
+stamp=$venv/.spillway/requirements-tensorflow
+reason=
+
+make_environment() {
+  if [[ ${TENSORFLOW:-1} == 0 ]]; then
+    reason="TENSORFLOW=0 leaves them out"
+    return 1
+  fi
+  ! cmp -s "$requirements" "$stamp" || return 0
+  find_python || return 1
+  if [[ ! -x $venv/bin/python ]] && ! "$python" -m venv "$venv" >build/setup/venv-tf.log 2>&1; then
+    reason="$python cannot create a virtual environment (build/setup/venv-tf.log)"
+    return 1
+  fi
+  if ! index_answers tensorflow-cpu; then
+    reason="no package index answers (build/setup/probe.log)"
+    return 1
+  fi
+  echo "setup: installing TensorFlow into $venv (some minutes, 1.5 gigabytes)"
+  if ! PIP_DEFAULT_TIMEOUT=30 "$venv/bin/python" -m pip install "${install_waits[@]}" \
+    -r "$requirements" >build/setup/pip-tensorflow.log 2>&1 </dev/null; then
+    reason="pip could not install it (build/setup/pip-tensorflow.log)"
+    return 1
+  fi
+  mkdir -p "$venv/.spillway"
+  echo '*' >"$venv/.gitignore"
+  cp "$requirements" "$stamp"
+}
+
+make_environment || true
+{
+  printf 'spillway_tensorflow_venv=%q\n' "$([[ -n $reason ]] || echo "$venv")"
+  printf 'spillway_no_tensorflow_reason=%q\n' "$reason"
+} >>build/environment.sh

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ends a program, what it says, and what is left alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parent / "programs" / "train.py"
+
+
+def run(*words, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", **variables}
+    return subprocess.run(
+        [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_what_cannot_fit_says_which_op_and_how_much(tmp_path):
+    """The step fails while swap-ins wait, and the program ends instead of hanging."""
+    # The weights alone are about 3 MiB, twice that again with the optimizer's.
+    done = run(PROGRAM, "mlp", tmp_path / "out.npz", SPILLWAY_BUDGET="9MiB")
+    assert done.returncode == 1
+    assert "ResourceExhaustedError" in done.stderr
+    assert "spillway: a tensor does not fit into the budget: need" in done.stderr
+    for word in ("need", "have", "of 9 MiB", "short", "Give a larger SPILLWAY_BUDGET"):
+        assert word in done.stderr
+
+
+def test_an_eager_tensor_larger_than_the_budget(tmp_path):
+    code = """
+import tensorflow as tf
+try:
+    tf.zeros((1024, 1024, 64))
+except tf.errors.ResourceExhaustedError as error:
+    print(error.message)
+print(float(tf.reduce_sum(tf.ones((1024, 1024)))))
+"""
+    done = run("-c", code, SPILLWAY_BUDGET="100MiB")
+    assert done.returncode == 0, done.stderr
+    assert "by allocator spillway (need 256 MiB, have" in done.stdout
+    assert "1048576.0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"SPILLWAY_BUDGET": "much"}, '"much" is not a budget'),
+        ({"SPILLWAY_BUDGT": "1GiB", "SPILLWAY_MODE": "fuzz"}, "Did you mean SPILLWAY_BUDGET"),
+        ({"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_MODE": "record"}, "not there for TensorFlow yet"),
+    ],
+)
+def test_a_wrong_setting_ends_the_program(variables, words):
+    done = run("-c", "import tensorflow; print('went on')", **variables)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "went on" not in done.stdout
+
+
+def test_without_a_variable_nothing_is_managed():
+    code = "import tensorflow, spillway.tensorflow; print(spillway.tensorflow.stats())"
+    done = run("-c", code)
+    assert done.stdout.strip() == "None", done.stderr
+    assert "spillway" not in done.stderr
+
+
+def test_a_tensorflow_without_a_plugin_goes_on_unmanaged(tmp_path):
+    """As where TensorFlow was exchanged: the loader is there, and no plugin of that minor."""
+    site = tmp_path / "site-packages"
+    shutil.copytree(
+        Path(sysconfig.get_path("platlib"), "tensorflow-plugins"), site / "tensorflow-plugins"
+    )
+    done = run(
+        "-c", "import tensorflow; print('went on')", PYTHONPATH=str(site), SPILLWAY_MODE="off"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "went on" in done.stdout
+    assert "TensorFlow is not managed: this is TensorFlow 2.21" in done.stderr
+
+
+def test_enable_before_the_first_tensor_and_not_after():
+    code = """
+import tensorflow as tf
+import spillway.tensorflow as managed
+managed.enable("100MiB")
+tf.ones((1024, 1024))
+print(managed.stats()["budget_bytes"], tf.config.experimental.get_memory_info("CPU:0")["peak"])
+"""
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
+    budget, peak = map(int, done.stdout.split())
+    assert budget == 100 << 20
+    assert peak >= 4 << 20
+    late = run("-c", code.replace("managed.enable", "tf.ones(3); managed.enable"))
+    assert late.returncode == 1
+    assert "before the first one" in late.stderr
+
+
+def test_a_forked_child_and_its_parent_go_on():
+    code = """
+import os
+import numpy as np
+import tensorflow as tf
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x
+        for _ in range(20):
+            y = tf.tanh(y * 1.01)
+        loss = tf.reduce_sum(y)
+    return tape.gradient(loss, x)
+
+x = tf.ones((512, 512))
+first = step(x).numpy()
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(x.numpy(), np.ones((512, 512))) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert np.array_equal(step(x).numpy(), first)
+print("equal")
+"""
+    done = run("-c", code, SPILLWAY_MODE="fuzz", SPILLWAY_BUDGET="400MiB")
+    assert "equal" in done.stdout, done.stderr
