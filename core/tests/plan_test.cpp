@@ -29,8 +29,11 @@ Plan small_plan() {
   Plan plan{.planner = "by \"hand\"",
             .trace = "steps/t.json",
             .machine = "card",
+            .durations = Durations::kRecorded,
+            .recorded_on = "Fast 9000",
             .structure = 0xfedcba9876543210};
   plan.budgets = {{kGiB, kGiB * 2, kGiB * 3}};
+  plan.workspace_margin = kMiB * 7;
   plan.page_fault_ns = 25'000;
   plan.places = {place(1, {Tier::kHost}), place(4, {Tier::kDevice, Tier::kDisk})};
   plan.actions = {
@@ -91,7 +94,7 @@ TEST(PlanText, HasAnActionPerLine) {
 }
 
 TEST(PlanText, TheDocumentedExampleIsWhatIsWritten) {
-  const std::string example = documented_example("## Plan, version 1");
+  const std::string example = documented_example("## Plan, version 2");
   EXPECT_EQ(format_plan(parse_plan(example, "docs/formats.md")), example);
 }
 
@@ -102,9 +105,11 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
     EXPECT_NE(at, std::string::npos) << from;
     return error_of(text.replace(at, from.size(), to));
   };
-  EXPECT_THAT(error("\"spillway_plan\":1", "\"spillway_plan\":2"),
-              HasSubstr("plan p.json: \"spillway_plan\": it has version 2"));
-  EXPECT_THAT(error("\"spillway_plan\":1,\n", ""), HasSubstr("so it is no plan"));
+  EXPECT_THAT(error("\"spillway_plan\":2", "\"spillway_plan\":3"),
+              HasSubstr("plan p.json: \"spillway_plan\": it has version 3"));
+  EXPECT_THAT(error("\"spillway_plan\":2,\n", ""), HasSubstr("so it is no plan"));
+  EXPECT_THAT(error("\"recorded\"", "\"guessed\""),
+              HasSubstr("\"durations\" is \"guessed\", neither recorded nor estimated"));
   EXPECT_EQ(error_of(R"({"spillway_trace":3})"), "p.json is a trace, not a plan.");
   EXPECT_THAT(error("\"do\":\"demote\"", "\"do\":\"promote\""),
               HasSubstr("action 5: \"do\" is \"promote\", which is no action"));
@@ -119,6 +124,24 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
   EXPECT_THAT(error("[\"host\"]", "\"host\""), HasSubstr("place 0: \"tiers\" is not a list"));
   EXPECT_THAT(error("\"fedcba9876543210\"", "\"fedcba98765432100\""), HasSubstr("hexadecimal"));
   EXPECT_THAT(error("\"device_budget\"", "\"budget\""), HasSubstr("\"budget\" is not known"));
+}
+
+// It says neither where the durations are from nor what is left free.
+TEST(PlanText, ReadsVersion1) {
+  std::string text = format_plan(small_plan());
+  for (const auto& [from, to] : {std::pair("\"spillway_plan\":2", "\"spillway_plan\":1"),
+                                 {"\"durations\":\"recorded\",\n", ""},
+                                 {"\"recorded_on\":\"Fast 9000\",\n", ""},
+                                 {"\"workspace_margin\":7340032,\n", ""}}) {
+    const auto at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, std::string_view(from).size(), to);
+  }
+  Plan expected = small_plan();
+  expected.durations.reset();
+  expected.recorded_on.clear();
+  expected.workspace_margin = {};
+  EXPECT_EQ(parse_plan(text, "p"), expected);
 }
 
 TEST(PlanText, SeesEveryTruncation) {

@@ -261,7 +261,6 @@ class LayeredStep {
  public:
   Trace make(std::size_t layers) {
     trace_.framework = "generated";
-    trace_.machine = "none";
     StorageId input = trace_.add(TraceStorage{.bytes = {kActivation}, .role = StorageRole::kInput});
     const StorageId first = input;
     for (std::size_t layer = 0; layer < layers; ++layer) input = forward(layer, input);

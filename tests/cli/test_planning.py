@@ -59,6 +59,38 @@ def test_a_plan_is_made_written_and_simulated(spillway, trace, tmp_path):
     assert simulated["peak"]["device"]["bytes"] <= 300 * MIB
 
 
+def step_ns(spillway, *words):
+    return json.loads(spillway(*words, "--json").stdout)["step_ns"]
+
+
+def test_a_plan_takes_as_long_later_as_when_it_was_made(spillway, trace, tmp_path):
+    plan = str(tmp_path / "plan.json")
+    words = ("plan", trace, "--budget", "300MiB", "--machine", "v100-pcie", "--planner", "lru")
+    planned = step_ns(spillway, *words, "--estimate-times")
+    assert planned != step_ns(spillway, *words), "estimated durations are others"
+    assert spillway(*words, "--estimate-times", "-o", plan).returncode == 0
+    assert step_ns(spillway, "simulate", trace, "--plan", plan) == planned
+    explained = json.loads(spillway("explain", plan, "--json").stdout)
+    assert explained["durations"] == "estimated"
+
+
+def test_a_step_of_a_processor_is_estimated_for_a_card(spillway, trace, tmp_path):
+    """Ten milliseconds an op on the processor, next to nothing on the card."""
+    there = {**recorded_step(8), "machine": "Fast 9000, 8 processors"}
+    path = tmp_path / "there.json"
+    path.write_text(json.dumps(there), encoding="utf-8")
+    card = ("--machine", "v100-pcie")
+    estimated = step_ns(spillway, "simulate", trace, *card, "--estimate-times")
+    assert step_ns(spillway, "simulate", str(path), *card) == estimated < 10_000_000
+    assert step_ns(spillway, "simulate", str(path), *card, "--recorded-times") == 240_000_000
+    told = spillway("plan", str(path), *card, "--budget", "300MiB", "--planner", "lru").stdout
+    assert "\nrecorded on   Fast 9000, 8 processors\n" in told
+    machines = json.loads(
+        spillway("what-if", str(path), "--machines", "--planner", "lru", "--json").stdout
+    )
+    assert {row["durations"] for row in machines} == {"estimated"}
+
+
 def test_a_plan_finds_its_trace_where_both_were_moved(spillway, trace, tmp_path):
     plan = tmp_path / "plan.json"
     words = ("--budget", "300MiB", "--machine", "v100-pcie", "--planner", "lru")
@@ -134,7 +166,7 @@ def test_explain_refuses_what_the_trace_does_not_have(spillway, trace, tmp_path)
         assert (result.returncode, result.stdout) == (2, "")
         assert told in result.stderr
     stays = spillway("explain", plan, "--storage", "weight").stdout
-    assert stays.startswith("storage 0: 1 MiB, parameter, weight\n  stays: ")
+    assert "\nstorage 0: 1 MiB, parameter, weight\n  stays: " in stays
 
 
 def test_a_step_without_a_plan_has_no_limit_to_show(spillway, trace):
@@ -255,7 +287,10 @@ def slow_file(tmp_path):
     [
         (("trace", "stats"), "ops                   16 in 240 ms"),
         (("simulate",), "planner       none"),
-        (("compare", "--planners", "lru"), "machine       h200"),
+        (
+            ("compare", "--planners", "lru"),
+            "machine       h200, as none was named: see --machine",
+        ),
     ],
 )
 def test_that_a_trace_is_being_read_is_said(terminal, slow_file, words, first_row):

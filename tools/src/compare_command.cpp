@@ -26,8 +26,9 @@ struct Cell {
 };
 
 struct Column {
-  Bytes budget{};
-  planning::LowerBound bound{};
+  Bytes budget{};  ///< as stated, with what is left free for workspace
+  /// Of the plans that keep to it; nothing where no planner has one: there is nothing to bound.
+  std::optional<planning::LowerBound> bound{};
   std::vector<Cell> cells{};  ///< by planner
 };
 
@@ -44,7 +45,6 @@ Column compare_at(const PlanningInputs& inputs, Bytes budget, const PlanningRequ
                   const std::vector<const planning::Planner*>& planners, ProgressLine& progress) {
   Column column{.budget = budget};
   const planning::Problem problem = inputs.problem_at(budget);
-  column.bound = planning::lower_bound(planning::StepModel(problem));
   for (const planning::Planner* planner : planners) {
     Cell cell{.planner = planner, .budget = column.budget};
     auto outcome = run_planner(*planner, problem, request, progress);
@@ -56,6 +56,9 @@ Column compare_at(const PlanningInputs& inputs, Bytes budget, const PlanningRequ
     }
     column.cells.push_back(std::move(cell));
   }
+  const bool any = std::any_of(column.cells.begin(), column.cells.end(),
+                               [](const Cell& cell) { return cell.report.has_value(); });
+  if (any) column.bound = planning::lower_bound(planning::StepModel(problem));
   return column;
 }
 
@@ -90,7 +93,8 @@ std::string table_text(const std::vector<Column>& columns, const PlanningInputs&
     }
     text += fmt::format("\n{:<20}", "lower bound");
     for (std::size_t i = first; i < last; ++i) {
-      text += fmt::format("{:>9} ", over_text(columns[i].bound.step_ns, compute_ns));
+      const auto& bound = columns[i].bound;
+      text += fmt::format("{:>9} ", bound ? over_text(bound->step_ns, compute_ns) : "-");
     }
     for (std::size_t row = 0; row < columns[first].cells.size(); ++row) {
       text += fmt::format("\n{:<20}", columns[first].cells[row].planner->name());
@@ -111,14 +115,17 @@ std::string table_text(const std::vector<Column>& columns, const PlanningInputs&
   return text + front_text(points, compute_ns);
 }
 
-Json compare_json(const std::vector<Column>& columns, TimeNs compute_ns) {
+Json compare_json(const std::vector<Column>& columns, const PlanningInputs& inputs,
+                  TimeNs compute_ns) {
   const std::vector<FrontPoint> front = points_of(columns);
   Json points = Json::array();
   Json bounds = Json::array();
   for (const Column& column : columns) {
-    Json bound = bound_json(column.bound);
-    bound["budget_bytes"] = column.budget.count;
-    bounds.push_back(std::move(bound));
+    if (column.bound) {
+      Json bound = bound_json(*column.bound);
+      bound["budget_bytes"] = column.budget.count;
+      bounds.push_back(std::move(bound));
+    }
     for (const Cell& cell : column.cells) {
       Json point{{"planner", cell.planner->name()},
                  {"budget_bytes", cell.budget.count},
@@ -132,8 +139,12 @@ Json compare_json(const std::vector<Column>& columns, TimeNs compute_ns) {
       points.push_back(std::move(point));
     }
   }
-  return Json{
+  Json json{
       {"compute_ns", compute_ns}, {"points", std::move(points)}, {"bound", std::move(bounds)}};
+  add_inputs(json, inputs);
+  json["budgets"] = budgets_json(inputs.budgets);
+  json["budgets"].erase(std::string(to_string(Tier::kDevice)));  // a row of them, in `points`
+  return json;
 }
 
 }  // namespace
@@ -150,7 +161,7 @@ Answer compare_answer(const PlanningRequest& request) {
     columns.push_back(compare_at(inputs, budget, request, planners, progress));
   }
   const int status = points_of(columns).empty() ? kNoPlanFits : 0;
-  if (request.json) return {json_text(compare_json(columns, compute_ns)), status};
+  if (request.json) return {json_text(compare_json(columns, inputs, compute_ns)), status};
   return {table_text(columns, inputs, compute_ns), status};
 }
 

@@ -294,8 +294,8 @@ std::string progress_name(const PlanAction& choice) {
   return fmt::format("op {}", to_value(choice.op));
 }
 
-std::string asked_json(const Asked& asked, std::string_view planner, Explainer& explainer,
-                       ProgressLine& progress) {
+std::string asked_json(const Asked& asked, std::string_view planner, const PlanningInputs& inputs,
+                       Explainer& explainer, ProgressLine& progress) {
   const auto list_of = [&](const auto& what) {
     Json list = Json::array();
     for (const auto& one : what) {
@@ -304,10 +304,11 @@ std::string asked_json(const Asked& asked, std::string_view planner, Explainer& 
     }
     return list;
   };
-  Json decisions = list_of(asked.decisions);
-  return json_text({{"planner", planner},
-                    {"decisions", std::move(decisions)},
-                    {"choices", list_of(asked.choices)}});
+  Json json{{"planner", planner}};
+  add_inputs(json, inputs);
+  json["decisions"] = list_of(asked.decisions);
+  json["choices"] = list_of(asked.choices);
+  return json_text(json);
 }
 
 std::string asked_text(const Asked& asked, Explainer& explainer, ProgressLine& progress) {
@@ -330,10 +331,7 @@ std::string asked_text(const Asked& asked, Explainer& explainer, ProgressLine& p
 
 Answer explain_answer(const PlanningRequest& request) {
   const Plan plan = read_plan(request.files.front());
-  PlanningRequest as_planned = request;
-  if (!request.machine && !plan.machine.empty()) as_planned.machine = plan.machine;
-  PlanningInputs inputs = read_inputs(as_planned, trace_path_of(request, plan));
-  inputs.budgets = plan.budgets;
+  const PlanningInputs inputs = read_planned_inputs(request, plan, trace_path_of(request, plan));
   if (plan.structure != structure_hash(inputs.trace)) {
     throw UserError(fmt::format("plan {} was made for another trace: give --trace FILE.",
                                 request.files.front()));
@@ -345,8 +343,8 @@ Answer explain_answer(const PlanningRequest& request) {
   Explainer explainer(inputs, of_plan, uses, others);
   const Asked asked(of_plan, request);
   ProgressLine progress(asked.decisions.size() + asked.choices.size(), "explaining");
-  if (request.json) return {asked_json(asked, plan.planner, explainer, progress)};
-  return {asked_text(asked, explainer, progress)};
+  if (request.json) return {asked_json(asked, plan.planner, inputs, explainer, progress)};
+  return {heading(inputs) + asked_text(asked, explainer, progress)};
 }
 
 }  // namespace spillway::tools

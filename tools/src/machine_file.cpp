@@ -16,6 +16,7 @@
 #include "quantity_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
+#include "spillway/machine/this_processor.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -52,8 +53,7 @@ Machine machine_of(const MeasuredMachine& measured) {
   const ProcessorSpeed& speed = measured.speed;
   Machine machine;
   machine.name = measured.name;
-  machine.device.name = fmt::format("{}, {} processors with {}", measured.processor,
-                                    speed.processors, short_bytes(measured.memory));
+  machine.device.name = processor_text(measured.processor, speed.processors);
   machine.device.capacity = {measured.memory, "the memory that a process may use here"};
   machine.device.memory_bytes_per_second = {
       rounded(speed.memory_rate),
@@ -77,18 +77,6 @@ Machine machine_of(const MeasuredMachine& measured) {
   machine.links[index_of(LinkKind::kDiskToHost)] =
       disk_link(measured.disk->read_rate, "reading", measured.disk->direct_io);
   return machine;
-}
-
-std::string processor_name(std::string_view cpuinfo) {
-  constexpr std::string_view kKey = "model name";
-  const std::size_t key = cpuinfo.find(kKey);
-  if (key == std::string_view::npos) return "processor";
-  const std::size_t end = std::min(cpuinfo.find('\n', key), cpuinfo.size());
-  const std::size_t colon = cpuinfo.find(':', key);
-  if (colon >= end) return "processor";
-  std::string_view name = cpuinfo.substr(colon + 1, end - colon - 1);
-  name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
-  return name.empty() ? "processor" : std::string(name);
 }
 
 Machine save_machine(const std::string& path, std::optional<DiskSpeed> disk, Bytes disk_free) {

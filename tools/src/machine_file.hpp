@@ -26,9 +26,6 @@ struct MeasuredMachine {
 /// Valid by validate(machine), provided all rates are above zero.
 Machine machine_of(const MeasuredMachine& measured);
 
-/// `Intel(R) Xeon(R) ...` from the text of /proc/cpuinfo; "processor" where it names none.
-std::string processor_name(std::string_view cpuinfo);
-
 /// Measures the processor, and writes the file. `path` names the machine too.
 /// Throws UserError if the file cannot be written or a rate could not be measured.
 Machine save_machine(const std::string& path, std::optional<DiskSpeed> disk, Bytes disk_free);

@@ -68,6 +68,10 @@ Machine find_machine(const std::string& name) {
                               fmt::join(names, ", ")));
 }
 
+std::string kept_name(const std::string& name) {
+  return is_machine_file(name) ? fs::absolute(name).lexically_normal().string() : name;
+}
+
 std::vector<Machine> known_machines() {
   std::vector<Machine> machines;
   for (const std::string& name : machine_names()) machines.push_back(find_machine(name));

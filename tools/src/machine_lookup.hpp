@@ -16,6 +16,9 @@ namespace spillway::tools {
 bool is_machine_file(std::string_view name);
 /// A name among the known machines, or the path of a file.
 Machine find_machine(const std::string& name);
+/// As a plan keeps it: a name as it is, a file by its whole path, since by its name alone nobody
+/// would find it again.
+std::string kept_name(const std::string& name);
 /// Sorted by name.
 std::vector<Machine> known_machines();
 

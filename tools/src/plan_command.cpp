@@ -2,7 +2,6 @@
 // `spillway plan` and `spillway simulate`: one plan and what comes of it.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -68,10 +67,10 @@ Answer plan_answer(const PlanningRequest& request) {
   }
   auto& step = std::get<PlannedStep>(outcome);
   step.plan.trace = request.files.front();
-  // By its name alone nobody would find it again.
-  if (request.machine && is_machine_file(*request.machine)) {
-    step.plan.machine = std::filesystem::absolute(*request.machine).lexically_normal().string();
-  }
+  if (request.machine) step.plan.machine = kept_name(*request.machine);
+  step.plan.durations = inputs.durations.are;
+  if (inputs.durations.are == Durations::kRecorded) step.plan.recorded_on = inputs.trace.machine;
+  step.plan.workspace_margin = inputs.margin;
   if (request.output_path) write_plan(step.plan, *request.output_path);
   const planning::LowerBound bound = planning::lower_bound(planning::StepModel(problem));
   if (!request.json) {
@@ -80,9 +79,8 @@ Answer plan_answer(const PlanningRequest& request) {
   }
   Json json = report_json(step.report, false);
   json["planner"] = step.plan.planner;
-  json["machine"] = inputs.machine.name;
+  add_inputs(json, inputs);
   json["budgets"] = budgets_json(problem.budgets);
-  json["workspace_margin"] = inputs.margin.count;
   json["bound_ns"] = bound.step_ns;
   json["bound"] = bound_json(bound);
   json["actions"] = step.plan.actions.size();
@@ -92,17 +90,10 @@ Answer plan_answer(const PlanningRequest& request) {
 Answer simulate_answer(const PlanningRequest& request) {
   Plan plan;
   if (request.plan_path) plan = read_plan(*request.plan_path);
-  PlanningRequest as_planned = request;
-  if (!request.machine && !plan.machine.empty()) as_planned.machine = plan.machine;
-  PlanningInputs inputs = read_inputs(as_planned, request.files.front());
-  if (request.plan_path) {
-    // What the plan keeps to, where no flag says otherwise.
-    if (request.device_budgets.empty()) {
-      inputs.budgets[Tier::kDevice] = plan.budgets[Tier::kDevice];
-    }
-    if (!request.host_budget) inputs.budgets[Tier::kHost] = plan.budgets[Tier::kHost];
-    if (!request.disk_budget) inputs.budgets[Tier::kDisk] = plan.budgets[Tier::kDisk];
-  } else {
+  const std::string& trace = request.files.front();
+  PlanningInputs inputs =
+      request.plan_path ? read_planned_inputs(request, plan, trace) : read_inputs(request, trace);
+  if (!request.plan_path) {
     plan.structure = structure_hash(inputs.trace);
     constexpr Bytes kUnlimited{std::uint64_t{1} << 62};
     if (request.device_budgets.empty()) inputs.budgets[Tier::kDevice] = kUnlimited;
@@ -136,7 +127,7 @@ Answer simulate_answer(const PlanningRequest& request) {
   }
   Json json = report_json(report, request.timeline);
   json["budgets"] = budgets_json(problem.budgets);
-  json["machine"] = inputs.machine.name;
+  add_inputs(json, inputs);
   if (bound) {
     json["bound_ns"] = bound->step_ns;
     json["bound"] = bound_json(*bound);

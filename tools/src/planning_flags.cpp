@@ -112,7 +112,9 @@ void PlanningFlags::add_machine_flags(CLI::App& command, const std::string& othe
   command.add_option("--machine", machine_, "The machine: a name or a file. Default " + otherwise)
       ->type_name("NAME|FILE");
   command.add_flag("--estimate-times", estimate_times_,
-                   "Take durations from the machine's figures though the trace has some.");
+                   "Durations by the machine's figures. Default where recorded elsewhere.");
+  command.add_flag("--recorded-times", recorded_times_,
+                   "Those of the trace, though it was recorded on another machine.");
   command.add_flag("--json", json_, "Print JSON.");
 }
 
@@ -270,7 +272,13 @@ PlanningRequest PlanningFlags::request(const CLI::App& command,
   request.device_budgets = budgets_;
   request.host_budget = given(host_);
   request.disk_budget = given(disk_);
-  request.estimate_times = estimate_times_;
+  if (estimate_times_) request.durations = Durations::kEstimated;
+  if (recorded_times_) {
+    if (estimate_times_) {
+      throw UserError("--estimate-times does not go with --recorded-times: leave one of them out.");
+    }
+    request.durations = Durations::kRecorded;
+  }
   request.workspace_share = workspace_share_;
   request.planner = planner_;
   request.planners = words_of(planners_);

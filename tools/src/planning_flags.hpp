@@ -49,7 +49,8 @@ class PlanningFlags {
   std::string slowdown_, batch_, assume_;
   std::string report_word_;  // of any of its flags; not looked at
   double workspace_share_ = planning::kWorkspaceShare;
-  bool estimate_times_ = false, timeline_ = false, json_ = false, all_machines_ = false;
+  bool estimate_times_ = false, recorded_times_ = false;
+  bool timeline_ = false, json_ = false, all_machines_ = false;
 };
 
 }  // namespace spillway::tools

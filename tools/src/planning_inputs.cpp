@@ -43,18 +43,21 @@ Budgets lower_budgets(const PlanningRequest& request, const Machine& machine) {
   return budgets;
 }
 
-PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path,
-                           ProgressLine* shown) {
+namespace {
+
+/// All but the margin. `plan`: one for the machine, or null. `known`, by op: whether its workspace
+/// is.
+PlanningInputs whole_inputs(const PlanningRequest& request, const std::string& path,
+                            const Plan* plan, ProgressLine* shown,
+                            std::vector<std::uint8_t>& known) {
   PlanningInputs inputs;
+  inputs.machine_named = request.machine.has_value();
   inputs.machine = find_machine(request.machine.value_or(kDefaultMachine));
   inputs.trace = read_trace_shown(path, shown);
-  if (request.estimate_times) {
-    inputs.trace.timed = false;
-    std::fill(inputs.trace.ops.duration_ns.begin(), inputs.trace.ops.duration_ns.end(), 0);
-  }
-  inputs.estimated = !inputs.trace.timed;
+  inputs.durations = step_durations(inputs.trace, inputs.machine, request.durations, plan);
+  if (inputs.durations.are == Durations::kEstimated) inputs.trace.timed = false;
   inputs.trace = planning::timed_on(std::move(inputs.trace), inputs.machine);
-  const std::vector<std::uint8_t> known = planning::lend_workspace(inputs.trace, inputs.machine);
+  known = planning::lend_workspace(inputs.trace, inputs.machine);
   inputs.lent = inputs.trace.scratch_known
                     ? 0
                     : static_cast<std::size_t>(std::ranges::count(known, std::uint8_t{1}));
@@ -62,13 +65,41 @@ PlanningInputs read_inputs(const PlanningRequest& request, const std::string& pa
   if (!request.device_budgets.empty()) {
     inputs.budgets[Tier::kDevice] = device_budget(request.device_budgets.front(), inputs.trace);
   }
-  // Plans that exist keep to the budgets they were made for.
-  using Command = PlanningRequest::Command;
-  if (request.command != Command::kSimulate && request.command != Command::kExplain) {
+  inputs.whole_device = inputs.budgets[Tier::kDevice];
+  return inputs;
+}
+
+}  // namespace
+
+PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path,
+                           ProgressLine* shown) {
+  std::vector<std::uint8_t> known;
+  PlanningInputs inputs = whole_inputs(request, path, nullptr, shown, known);
+  // Without a plan to make nothing is left free: the step is shown as it is.
+  if (request.command != PlanningRequest::Command::kSimulate) {
     inputs.margin = planning::workspace_margin(inputs.trace, request.workspace_share, known);
-    inputs.whole_device = inputs.budgets[Tier::kDevice];
     inputs.budgets = planning::leaving_free(inputs.budgets, inputs.margin);
   }
+  return inputs;
+}
+
+PlanningInputs read_planned_inputs(const PlanningRequest& request, const Plan& plan,
+                                   const std::string& path) {
+  PlanningRequest as_planned = request;
+  const bool its_machine = !request.machine || kept_name(*request.machine) == plan.machine;
+  if (its_machine && !plan.machine.empty()) as_planned.machine = plan.machine;
+  std::vector<std::uint8_t> known;
+  PlanningInputs inputs =
+      whole_inputs(as_planned, path, its_machine ? &plan : nullptr, nullptr, known);
+  inputs.of_plan = true;
+  inputs.margin = plan.workspace_margin;
+  if (request.device_budgets.empty()) {
+    inputs.whole_device = plan.budgets[Tier::kDevice] + plan.workspace_margin;
+    inputs.budgets[Tier::kDevice] = inputs.whole_device;
+  }
+  if (!request.host_budget) inputs.budgets[Tier::kHost] = plan.budgets[Tier::kHost];
+  if (!request.disk_budget) inputs.budgets[Tier::kDisk] = plan.budgets[Tier::kDisk];
+  inputs.budgets = planning::leaving_free(inputs.budgets, inputs.margin);
   return inputs;
 }
 
@@ -105,16 +136,15 @@ Budgets PlanningInputs::stated_budgets() const {
   return stated;
 }
 
-std::string heading(const PlanningInputs& inputs) {
+std::string machine_line(const std::string& name, bool named) {
   constexpr std::size_t kWidth = 66;
-  constexpr std::size_t kRecordedWidth = 30;
-  std::string text = fmt::format("machine       {}\n", printable(inputs.machine.name, kWidth));
-  // Recorded on another machine, they say little about this one.
-  const std::string& where = inputs.trace.machine;
-  text += inputs.estimated
-              ? "durations     estimated from the machine's figures\n"
-              : fmt::format("durations     as recorded{}; see --estimate-times\n",
-                            where.empty() ? "" : " (" + printable(where, kRecordedWidth) + ")");
+  return fmt::format("machine       {}{}\n", printable(name, named ? kWidth : kWidth / 2),
+                     named ? "" : ", as none was named: see --machine");
+}
+
+std::string heading(const PlanningInputs& inputs) {
+  std::string text = machine_line(inputs.machine.name, inputs.machine_named);
+  text += durations_lines(inputs.durations, inputs.trace, inputs.machine);
   if (!inputs.trace.scratch_known) {
     text += inputs.lent == 0
                 ? "note          recorded without kernels: floor and peak are without workspace\n"
@@ -133,8 +163,17 @@ std::string heading(const PlanningInputs& inputs) {
 
 std::string margin_line(const PlanningInputs& inputs) {
   if (inputs.margin == Bytes{0}) return "";
-  return fmt::format("left free     {} for workspace; see --workspace-margin\n",
-                     to_string(inputs.margin));
+  return fmt::format("left free     {} for workspace{}\n", to_string(inputs.margin),
+                     inputs.of_plan ? ", as in the plan" : "; see --workspace-margin");
+}
+
+void add_inputs(Json& json, const PlanningInputs& inputs) {
+  json["machine"] = inputs.machine.name;
+  json["recorded_on"] = inputs.trace.machine;
+  json["recorded_elsewhere"] =
+      !inputs.trace.machine.empty() && !recorded_on(inputs.trace, inputs.machine);
+  json["durations"] = to_string(inputs.durations.are);
+  json["workspace_margin"] = inputs.margin.count;
 }
 
 }  // namespace spillway::tools

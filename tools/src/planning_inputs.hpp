@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the words of a planning command to a problem: the trace, timed; the machine; the budgets.
+// From the words of a planning command to a problem: the trace, timed (step_durations.hpp); the
+// machine; the budgets.
 // Reads files. Throws UserError naming file or flag.
 #pragma once
 
 #include <string>
 
+#include "output_text.hpp"
 #include "planning_request.hpp"
 #include "progress_line.hpp"
 #include "spillway/machine/machine.hpp"
+#include "spillway/plan/plan.hpp"
 #include "spillway/planning/planner.hpp"
 #include "spillway/planning/problem.hpp"
 #include "spillway/trace/trace.hpp"
+#include "step_durations.hpp"
 
 namespace spillway::tools {
 
@@ -18,7 +22,9 @@ namespace spillway::tools {
 struct PlanningInputs {
   Trace trace;
   Machine machine;
-  bool estimated = false;  ///< durations by the machine's figures, not those recorded
+  bool machine_named = false;  ///< by a flag or a plan, not by default
+  bool of_plan = false;        ///< that exists
+  StepDurations durations;
   /// Ops whose workspace the trace does not know and the machine's file does.
   std::size_t lent = 0;
   /// Left free of the device's budget, for kernels that the trace does not know.
@@ -38,6 +44,11 @@ struct PlanningInputs {
 PlanningInputs read_inputs(const PlanningRequest& request, const std::string& path,
                            ProgressLine* shown = nullptr);
 
+/// Those of a plan that exists: its machine, durations, budgets and margin, where no flag says
+/// otherwise.
+PlanningInputs read_planned_inputs(const PlanningRequest& request, const Plan& plan,
+                                   const std::string& path);
+
 /// The answer in terms of whole budgets: what would fit needs the margin besides.
 planning::Infeasible beside(planning::Infeasible answer, Bytes margin);
 /// Likewise, with what is short of the stated device budget.
@@ -45,9 +56,15 @@ planning::Infeasible as_stated(const planning::Infeasible& answer, const Plannin
 
 /// Lines of at most 80 columns: what machine, and where the durations are from.
 std::string heading(const PlanningInputs& inputs);
+/// The first of them. `named`: by a flag or a plan, not by default.
+std::string machine_line(const std::string& name, bool named);
 
 /// What is left free of the device's budget; empty where nothing is.
 std::string margin_line(const PlanningInputs& inputs);
+
+/// The same facts as members of an answer: `machine`, `recorded_on`, `recorded_elsewhere`,
+/// `durations`, `workspace_margin`.
+void add_inputs(Json& json, const PlanningInputs& inputs);
 
 /// `12GiB`, or `60%` of the step's peak.
 Bytes device_budget(const std::string& text, const Trace& trace);

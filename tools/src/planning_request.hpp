@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "spillway/base/ids.hpp"
+#include "spillway/plan/plan.hpp"
 #include "spillway/planning/workspace_margin.hpp"
 
 namespace spillway::tools {
@@ -33,7 +34,7 @@ struct PlanningRequest {
   std::optional<std::string> host_budget;
   std::optional<std::string> disk_budget;
   double workspace_share = planning::kWorkspaceShare;  ///< of the largest working set, left free
-  bool estimate_times = false;  ///< by the machine's roofline, though the trace has durations
+  std::optional<Durations> durations;                  ///< by a flag
 
   std::string planner = "hybrid";
   std::vector<std::string> planners;                         ///< compare; empty: all

@@ -115,6 +115,9 @@ void check_batch(const PlanningRequest& request) {
   }
   if (request.slowdown) refuse_together("--batch", "--slowdown", "another question");
   if (request.all_machines) refuse_together("--batch", "--machines", "another question");
+  if (request.durations == Durations::kRecorded) {
+    refuse_together("--recorded-times", "--batch", "which records without running");
+  }
   if (!request.files.empty()) {
     refuse_together("A trace", "--batch", "which records the program itself");
   }

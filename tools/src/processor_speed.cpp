@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "processor_speed.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "spillway/base/processor_clock.hpp"
+#include "spillway/machine/this_processor.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -23,15 +22,6 @@ constexpr int kRuns = 5;
 // and both operands.
 constexpr std::size_t kChains = 12;
 constexpr std::uint64_t kRoundsAtATime = 4096;
-
-unsigned processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) {
-    return std::max(1U, std::thread::hardware_concurrency());
-  }
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-}
 
 template <typename Number, std::size_t kBytes>
 struct Lanes {
@@ -136,7 +126,7 @@ double memory_rate(unsigned threads, Bytes most_bytes) {
 
 ProcessorSpeed measure_processor_speed(Bytes most_bytes) {
   ProcessorSpeed speed;
-  speed.processors = processors();
+  speed.processors = usable_processors();
   const Kernels kernels = kernels_of_this_processor();
   speed.instructions = kernels.name;
   speed.float32_rate = best_rate(speed.processors, [&](unsigned) { return kernels.float32(); });

@@ -52,6 +52,9 @@ struct Try {
   Bytes peak{};
   Bytes margin{};  ///< of the budget, left free for workspace
   bool scratch_known = true;
+  std::string machine;
+  Durations durations = Durations::kEstimated;
+  std::string durations_text;  ///< lines of the heading
   TimeNs compute_ns = 0;
   std::optional<TimeNs> step_ns{};  ///< nothing: no plan fits
   Bytes short_by{};                 ///< of device memory, where none fits
@@ -123,6 +126,9 @@ class Search {
               .peak = peak_bytes(inputs.trace),
               .margin = inputs.margin,
               .scratch_known = inputs.trace.scratch_known,
+              .machine = inputs.machine.name,
+              .durations = inputs.durations.are,
+              .durations_text = durations_lines(inputs.durations, inputs.trace, inputs.machine),
               .compute_ns = compute_time(inputs.trace)};
     auto outcome =
         run_planner(planning::planner_named(request.planner), inputs.problem(), request, progress_);
@@ -139,8 +145,8 @@ class Search {
 
   [[nodiscard]] std::string text(const std::optional<Try>& fitting,
                                  const std::optional<Try>& failing) const {
-    std::string text = fmt::format("machine       {}\n",
-                                   printable(request_.machine.value_or(kDefaultMachine), 66));
+    std::string text = machine_line(tries_.front().machine, request_.machine.has_value());
+    text += tries_.front().durations_text;
     text += fmt::format("budget        {} of device memory\n", short_bytes(tries_.front().budget));
     if (fitting) {
       text += fmt::format("largest       batch {}: peak {} without a plan\n", fitting->batch,
@@ -188,7 +194,9 @@ class Search {
                                  const std::optional<Try>& failing) const {
     Json tries = Json::array();
     for (const Try& tried : tries_) tries.push_back(try_json(tried));
-    return json_text({{"largest", fitting ? try_json(*fitting) : Json()},
+    return json_text({{"machine", tries_.front().machine},
+                      {"durations", to_string(tries_.front().durations)},
+                      {"largest", fitting ? try_json(*fitting) : Json()},
                       {"too_large", failing ? try_json(*failing) : Json()},
                       {"tries", std::move(tries)}});
   }

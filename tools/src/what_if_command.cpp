@@ -108,9 +108,9 @@ Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& requ
   if (!request.json) return {smallest_budget_text(found, inputs, request), status};
   Json json{{"slowdown", *request.slowdown},
             {"peak", peak_bytes(inputs.trace).count},
-            {"workspace_margin", inputs.margin.count},
             {"scratch_known", inputs.trace.scratch_known},
             {"smallest_budget", nullptr}};
+  add_inputs(json, inputs);
   if (found.budget) {
     json["smallest_budget"] = found.budget->count;
     json["machine_has_it"] = *found.budget <= inputs.whole_device;
@@ -124,6 +124,7 @@ struct Row {
   Bytes peak{};
   Bytes margin{};  ///< of the budget, left free for workspace
   bool scratch_known = true;
+  Durations durations = Durations::kRecorded;
   TimeNs compute = 0;
   std::optional<TimeNs> step;
 };
@@ -132,6 +133,21 @@ struct Row {
 std::string ending(const std::string& name, std::size_t width) {
   if (name.size() <= width) return printable(name, width);
   return "..." + printable(std::string_view(name).substr(name.size() - width + 3), width - 3);
+}
+
+/// Rows differ in where their durations are from.
+bool is_mixed(const std::vector<Row>& rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const Row& row) { return row.durations != rows.front().durations; });
+}
+
+/// A line that says where durations are from.
+std::string durations_note(const std::vector<Row>& rows) {
+  constexpr std::string_view kEstimated = "estimated from the machine's figures";
+  if (is_mixed(rows)) return fmt::format("*: durations as recorded, else {}.\n", kEstimated);
+  return rows.front().durations == Durations::kEstimated
+             ? fmt::format("Durations are {}.\n", kEstimated)
+             : "Durations are as recorded; see --estimate-times.\n";
 }
 
 /// Lines that say what the figures leave out; none where nothing is.
@@ -163,6 +179,7 @@ Answer rows_answer(const std::vector<Row>& rows, std::string_view first, std::st
                  {"budget_bytes", row.budget.count},
                  {"peak", row.peak.count},
                  {"workspace_margin", row.margin.count},
+                 {"durations", to_string(row.durations)},
                  {"feasible", row.step.has_value()}};
       if (row.step) entry["step_ns"] = *row.step;
       list.push_back(std::move(entry));
@@ -171,14 +188,16 @@ Answer rows_answer(const std::vector<Row>& rows, std::string_view first, std::st
   }
   std::string text =
       fmt::format("{:<32}{:>11}{:>11}{:>14}{:>11}\n", first, "peak", "budget", "step", "slower by");
+  const bool mixed = is_mixed(rows);
   for (const Row& row : rows) {
     constexpr std::size_t kNameWidth = 31;
+    const bool marked = mixed && row.step && row.durations == Durations::kRecorded;
     text += fmt::format("{:<32}{:>11}{:>11}{:>14}{:>11}\n", ending(row.name, kNameWidth),
                         short_bytes(row.peak), short_bytes(row.budget),
-                        row.step ? short_time(*row.step) : "does not fit",
+                        row.step ? short_time(*row.step) + (marked ? "*" : "") : "does not fit",
                         row.step ? short_percent(slowdown_of(*row.step, row.compute)) : "-");
   }
-  return {fmt::format("{}{}\n{}", text, note, workspace_note(rows)), status};
+  return {text + std::string(note) + durations_note(rows) + workspace_note(rows), status};
 }
 
 Row row_of(const std::string& name, Bytes budget, const PlanningInputs& inputs,
@@ -188,6 +207,7 @@ Row row_of(const std::string& name, Bytes budget, const PlanningInputs& inputs,
           .peak = peak_bytes(inputs.trace),
           .margin = inputs.margin,
           .scratch_known = inputs.trace.scratch_known,
+          .durations = inputs.durations.are,
           .compute = compute_time(inputs.trace),
           .step = step};
 }
@@ -199,14 +219,12 @@ Answer try_machines(const PlanningRequest& request) {
   for (const Machine& machine : machines) {
     PlanningRequest here = request;
     here.machine = machine.name;
-    here.estimate_times = true;  // durations of another machine say nothing about this one
     const PlanningInputs inputs = read_inputs(here, request.files.front(), &progress);
     const Bytes device = std::min(inputs.whole_device, capacities(machine)[Tier::kDevice]);
     rows.push_back(
         row_of(machine.name, device, inputs, step_of(inputs.problem_at(device), here, progress)));
   }
-  return rows_answer(rows, "machine", "Steps are estimated from the machines' figures.",
-                     request.json);
+  return rows_answer(rows, "machine", "", request.json);
 }
 
 constexpr std::size_t kMachineWidth = 70;
@@ -221,7 +239,7 @@ Answer try_traces(const PlanningRequest& request) {
     rows.push_back(
         row_of(path, inputs.whole_device, inputs, step_of(inputs.problem(), request, progress)));
   }
-  return rows_answer(rows, "trace", "On " + machine + ".", request.json);
+  return rows_answer(rows, "trace", "On " + machine + ".\n", request.json);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
+#include "spillway/machine/this_processor.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -59,20 +60,13 @@ TEST(MachineFile, WithoutADiskThereIsNoDiskTier) {
   EXPECT_EQ(capacities(machine)[Tier::kDisk], Bytes{0});
 }
 
-TEST(MachineFile, NamesTheProcessor) {
-  EXPECT_EQ(processor_name("processor\t: 0\nmodel name\t: Fast 9000\nflags\t: fma\n"), "Fast 9000");
-  EXPECT_EQ(processor_name("model name\t: Fast"), "Fast");
-  EXPECT_EQ(processor_name("processor\t: 0\n"), "processor");
-  EXPECT_EQ(processor_name("model name"), "processor");
-  EXPECT_EQ(processor_name(""), "processor");
-}
-
 TEST(MachineFile, IsMeasuredHere) {
   const std::string path = testing::TempDir() + "/measured-here.json";
   const Machine written = save_machine(path, std::nullopt, {});
   const Machine machine = read_machine(path);
   EXPECT_EQ(machine, written);
   EXPECT_EQ(machine.name, "measured-here");
+  EXPECT_EQ(machine.device.name, this_processor()) << "what a recorded step says of where it ran";
   const auto rate = [&](Arithmetic type) {
     return machine.device.flop_per_second[static_cast<std::size_t>(type)].value;
   };

@@ -15,6 +15,7 @@
 #include "planning_commands.hpp"
 #include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/plan/plan_io.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/trace/trace_io.hpp"
 

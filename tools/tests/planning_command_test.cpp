@@ -214,19 +214,22 @@ TEST_F(PlanningCommandTest, WhatBindsIsInTheJsonToo) {
 }
 
 TEST_F(PlanningCommandTest, WhereDurationsAreFromIsSaid) {
-  EXPECT_THAT(answer({"simulate", trace()}).text,
-              HasSubstr("durations     as recorded (none); see"));
+  EXPECT_THAT(
+      answer({"simulate", trace()}).text,
+      HasSubstr(
+          "\ndurations     as recorded, the trace does not say where; see --estimate-times\n"));
   EXPECT_THAT(answer({"simulate", trace(), "--estimate-times"}).text,
               HasSubstr("durations     estimated from the machine's figures\n"));
   Trace elsewhere = spillway::testing::layered_step(6);
-  elsewhere.machine.clear();
-  write_trace(elsewhere, path("elsewhere.json"));
-  EXPECT_THAT(answer({"simulate", path("elsewhere.json")}).text,
-              HasSubstr("durations     as recorded; see --estimate-times\n"));
   elsewhere.machine = "v100-pcie";
   write_trace(elsewhere, path("elsewhere.json"));
-  EXPECT_THAT(answer({"compare", path("elsewhere.json"), "--planners", "lru"}).text,
-              HasSubstr("durations     as recorded (v100-pcie); see --estimate-times\n"));
+  EXPECT_THAT(
+      answer({"compare", path("elsewhere.json"), "--planners", "lru", "--machine", "v100-pcie"})
+          .text,
+      HasSubstr("machine       v100-pcie\nrecorded on   v100-pcie\n"
+                "durations     as recorded; see --estimate-times\n"));
+  EXPECT_THAT(answer({"simulate", path("elsewhere.json"), "--recorded-times"}).text,
+              HasSubstr("durations     as recorded, on another machine\n"));
   elsewhere.timed = false;
   std::fill(elsewhere.ops.duration_ns.begin(), elsewhere.ops.duration_ns.end(), 0);
   write_trace(elsewhere, path("elsewhere.json"));
@@ -273,6 +276,16 @@ TEST_F(PlanningCommandTest, WorkspaceThatTheTraceDoesNotKnowIsLeftFree) {
   EXPECT_EQ(known["workspace_margin"], 0) << "recorded with its kernels";
   EXPECT_THAT(answer({"plan", path("quiet.json"), "--planner", "lru"}).text,
               HasSubstr("\nleft free     "));
+  // A plan knows of it, so that what is simulated later is within the same whole budget.
+  const std::string plan = path("quiet-plan.json");
+  answer({"plan", path("quiet.json"), "--planner", "lru", "--budget", "90%", "-o", plan});
+  const Json again = json({"simulate", path("quiet.json"), "--plan", plan});
+  EXPECT_EQ(again["workspace_margin"], margin["workspace_margin"]);
+  EXPECT_EQ(again["budgets"], margin["budgets"]);
+  EXPECT_EQ(json({"simulate", path("quiet.json"), "--plan", plan, "--budget", "90%"})["budgets"],
+            margin["budgets"]);
+  EXPECT_THAT(answer({"simulate", path("quiet.json"), "--plan", plan}).text,
+              HasSubstr(" for workspace, as in the plan\n"));
   // The budget that is said to fit does, margin included.
   const Json refused = planned(path("quiet.json"), {"1MiB"});
   const std::uint64_t fits = refused["smallest_budget"];
@@ -374,6 +387,15 @@ TEST_F(PlanningCommandTest, PlannersAreComparedAtSeveralBudgets) {
   EXPECT_EQ(points["points"].size(), 4U);
   EXPECT_EQ(points["bound"].size(), 2U);
   EXPECT_TRUE(points["bound"][0].contains("binds"));
+}
+
+TEST_F(PlanningCommandTest, WhereNoPlannerHasAPlanThereIsNoBound) {
+  const std::vector<std::string> words{"compare",  trace(),    "--planners", "lru",
+                                       "--budget", "90%,1MiB", "--machine",  "v100-pcie"};
+  EXPECT_THAT(answer(words).text, ::testing::ContainsRegex("\nlower bound +[0-9.]+ % +- \n"));
+  const Json answered = json(words);
+  ASSERT_EQ(answered["bound"].size(), 1U);
+  EXPECT_EQ(answered["bound"][0]["budget_bytes"], answered["points"][0]["budget_bytes"]);
 }
 
 TEST_F(PlanningCommandTest, APlannerThatSearchesSaysHowFarItIs) {

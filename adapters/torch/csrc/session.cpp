@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "op_facts.hpp"
+#include "spillway/machine/this_processor.hpp"
 #include "spillway/trace/trace_io.hpp"
 #include "stale_pointer.hpp"
 
@@ -41,6 +42,7 @@ void write_recorded_step(const runtime::Engine& engine, const std::string& path)
   std::optional<Trace> trace = engine.trace();
   if (!trace) return;
   trace->framework = "torch " TORCH_VERSION;
+  trace->machine = this_processor();
   try {
     write_trace(*trace, path);
   } catch (const std::exception& error) {

@@ -11,6 +11,8 @@ constexpr std::array<std::string_view, kPlanActionKindCount> kKindNames{
     "evict", "demote", "fetch", "forget", "drop", "replay", "wait", "choose"};
 static_assert(static_cast<std::size_t>(PlanActionKind::kChoose) + 1 == kPlanActionKindCount);
 
+constexpr std::array<std::string_view, 2> kDurationNames{"recorded", "estimated"};
+
 }  // namespace
 
 std::string_view to_string(PlanActionKind kind) {
@@ -21,6 +23,16 @@ std::optional<PlanActionKind> parse_plan_action_kind(std::string_view text) {
   const auto found = std::find(kKindNames.begin(), kKindNames.end(), text);
   if (found == kKindNames.end()) return std::nullopt;
   return static_cast<PlanActionKind>(found - kKindNames.begin());
+}
+
+std::string_view to_string(Durations durations) {
+  return kDurationNames.at(static_cast<std::size_t>(durations));
+}
+
+std::optional<Durations> parse_durations(std::string_view text) {
+  const auto found = std::find(kDurationNames.begin(), kDurationNames.end(), text);
+  if (found == kDurationNames.end()) return std::nullopt;
+  return static_cast<Durations>(found - kDurationNames.begin());
 }
 
 PlanAction PlanAction::evict(OpIndex at, StorageId storage, Tier tier) {

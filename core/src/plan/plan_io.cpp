@@ -24,15 +24,19 @@ enum MemberKey : std::size_t {
   kPlanner,
   kTrace,
   kMachine,
+  kDurations,
+  kRecordedOn,
   kStructure,
   kDeviceBudget,
   kHostBudget,
   kDiskBudget,
+  kMargin,
   kPageFault,
 };
-constexpr std::array<std::string_view, 9> kMembers{"spillway_plan", "planner",     "trace",
-                                                   "machine",       "structure",   "device_budget",
-                                                   "host_budget",   "disk_budget", "page_fault_ns"};
+constexpr std::array<std::string_view, 12> kMembers{
+    "spillway_plan",    "planner",      "trace",         "machine",     "durations",
+    "recorded_on",      "structure",    "device_budget", "host_budget", "disk_budget",
+    "workspace_margin", "page_fault_ns"};
 
 enum PlaceKey : std::size_t { kPlaceStorage, kPlaceTiers };
 constexpr std::array<std::string_view, 2> kPlaceKeys{"storage", "tiers"};
@@ -86,9 +90,9 @@ class PlanTarget final : public JsonRowTarget {
     switch (key) {
       case kVersion:
         version_ = value.as_whole(name);
-        if (version_ == kPlanVersion) return;
-        throw UserError(fmt::format("it has version {}; this Spillway reads version {}", version_,
-                                    kPlanVersion));
+        if (version_ >= 1 && version_ <= kPlanVersion) return;
+        throw UserError(fmt::format("it has version {}; this Spillway reads versions 1 to {}",
+                                    version_, kPlanVersion));
       case kPlanner:
         plan_.planner = value.as_text(name);
         return;
@@ -98,8 +102,21 @@ class PlanTarget final : public JsonRowTarget {
       case kMachine:
         plan_.machine = value.as_text(name);
         return;
+      case kDurations: {
+        const std::string_view word = value.as_text(name);
+        plan_.durations = parse_durations(word);
+        if (plan_.durations) return;
+        throw UserError(
+            fmt::format("\"{}\" is \"{}\", neither recorded nor estimated", name, word));
+      }
+      case kRecordedOn:
+        plan_.recorded_on = value.as_text(name);
+        return;
       case kStructure:
         plan_.structure = parse_structure(value.as_text(name));
+        return;
+      case kMargin:
+        plan_.workspace_margin = {value.as_whole(name)};
         return;
       case kPageFault:
         plan_.page_fault_ns = static_cast<TimeNs>(value.as_whole(name, kMostTime));
@@ -234,11 +251,23 @@ std::string format_plan(const Plan& plan) {
                                    std::pair(kMachine, plan.machine)}) {
     fmt::format_to(std::back_inserter(text), "\"{}\":{},\n", kMembers[key], json_text(words));
   }
+  if (plan.durations) {
+    fmt::format_to(std::back_inserter(text), "\"{}\":\"{}\",\n", kMembers[kDurations],
+                   to_string(*plan.durations));
+  }
+  if (!plan.recorded_on.empty()) {
+    fmt::format_to(std::back_inserter(text), "\"{}\":{},\n", kMembers[kRecordedOn],
+                   json_text(plan.recorded_on));
+  }
   fmt::format_to(std::back_inserter(text), "\"{}\":\"{:016x}\",\n", kMembers[kStructure],
                  plan.structure);
   for (const Tier tier : kTiers) {
     fmt::format_to(std::back_inserter(text), "\"{}\":{},\n",
                    kMembers[kDeviceBudget + index_of(tier)], plan.budgets[tier].count);
+  }
+  if (plan.workspace_margin != Bytes{0}) {
+    fmt::format_to(std::back_inserter(text), "\"{}\":{},\n", kMembers[kMargin],
+                   plan.workspace_margin.count);
   }
   if (plan.page_fault_ns != 0) {
     fmt::format_to(std::back_inserter(text), "\"{}\":{},\n", kMembers[kPageFault],

@@ -77,6 +77,16 @@ enum class PlanActionKind : std::uint8_t {
 
 inline constexpr std::size_t kPlanActionKindCount = 8;
 
+/// Where the durations of a step's ops are from.
+enum class Durations : std::uint8_t {
+  kRecorded,   ///< the trace's
+  kEstimated,  ///< the figures of the machine that is planned for
+};
+
+/// `recorded`, `estimated`.
+std::string_view to_string(Durations durations);
+std::optional<Durations> parse_durations(std::string_view text);
+
 std::string_view to_string(PlanActionKind kind);
 std::optional<PlanActionKind> parse_plan_action_kind(std::string_view text);
 
@@ -119,7 +129,12 @@ struct Plan {
   std::string planner{};  ///< which made it, with its options, for people
   std::string trace{};    ///< path of the trace it was made from, as it was given
   std::string machine{};  ///< name of the machine it was made for
-  Budgets budgets{};      ///< what it keeps to
+  /// Those it was made with; other ones give another step. Nothing where nobody said.
+  std::optional<Durations> durations{};
+  std::string recorded_on{};  ///< where the recorded ones are from, as the trace says
+  Budgets budgets{};          ///< what it keeps to
+  /// Of the device, beside what it keeps to: left free for the workspace of kernels.
+  Bytes workspace_margin{};
   /// Of the trace it was made for. It fits another with the same structure.
   std::uint64_t structure = 0;
   /// Pages of unified memory: on top of its copy, a fetch takes as long for every kPageBytes begun.

@@ -15,7 +15,8 @@
 
 namespace spillway {
 
-inline constexpr int kPlanVersion = 1;
+/// Version 1, which does not say where the durations are from nor what is left free, is read too.
+inline constexpr int kPlanVersion = 2;
 
 /// Longest text that is read. A plan of 100 000 actions takes about 6 MiB.
 inline constexpr Bytes kMostPlanText = kMiB * 512;
