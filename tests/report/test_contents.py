@@ -7,7 +7,7 @@ import pytest
 
 from spillway import UserError
 from spillway.report import command, gather, perfetto
-from spillway.report.contents import MemoryCurve, Span
+from spillway.report.contents import MemoryCurve, ParetoPoint, Span
 from spillway.report.thinning import thin_curve, thin_spans
 
 from . import samples
@@ -61,6 +61,85 @@ def test_a_run_under_another_budget_is_said_to_be_one(files):
         "The run had a budget of 2 KiB, the plan one of 505 B: they do not compare."
         in gather.report(files["PLAN"], **arguments).notes
     )
+
+
+def rewrite(path, document, **changes):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({**document, **changes}, file)
+
+
+def errors(report):
+    charts = pytest.importorskip("spillway.report.charts", reason="there is no plotly")
+    return {row["what"]: row["error"] for row in charts.comparison_rows(report.comparisons)}
+
+
+def test_what_does_not_compare_has_no_error(files):
+    arguments = {"trace": files["TRACE"], "run": files["STATISTICS"]}
+    assert errors(gather.report(files["PLAN"], **arguments)) == {
+        "step time": "-16.0 %", "peak on the device": "+8.0 %", "moved in a step": "+0.0 %",
+    }  # fmt: skip
+    for budget, told in ((2048, "a budget of 2"), (1 << 62, "no budget, the plan")):
+        rewrite(files["STATISTICS"], samples.STATISTICS, budget_bytes=budget)
+        report = gather.report(files["PLAN"], **arguments)
+        assert set(errors(report).values()) == {"-"}
+        assert f"The run had {told}" in report.notes[-1]
+
+
+def test_the_step_of_another_machine_does_not_compare_with_the_run(files):
+    """The run was on the machine that the step was recorded on, the plan is for a card."""
+    elsewhere = {"machine": "h200", "durations": "estimated", "recorded_on": "Fast 9000",
+                 "recorded_elsewhere": True}  # fmt: skip
+    rewrite(files["SIMULATION"], samples.SIMULATION, **elsewhere)
+    report = gather.report(files["PLAN"], trace=files["TRACE"], run=files["STATISTICS"])
+    assert errors(report) == {
+        "step time": "-", "peak on the device": "+8.0 %", "moved in a step": "+0.0 %",
+    }  # fmt: skip
+    assert any("the step times do not compare" in note for note in report.notes)
+    assert (
+        "The step was recorded on Fast 9000: durations are estimated from the figures of h200."
+        in report.notes
+    )
+    assert ("durations", "estimated") in report.facts
+
+
+def test_a_plan_stands_at_the_whole_budget_that_it_was_made_for(files):
+    """Not at what the workspace margin leaves of it: a comparison has whole budgets too."""
+    rewrite(files["PLAN"], samples.PLAN, workspace_margin=5)
+    rewrite(files["SIMULATION"], samples.SIMULATION, workspace_margin=5, machine="h200")
+    arguments = {"trace": files["TRACE"], "compare": files["COMPARED"]}
+    lower = {"host": 1000, "disk": 0}
+    same = {"machine": "h200", "compute_ns": 350, "workspace_margin": 5, "budgets": lower}
+    rewrite(files["COMPARED"], samples.COMPARED, **same)
+    report = gather.report(files["PLAN"], **arguments, run=files["STATISTICS"])
+    assert report.budget_bytes == 510
+    assert report.own_point == ParetoPoint("this plan", 510, 420)
+    assert any("The run had a budget of 505 B, the plan one of 510 B" in n for n in report.notes)
+    for member, other, told in (
+        ("machine", "a100", "another machine"),
+        ("compute_ns", 351, "another time of computing"),
+        ("workspace_margin", 6, "another margin for workspace"),
+        ("budgets", {**lower, "host": 1001}, "another budget of the host"),
+        ("budgets", {**lower, "disk": 1}, "another budget of the disk"),
+    ):
+        rewrite(files["COMPARED"], samples.COMPARED, **{**same, member: other})
+        report = gather.report(files["PLAN"], **arguments)
+        assert report.own_point is None
+        assert f"The comparison of planners is with {told}" in report.notes[-1]
+
+
+def test_the_bound_ends_where_no_planner_has_a_plan(files):
+    compared = json.loads(json.dumps(samples.COMPARED))
+    compared["points"].append({"planner": "lru", "budget_bytes": 300, "feasible": False})
+    compared["bound"].append({"budget_bytes": 300, "step_ns": 90_000})
+    rewrite(files["COMPARED"], compared)
+    report = gather.report(files["PLAN"], trace=files["TRACE"], compare=files["COMPARED"])
+    assert [point.budget_bytes for point in report.bound] == [505, 510]
+
+
+def test_a_plan_has_times_though_its_trace_has_none(files):
+    rewrite(files["TRACE"], samples.TRACE, timed=False)
+    assert "The trace has no durations: the axis counts ops." in gather.report(files["TRACE"]).notes
+    assert not any("ops" in n for n in gather.report(files["PLAN"], trace=files["TRACE"]).notes)
 
 
 def test_what_moves_is_counted_whether_its_storage_is_listed_or_not(files, monkeypatch):

@@ -19,8 +19,14 @@ _ROLE_COLOURS = {
 }
 _KIND_COLOURS = {"op": "#0072B2", "replay": "#E69F00", "stall": "#D55E00", "copy": "#009E73"}
 _KIND_WORDS = {"op": "op", "replay": "recomputed op", "stall": "stall", "copy": "copy"}
+# Of a planner, a colour and a mark, so that lines can be told apart without colours too.
 _PLANNER_COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B",
+    "#6A3D9A", "#B3B300",
+)  # fmt: skip
+_PLANNER_MARKS = (
+    "circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "pentagon",
+    "star-triangle-up", "hexagram", "hourglass",
 )  # fmt: skip
 _INK = "#1d2733"
 _GRID = "#e6e9ee"
@@ -76,13 +82,19 @@ def memory(curve: MemoryCurve, report: Report, most_bytes: float, length: int) -
             fillcolor=_ROLE_COLOURS[role],
             hovertemplate=f"%{{y:.3g}} {unit}",
         )
-    if report.budget_bytes is not None:
+    margin = report.basis.margin_bytes
+    for name, height, dash in (
+        ("budget", report.budget_bytes, "dash"),
+        ("less workspace,", report.budget_bytes - margin if margin else None, "dot"),
+    ):
+        if height is None:
+            continue
         figure.add_scatter(
             x=[0, length / time_divisor],
-            y=[report.budget_bytes / scale] * 2,
-            name=f"budget {size(report.budget_bytes)}",
+            y=[height / scale] * 2,
+            name=f"{name} {size(height)}",
             mode="lines",
-            line={"color": "#C0001A", "width": 2, "dash": "dash"},
+            line={"color": "#C0001A", "width": 2, "dash": dash},
             hoverinfo="skip",
         )
     of_time = "ops" if report.counts_ops else f"time in the step, {time_unit}"
@@ -159,7 +171,7 @@ def pareto(report: Report) -> go.Figure:
     time_unit, time_divisor = time_scale(max((p.step_ns for p in report.pareto), default=1))
     figure = go.Figure(layout=_layout(380))
     names = list(dict.fromkeys(point.planner for point in report.pareto))
-    for name, colour in zip(names, _PLANNER_COLOURS * (1 + len(names) // len(_PLANNER_COLOURS))):
+    for row, name in enumerate(names):
         points = sorted(
             (p for p in report.pareto if p.planner == name), key=lambda each: each.budget_bytes
         )
@@ -168,8 +180,11 @@ def pareto(report: Report) -> go.Figure:
             y=[p.step_ns / time_divisor for p in points],
             name=name,
             mode="lines+markers",
-            line={"color": colour, "width": 3 if name == "hybrid" else 1.5},
-            marker={"size": 7 if name == "hybrid" else 5},
+            line={
+                "color": _PLANNER_COLOURS[row % len(_PLANNER_COLOURS)],
+                "width": 3 if name == "hybrid" else 1.5,
+            },
+            marker={"size": 9, "symbol": _PLANNER_MARKS[row % len(_PLANNER_MARKS)]},
             hovertemplate=f"{name}: %{{y:.4g}} {time_unit} with %{{x:.3g}} {unit}<extra></extra>",
         )
     if report.bound:
@@ -179,11 +194,22 @@ def pareto(report: Report) -> go.Figure:
             y=[p.step_ns / time_divisor for p in bound],
             name="lower bound",
             mode="lines",
-            line={"color": "#555", "width": 2, "dash": "dot"},
+            # Between two budgets no plan is faster than the bound of the larger one.
+            line={"color": "#555", "width": 2, "dash": "dot", "shape": "vh"},
             hovertemplate=f"no plan is faster: %{{y:.4g}} {time_unit}<extra></extra>",
         )
     if report.budget_bytes is not None:
         figure.add_vline(x=report.budget_bytes / scale, line_dash="dash", line_color="#C0001A")
+    if own := report.own_point:
+        figure.add_scatter(
+            x=[own.budget_bytes / scale],
+            y=[own.step_ns / time_divisor],
+            name=own.planner,
+            mode="markers",
+            marker={"size": 15, "symbol": "star", "color": "#C0001A"},
+            hovertemplate=f"{own.planner}: %{{y:.4g}} {time_unit} with %{{x:.3g}} {unit}"
+            "<extra></extra>",
+        )
     figure.update_layout(
         xaxis=_axis(f"budget of the device, {unit}"),
         yaxis=_axis(f"step time, {time_unit}", type=_step_axis(report)),
@@ -193,7 +219,7 @@ def pareto(report: Report) -> go.Figure:
 
 def _step_axis(report: Report) -> str:
     times = [point.step_ns for point in report.pareto]
-    return "log" if times and max(times) > 20 * max(min(times), 1) else "linear"
+    return "log" if times and max(times) > 4 * max(min(times), 1) else "linear"
 
 
 def comparison_rows(comparisons: list[Comparison]) -> list[dict[str, str]]:
@@ -206,13 +232,15 @@ def comparison_rows(comparisons: list[Comparison]) -> list[dict[str, str]]:
 
     rows = []
     for each in comparisons:
-        error = (each.predicted - each.measured) / each.measured if each.measured else 0.0
+        error = "-"
+        if each.compares and each.measured:
+            error = f"{100 * (each.predicted - each.measured) / each.measured:+.1f} %"
         rows.append(
             {
                 "what": each.what,
                 "predicted": word(each.predicted, each.unit),
                 "measured": word(each.measured, each.unit),
-                "error": f"{100 * error:+.1f} %",
+                "error": error,
             }
         )
     return rows

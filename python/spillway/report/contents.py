@@ -77,6 +77,21 @@ class Comparison:
     unit: str  #: "bytes", "ns" or "" for a count
     predicted: float
     measured: float
+    compares: bool = True  #: False: they are of different things, so the difference says nothing
+
+
+@dataclasses.dataclass
+class Basis:
+    """What the figures of a plan or of a comparison are founded on; empty where nobody says."""
+
+    machine: str = ""
+    durations: str = ""  #: "recorded" or "estimated"
+    recorded_on: str = ""
+    recorded_elsewhere: bool = False  #: than on that machine
+    compute_ns: int = 0
+    margin_bytes: int = 0  #: of the budget, left free for the workspace of kernels
+    host_bytes: int = 0  #: the host's and the disk's budgets
+    disk_bytes: int = 0
 
 
 @dataclasses.dataclass
@@ -84,16 +99,18 @@ class Report:
     title: str
     facts: list[tuple[str, str]]  #: shown above the charts
     notes: list[str] = dataclasses.field(default_factory=list)
-    budget_bytes: int | None = None
+    budget_bytes: int | None = None  #: of the device, as a person states it
     unmanaged: MemoryCurve | None = None
     planned: MemoryCurve | None = None
     slower_tiers: dict[str, MemoryCurve] = dataclasses.field(default_factory=dict)
     streams: dict[str, list[Span]] = dataclasses.field(default_factory=dict)
     decisions: list[Decision] = dataclasses.field(default_factory=list)
     decisions_left_out: int = 0
+    basis: Basis = dataclasses.field(default_factory=Basis)
     step_ns: int = 0  #: predicted, with the plan
     moved_bytes: int = 0  #: by the plan in a step, over the device's links, both ways
     pareto: list[ParetoPoint] = dataclasses.field(default_factory=list)
     bound: list[BoundPoint] = dataclasses.field(default_factory=list)
+    own_point: ParetoPoint | None = None  #: the plan of the report, where it stands among those
     comparisons: list[Comparison] = dataclasses.field(default_factory=list)
     counts_ops: bool = False  #: times are op numbers, since the trace has no durations

@@ -7,6 +7,7 @@ from typing import Any
 
 from spillway._native import UserError
 from spillway.report.contents import (
+    Basis,
     BoundPoint,
     Comparison,
     ParetoPoint,
@@ -25,6 +26,8 @@ _LANES = {
     "host-to-disk": "host to disk",
     "disk-to-host": "disk to host",
 }
+_NO_BUDGET = 1 << 62  # what statistics have where none was set, as in mode record
+_COUNTS_OPS = "The trace has no durations: the axis counts ops."
 _CAUSES = {
     "allocation": "room for new storages",
     "input": "a fetch under way",
@@ -83,8 +86,6 @@ def _notes(trace: Trace) -> list[str]:
     notes = [f"Recorded by {trace.framework}."] if trace.framework else []
     if not trace.scratch_known:
         notes.append("Without workspace: what kernels allocate for themselves is not known.")
-    if not trace.timed:
-        notes.append("The trace has no durations: the axis counts ops.")
     return notes
 
 
@@ -104,7 +105,7 @@ def _of_trace(trace: Trace, path: str) -> Report:
     return Report(
         title=f"{_stem(path)}: a recorded step",
         facts=facts,
-        notes=_notes(trace),
+        notes=_notes(trace) + ([] if trace.timed else [_COUNTS_OPS]),
         unmanaged=memory,
         streams={"compute": spans} if trace.timed else {},
         counts_ops=not trace.timed,
@@ -126,12 +127,13 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
     step = simulated["step_ns"]
     starts = _unlimited_starts(trace, spans)
     budgets = {tier: plan.get(f"{tier}_budget", 0) for tier in ("device", "host", "disk")}
+    basis = _basis(simulated, budgets)
     rows = decisions(trace, plan, spans, starts)
     return Report(
         title=f"{_stem(trace_path)}: plan of {plan.get('planner', 'unknown')}",
         facts=_plan_facts(plan, simulated, budgets),
-        notes=_notes(trace),
-        budget_bytes=budgets["device"] or None,
+        notes=_notes(trace) + _basis_notes(basis),
+        budget_bytes=budgets["device"] + basis.margin_bytes or None,
         unmanaged=unmanaged_memory(trace, starts),
         planned=planned_memory(timeline, step),
         slower_tiers=slower_tiers(timeline, step),
@@ -139,8 +141,34 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
         decisions=rows,
         decisions_left_out=len(trace.storages) - len(rows),
         moved_bytes=_moved(simulated.get("links", {})),
+        basis=basis,
         step_ns=step,
     )
+
+
+def _basis(answer: dict[str, Any], budgets: dict[str, int]) -> Basis:
+    """As far as the command says it."""
+    return Basis(
+        machine=answer.get("machine", ""),
+        durations=answer.get("durations", ""),
+        recorded_on=answer.get("recorded_on", ""),
+        recorded_elsewhere=answer.get("recorded_elsewhere", False),
+        compute_ns=answer.get("compute_ns", 0),
+        margin_bytes=answer.get("workspace_margin", 0),
+        host_bytes=budgets["host"],
+        disk_bytes=budgets["disk"],
+    )
+
+
+def _basis_notes(basis: Basis) -> list[str]:
+    if not basis.recorded_elsewhere:
+        return []
+    taken = (
+        f"durations are estimated from the figures of {basis.machine}"
+        if basis.durations == "estimated"
+        else f"durations are those, copies take as long as on {basis.machine}"
+    )
+    return [f"The step was recorded on {basis.recorded_on}: {taken}."]
 
 
 def _moved(links: dict[str, dict[str, Any]]) -> int:
@@ -165,6 +193,8 @@ def _plan_facts(plan, simulated, budgets) -> list[tuple[str, str]]:
     facts = [("step time", duration(step))]
     if compute:
         facts.append(("slower than without limit", f"{100 * (step / compute - 1):.1f} %"))
+    if simulated.get("workspace_margin"):
+        facts.append(("left free for workspace", size(simulated["workspace_margin"])))
     for tier in ("device", "host", "disk"):
         peak = simulated.get("peak", {}).get(tier, {}).get("bytes", 0)
         if budgets.get(tier) and peak:
@@ -178,6 +208,8 @@ def _plan_facts(plan, simulated, budgets) -> list[tuple[str, str]]:
     machine = simulated.get("machine") or plan.get("machine")
     if machine:
         facts.append(("machine", machine))
+    if "durations" in simulated:
+        facts.append(("durations", simulated["durations"]))
     return facts
 
 
@@ -224,24 +256,62 @@ def _add_comparison_of_planners(result: Report, compared: dict[str, Any]) -> Non
             result.pareto.append(
                 ParetoPoint(point["planner"], point["budget_bytes"], point["step_ns"])
             )
+    # Where nobody has a plan there is nothing to bound.
+    planned = {point.budget_bytes for point in result.pareto}
     result.bound = [
-        BoundPoint(point["budget_bytes"], point["step_ns"]) for point in compared.get("bound", ())
+        BoundPoint(point["budget_bytes"], point["step_ns"])
+        for point in compared.get("bound", ())
+        if point["budget_bytes"] in planned
     ]
+    if result.planned is None or not result.budget_bytes:
+        return
+    others = _differences(result.basis, compared)
+    if others:
+        result.notes.append(
+            f"The comparison of planners is with another {' and another '.join(others)}: this "
+            "plan is not drawn among them."
+        )
+        return
+    result.own_point = ParetoPoint("this plan", result.budget_bytes, result.step_ns)
+
+
+def _differences(basis: Basis, compared: dict[str, Any]) -> list[str]:
+    """In what a comparison differs from the plan, as far as it says."""
+    lower = compared.get("budgets", {})
+    figures = {
+        "machine": (compared.get("machine"), basis.machine),
+        "time of computing": (compared.get("compute_ns"), basis.compute_ns),
+        "margin for workspace": (compared.get("workspace_margin"), basis.margin_bytes),
+        "budget of the host": (lower.get("host"), basis.host_bytes),
+        "budget of the disk": (lower.get("disk"), basis.disk_bytes),
+    }
+    return [what for what, (theirs, own) in figures.items() if theirs not in (None, own)]
+
+
+def _budget_words(given: int) -> str:
+    return "no budget" if given >= _NO_BUDGET else f"a budget of {size(given)}"
 
 
 def _add_measured(result: Report, statistics: dict[str, Any]) -> None:
     if result.planned is None:
         raise UserError("--run compares a run with a plan: name a plan to report on")
     given = statistics["budget_bytes"]
-    if result.budget_bytes and given != result.budget_bytes:
+    same = not result.budget_bytes or given == result.budget_bytes
+    same_time = same and not result.basis.recorded_elsewhere
+    if not same:
         result.notes.append(
-            f"The run had a budget of {size(given)}, the plan one of {size(result.budget_bytes)}: "
+            f"The run had {_budget_words(given)}, the plan one of {size(result.budget_bytes)}: "
             "they do not compare."
         )
+    elif not same_time:
+        result.notes.append(
+            f"The plan is for {result.basis.machine}, and the step was recorded elsewhere: the "
+            "step times do not compare."
+        )
     result.comparisons = [
-        Comparison("step time", "ns", result.step_ns, statistics["last_step_ns"]),
+        Comparison("step time", "ns", result.step_ns, statistics["last_step_ns"], same_time),
         Comparison("peak on the device", "bytes", result.planned.peak(),
-                   statistics["peak_live_bytes"]),
+                   statistics["peak_live_bytes"], same),
         Comparison("moved in a step", "bytes", result.moved_bytes,
-                   statistics["last_step_moved_bytes"]),
+                   statistics["last_step_moved_bytes"], same),
     ]  # fmt: skip

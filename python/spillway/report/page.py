@@ -23,14 +23,18 @@ def render(report: Report) -> str:
     environment.filters["size"] = size
     return environment.get_template("page.html.j2").render(
         report=report,
-        charts=_charts(report),
+        charts={
+            name: None if figure is None else _html(figure, name)
+            for name, figure in figures(report).items()
+        },
         comparisons=charts.comparison_rows(report.comparisons),
         plotly_js=markupsafe.Markup(plotly.offline.get_plotlyjs()),
         table_js=markupsafe.Markup((_FOLDER / "table.js").read_text(encoding="utf-8")),
     )
 
 
-def _charts(report: Report) -> dict[str, markupsafe.Markup | None]:
+def figures(report: Report) -> dict[str, go.Figure | None]:
+    """The charts by name; None where there is nothing to draw."""
     drawn: dict[str, go.Figure | None] = dict.fromkeys(
         ("unmanaged", "planned", "slower_tiers", "streams", "pareto")
     )
@@ -41,9 +45,7 @@ def _charts(report: Report) -> dict[str, markupsafe.Markup | None]:
         1,
     )
     if report.unmanaged:
-        drawn["unmanaged"] = charts.memory(
-            report.unmanaged, report, most, report.unmanaged.times[-1]
-        )
+        drawn["unmanaged"] = charts.memory(report.unmanaged, report, most, length)
     if report.planned:
         drawn["planned"] = charts.memory(report.planned, report, most, length)
     if any(curve.peak() for curve in report.slower_tiers.values()):
@@ -52,7 +54,7 @@ def _charts(report: Report) -> dict[str, markupsafe.Markup | None]:
         drawn["streams"] = charts.streams(report, length)
     if report.pareto:
         drawn["pareto"] = charts.pareto(report)
-    return {name: None if figure is None else _html(figure, name) for name, figure in drawn.items()}
+    return drawn
 
 
 def _html(figure: go.Figure, name: str) -> markupsafe.Markup:
