@@ -63,7 +63,7 @@ def test_every_pair_copies_and_freed_memory_is_poisoned(tmp_path, stock, program
 
 
 # Between what the program needs with everything copied and what it needs alone.
-@pytest.mark.parametrize(("program", "budget"), [("mlp", 16), ("cnn", 40)])
+@pytest.mark.parametrize(("program", "budget"), [("mlp", 16), ("cnn", 40), ("cnn_in_loop", 40)])
 def test_a_budget_below_the_need_holds(tmp_path, stock, program, budget):
     (tmp_path / "roomy").mkdir()
     _, roomy, _ = train(tmp_path / "roomy", program, SPILLWAY_BUDGET="1GiB")
@@ -80,3 +80,28 @@ def test_what_fits_passes_after_the_first_steps(tmp_path, stock):
     found, statistics, _ = train(tmp_path, "mlp", SPILLWAY_BUDGET="1GiB")
     assert_equal(found, stock("mlp"))
     assert statistics["pairs_used"] == statistics["pairs_passing"] > 0
+
+
+def test_host_memory_holds_what_left_where_it_has_a_budget(tmp_path, stock):
+    found, statistics, _ = train(
+        tmp_path, "mlp", SPILLWAY_BUDGET="16MiB", SPILLWAY_HOST_BUDGET="1GiB",
+        SPILLWAY_DISK_BUDGET="1MiB",
+    )  # fmt: skip
+    assert_equal(found, stock("mlp"))
+    assert statistics["fetched_bytes"] > 0
+
+
+def test_a_full_disk_leaves_tensors_where_they_are(tmp_path, stock):
+    found, _, errors = train(tmp_path, "mlp", SPILLWAY_BUDGET="400MiB", SPILLWAY_DISK_BUDGET="1MiB")
+    assert_equal(found, stock("mlp"))
+    assert errors.count("a tensor that was to leave stays in memory") == 1
+    assert "need" in errors and "short" in errors
+
+
+def test_a_disk_that_fails_to_write_leaves_tensors_where_they_are(tmp_path, stock):
+    found, statistics, errors = train(
+        tmp_path, "mlp", SPILLWAY_BUDGET="400MiB", SPILLWAY_FAULTS="spool.write=EIO@5+"
+    )
+    assert_equal(found, stock("mlp"))
+    assert statistics["failed_copies"] > 0
+    assert "writing to the spool failed: Input/output error" in errors
