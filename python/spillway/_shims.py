@@ -11,30 +11,19 @@ from collections.abc import Iterable
 
 import torch
 
-from spillway import _imports, _native, _python_ops, _safetensors
-from spillway._storages import give_address, in_frame, storage_of, touch
+from spillway import _imports, _native, _python_ops, _safetensors, _untyped_storages
+from spillway._storages import (
+    exported,
+    exported_whole,
+    give_address,
+    in_frame,
+    storage_of,
+    touch,
+)
 
 _installed = False
 
-# Methods of UntypedStorage that read or write memory directly. The value says whether they write.
-_STORAGE_METHODS = {
-    "__setitem__": True,
-    "_byteswap": True,
-    "_set_from_file": True,
-    "_share_fd_cpu_": True,
-    "_share_filename_cpu_": True,
-    "_write_file": False,
-    "clone": False,
-    "copy_": True,
-    "fill_": True,
-    "is_pinned": False,
-    "is_shared": False,
-    "nbytes": None,
-    "resize_": True,
-    "tolist": False,
-}
-
-# Methods of Tensor that do.
+# Methods of Tensor that read or write memory directly, and whether they write.
 _TENSOR_METHODS = {
     "__deepcopy__": False,
     "__reduce_ex__": False,
@@ -52,16 +41,11 @@ def install() -> None:
     if _installed:
         return
     _installed = True
-    for name, writes in _STORAGE_METHODS.items():
-        if writes is not None and hasattr(torch.UntypedStorage, name):
-            _wrap_storage_method(torch.UntypedStorage, name, writes)
-    if hasattr(torch.UntypedStorage, "_swap_data_ptr_"):
-        _wrap_storage_method(torch.UntypedStorage, "_swap_data_ptr_", True)
+    _untyped_storages.install()
     for name, writes in _TENSOR_METHODS.items():
         if hasattr(torch.Tensor, name):
             _wrap_tensor_method(name, writes)
     _wrap_addresses()
-    _wrap_storage_items()
     for name in ("apply_", "map_", "map2_"):
         _wrap_element_calls(name)
     _wrap_numpy()
@@ -76,20 +60,6 @@ def install() -> None:
     _wrap_packaged_models()
     _python_ops.install()
     _safetensors.install()
-
-
-def _wrap_storage_method(owner: type, name: str, writes: bool) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def wrapper(self, *arguments, **keywords):
-        touch(self, writes)
-        for argument in arguments:
-            if isinstance(argument, torch.UntypedStorage):
-                touch(argument, writes)
-        return original(self, *arguments, **keywords)
-
-    setattr(owner, name, wrapper)
 
 
 def _wrap_tensor_method(name: str, writes: bool) -> None:
@@ -128,20 +98,6 @@ def _wrapped_address(original):
     return data_ptr
 
 
-def _wrap_storage_items() -> None:
-    """``storage[3]`` reads a byte; ``storage[3:9]`` is another storage over the same memory."""
-    original = torch.UntypedStorage.__getitem__
-
-    @functools.wraps(original)
-    def getitem(self, index):
-        touch(self, False)
-        if isinstance(index, slice) and _native.loaded() is not None and self.device.type == "cpu":
-            return original(_exported_whole(self).untyped_storage(), index)
-        return original(self, index)
-
-    torch.UntypedStorage.__getitem__ = getitem
-
-
 def _wrap_element_calls(name: str) -> None:
     """Methods that call Python for every element, through pointers, whatever ops that runs."""
     original = getattr(torch.Tensor, name, None)
@@ -158,20 +114,6 @@ def _wrap_element_calls(name: str) -> None:
     setattr(torch.Tensor, name, wrapper)
 
 
-def _exported(tensor: torch.Tensor) -> torch.Tensor:
-    """A plain tensor over the same memory, which stays until the last holder lets go of it."""
-    if _native.loaded() is None or tensor.device.type != "cpu" or storage_of(tensor) is None:
-        return tensor
-    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-        return torch.ops.spillway.export_alias(tensor)
-
-
-def _exported_whole(storage: torch.UntypedStorage) -> torch.Tensor:
-    """The bytes of a storage, likewise."""
-    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-        return _exported(torch.empty(0, dtype=torch.uint8).set_(storage))
-
-
 def _wrap_numpy() -> None:
     original = torch.Tensor.numpy
 
@@ -181,7 +123,7 @@ def _wrap_numpy() -> None:
         if _native.loaded() is None or storage is None or self.device.type != "cpu":
             return original(self, *arguments, **keywords)
         if type(self) in (torch.Tensor, torch.nn.Parameter) and not self.requires_grad:
-            return original(_exported(self), *arguments, **keywords)
+            return original(exported(self), *arguments, **keywords)
         # Subclasses answer in their own way, and what requires a gradient says so.
         touch(storage, True)
         return _held_array(original(self, *arguments, **keywords), storage, original)
@@ -198,7 +140,7 @@ def _held_array(array, storage: torch.UntypedStorage, to_numpy):
     offset = array.__array_interface__["data"][0] - storage.data_ptr()
     if not 0 <= offset < storage.nbytes():
         return array  # a copy
-    whole = to_numpy(_exported_whole(storage))
+    whole = to_numpy(exported_whole(storage))
     held = numpy.ndarray(array.shape, array.dtype, whole, offset, array.strides)
     held.flags.writeable = array.flags.writeable
     return held
@@ -224,7 +166,7 @@ def _wrap_dlpack() -> None:
 def _wrapped_dlpack(original):
     @functools.wraps(original)
     def to_dlpack(tensor, *arguments, **keywords):
-        return original(_exported(tensor), *arguments, **keywords)
+        return original(exported(tensor), *arguments, **keywords)
 
     return to_dlpack
 

@@ -12,8 +12,10 @@ import torch
 from spillway import _native
 
 
-def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The tensor's storage, or None for layouts and wrappers that have none."""
+def storage_of(tensor: torch.Tensor | torch.UntypedStorage) -> torch.UntypedStorage | None:
+    """The tensor's storage, or None for layouts and wrappers that have none; a storage as it is."""
+    if isinstance(tensor, torch.UntypedStorage):
+        return tensor
     try:
         return torch._C.TensorBase.untyped_storage(tensor)
     except (RuntimeError, NotImplementedError):
@@ -106,3 +108,17 @@ def _use(library, tensors: Iterable[torch.Tensor], written: int) -> None:
         storage = storage_of(tensor)
         if storage is not None:
             _native.check(library.spillway_use(storage._cdata, written))
+
+
+def exported(tensor: torch.Tensor) -> torch.Tensor:
+    """A plain tensor over the same memory, which stays until the last holder lets go of it."""
+    if _native.loaded() is None or tensor.device.type != "cpu" or storage_of(tensor) is None:
+        return tensor
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        return torch.ops.spillway.export_alias(tensor)
+
+
+def exported_whole(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The bytes of a storage, likewise."""
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        return exported(torch.empty(0, dtype=torch.uint8).set_(storage))

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "adoption.hpp"
+#include "made_storages.hpp"
 #include "op_facts.hpp"
 #include "session.hpp"
 #include "spillway/base/error.hpp"
@@ -35,6 +36,8 @@ char* report(Function&& function) noexcept {
     return copy(std::string("user: ") + error.what());
   } catch (const runtime::OutOfBudget& error) {
     return copy(std::string("memory: ") + error.what());
+  } catch (const c10::OutOfMemoryError& error) {  // of our allocator, called as torch calls it
+    return copy(std::string("memory: ") + error.what_without_backtrace());
   } catch (const std::exception& error) {
     return copy(std::string("internal: ") + error.what());
   }
@@ -122,6 +125,19 @@ SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
   const bool ready = use == 2 ? engine.give_address(*record)
                               : engine.touch(*record, use == 1 ? Access::kWrite : Access::kRead);
   return ready ? nullptr : spillway::torch::failed();
+}
+
+/// See manage_made_storage.
+SPILLWAY_API char* spillway_manage_made(void* storage_impl, int keep_contents) {
+  return spillway::torch::report([&] {
+    spillway::torch::manage_made_storage(*static_cast<c10::StorageImpl*>(storage_impl),
+                                         keep_contents != 0);
+  });
+}
+
+/// See serve_when_resized.
+SPILLWAY_API void spillway_serve_when_resized(void* storage_impl) {
+  spillway::torch::serve_when_resized(*static_cast<c10::StorageImpl*>(storage_impl));
 }
 
 /// The storage never moves until released.
