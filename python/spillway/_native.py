@@ -78,6 +78,8 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_keep_gradients", None, [ctypes.c_int]),
         ("spillway_keep_made", None, [ctypes.c_int]),
         ("spillway_may_be_older", ctypes.c_int, []),
+        ("spillway_wake", None, []),
+        ("spillway_never_rest", None, []),
         ("spillway_show_addresses", None, [ctypes.c_int]),
         ("spillway_touch", text, [pointer, ctypes.c_int]),
         ("spillway_manage_made", text, [pointer, ctypes.c_int]),

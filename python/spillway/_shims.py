@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import torch
 
-from spillway import _imports, _native, _python_ops, _safetensors, _untyped_storages
+from spillway import _imports, _native, _python_ops, _rest, _safetensors, _untyped_storages
 from spillway._storages import (
     exported,
     exported_whole,
@@ -60,6 +60,7 @@ def install() -> None:
     _wrap_packaged_models()
     _python_ops.install()
     _safetensors.install()
+    _rest.install()
 
 
 def _wrap_tensor_method(name: str, writes: bool) -> None:

@@ -106,6 +106,15 @@ SPILLWAY_API char* spillway_adopt(c10::TensorImpl* const* tensors, std::size_t c
   return left.empty() ? nullptr : spillway::torch::copy(left);
 }
 
+/// See Session::wake.
+SPILLWAY_API void spillway_wake() { Session::get().wake(); }
+
+/// See Session::never_rest.
+SPILLWAY_API void spillway_never_rest() {
+  Session::get().never_rest();
+  Session::get().wake();
+}
+
 /// See Engine::show_addresses.
 SPILLWAY_API void spillway_show_addresses(int shown) {
   Session::get().engine().show_addresses(shown != 0);

@@ -40,7 +40,7 @@ using runtime::Engine;
 using runtime::FrameScope;
 using runtime::StorageRecord;
 
-enum class Kind : std::uint8_t { kIgnored, kFrame, kTransparent, kNode };
+enum class Kind : std::uint8_t { kIgnored, kScope, kFrame, kTransparent, kNode };
 
 // Ops that never allocated this much at once are not told apart by what they need: working that out
 // is a tenth of the hook's time, and a budget that so little exceeds is not met half-way.
@@ -67,11 +67,24 @@ struct ThreadHook {
   bool boundary = false;    // an optimizer step began since the last op
   std::size_t frames = 0;   // of them, entries that are frames
   std::size_t keeping = 0;  // of these, ops that go on using what they make
+  bool unwatched = false;   // inside an op that began while the engine did not watch
   const bool keeps_all = runs_collectives();
   TracedOp traced;
-  WatchedThread shown;
+  WatchedThread& thread = this_watched_thread();
 };
 thread_local ThreadHook t_hook;
+
+// Not counting the names that a program gives to parts of itself.
+bool inside_no_seen_op() {
+  return std::ranges::all_of(t_hook.open,
+                             [](const Open& opened) { return opened.kind == Kind::kScope; });
+}
+
+void end_unwatched_ops() {
+  if (!t_hook.unwatched || !inside_no_seen_op()) return;
+  t_hook.unwatched = false;
+  t_hook.thread.trust();
+}
 
 // Collectives run on other threads after they returned, with buffers made on the way too; packed
 // weights are read through an object.
@@ -255,10 +268,7 @@ void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened
                .boundary = std::exchange(t_hook.boundary, false),
                .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
                .between = facts.reads_number});
-  if (engine.blind() && outermost && began_at_top() &&
-      !others_may_be_inside_unseen_ops(t_hook.shown)) {
-    Session::get().trust_again();
-  }
+  if (outermost && engine.blind()) Session::get().op_begins_while_blind(function);
   Visit visit{engine, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
@@ -270,14 +280,12 @@ void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened
   }
   if (!engine.inputs_ready())
     set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
-  if (outermost) t_hook.shown.set_inside_seen_op(true);
 }
 
 // The frame ends with `opened` if this throws: results that were not looked at stay where they are.
 void close_frame(Engine& engine, const at::RecordFunction& function, Open& opened) {
   const bool outermost = --t_hook.frames == 0;
   t_hook.keeping -= goes_on_using(*opened.facts) ? 1U : 0U;
-  if (outermost) t_hook.shown.set_inside_seen_op(false);
   if (opened.leaf) t_hook.traced.leave(function);
   Visit visit{engine, *opened.facts};
   visit.is_output = true;
@@ -285,14 +293,32 @@ void close_frame(Engine& engine, const at::RecordFunction& function, Open& opene
   if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
   if (opened.frame.end() >= kMuch) opened.facts->needs_much.store(true);
   clear_pending_failure();
-  Session::get().consider_rest();
+  if (inside_no_seen_op()) Session::get().consider_rest(function);
+}
+
+// While the engine does not watch, what an op uses is pinned by nothing: for as long as it runs its
+// thread is in doubt. True if the engine has begun to watch meanwhile.
+bool has_begun_to_watch(const Engine& engine, const at::RecordFunction& function) {
+  if (function.scope() == at::RecordScope::USER_SCOPE) return false;
+  if (!t_hook.thread.in_doubt()) {
+    t_hook.thread.doubt();
+    t_hook.unwatched = true;
+  }
+  // Either this thread sees that watching has begun, or who began it sees the doubt.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!engine.watching()) return false;
+  end_unwatched_ops();
+  return true;
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
   Open opened;
+  if (function.scope() == at::RecordScope::USER_SCOPE) opened.kind = Kind::kScope;
   try {
     Engine& engine = Session::get().engine();
-    if (engine.watching()) open_frame(engine, function, opened);
+    if (engine.watching() || has_begun_to_watch(engine, function)) {
+      open_frame(engine, function, opened);
+    }
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }
@@ -304,6 +330,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (t_hook.open.empty()) return;
   Open opened = std::move(t_hook.open.back());
   t_hook.open.pop_back();
+  end_unwatched_ops();
   if (opened.kind == Kind::kNode) OpOrigins::leave_node();
   if (opened.kind != Kind::kFrame) return;
   try {

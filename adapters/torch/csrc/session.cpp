@@ -14,15 +14,17 @@
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/trace/trace_io.hpp"
 #include "stale_pointer.hpp"
+#include "unseen_ops.hpp"
 
 namespace spillway::torch {
 
 namespace {
 
-// Watching costs up to a quarter of the step of a tiny launch-bound network, so a program that fits
-// is not watched: after this many steps whose peak stayed below the first share of the budget the
-// hook is taken out, and it is put in again when the allocator sees the second share in use.
+// A program that fits is not watched (see hook_rest.hpp): from this many steps on whose peak stayed
+// below the first share of the budget, until the allocator sees the second share in use.
 constexpr std::uint32_t kStepsBeforeRest = 3;
+// An attempt costs some tens of microseconds, and most of those in vain would be so for ever.
+constexpr std::uint32_t kAttemptsPerStep = 8;
 // A program without optimizers only shows repetitions, which may be those of a few ops while it
 // makes its model: it has to run this many ops first.
 constexpr std::uint64_t kOpsBeforeRest = 50'000;
@@ -31,11 +33,6 @@ constexpr double kWakeAbove = 0.90;
 
 Bytes share_of(Bytes bytes, double share) {
   return {static_cast<std::uint64_t>(static_cast<double>(bytes.count) * share)};
-}
-
-bool other_threads_have_frames() {
-  const std::uint32_t mine = runtime::this_thread_frames_if_any() == nullptr ? 0 : 1;
-  return runtime::framed_threads() > mine;
 }
 
 void write_recorded_step(const runtime::Engine& engine, const std::string& path) {
@@ -93,6 +90,7 @@ void Session::install() {
 void Session::before_fork() {
   mutex_.lock();
   hook_mutex_.lock();
+  rest_.before_fork();
   engine_.before_fork();
   lock_op_facts();
 }
@@ -104,20 +102,18 @@ void Session::after_fork(InChild in_child) {
   } else {
     engine_.after_fork_in_parent();
   }
+  rest_.after_fork();
   hook_mutex_.unlock();
   mutex_.unlock();
 }
 
 void Session::start(const runtime::Settings& settings) {
   const std::lock_guard lock(mutex_);
-  // Another thread may be in the midst of an op that nobody saw begin: no operand of it may leave,
-  // from the moment on at which the engine moves anything.
-  const bool was_blind = engine_.blind();
-  if (!hook_is_on() && other_threads_have_frames()) engine_.set_blind(true);
+  if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
   try {
     engine_.start(settings);
   } catch (...) {  // nothing has changed then
-    engine_.set_blind(was_blind);
+    wake();
     throw;
   }
   set_kept_ops(settings.keep_ops);
@@ -127,8 +123,8 @@ void Session::start(const runtime::Settings& settings) {
   steps_looked_at_ = engine_.steps();
   marked_steps_ = engine_.steps_are_marked();
   fitting_steps_ = 0;
-  resting_.store(false);
   switch_hook(true);
+  wake();
 }
 
 void Session::stop() {
@@ -136,8 +132,9 @@ void Session::stop() {
   if (!installed_) return;
   engine_.stop();
   if (engine_.in_child()) return;  // the hook goes on reading back what was evicted
-  resting_.store(false);
-  switch_hook(false);
+  wake();
+  // Threads that go on running ops are in doubt while they do, and not ever after. See hook.cpp.
+  if (!other_threads_run_ops()) switch_hook(false);
 }
 
 // Taken out, not only disabled: while any callback is registered, autograd copies the list of them
@@ -157,46 +154,59 @@ bool Session::hook_is_on() {
   return hook_.has_value();
 }
 
-void Session::consider_rest() {
-  const std::uint64_t steps = engine_.steps();
-  if (steps == steps_looked_at_) return;
-  steps_looked_at_ = steps;
+// Looked at once per step.
+bool Session::fits_for_long() {
   // Until the first optimizer's step what repeated were parts of one step, and of that one only
   // what follows the last of them was looked at.
   if (engine_.steps_are_marked() && !marked_steps_.exchange(true)) {
     fitting_steps_ = 0;
-    return;
+    return false;
   }
   const bool fits = engine_.last_step_peak() < share_of(engine_.reach(), kRestBelow);
   fitting_steps_ = fits ? fitting_steps_ + 1 : 0;
-  if (fitting_steps_ < kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return;
-  if (!engine_.steps_are_marked() && engine_.ops() < kOpsBeforeRest) return;
-  // A thread in the middle of an unseen op could lose an input when watching resumes: rest only
-  // while a single thread runs ops.
-  if (runtime::framed_threads() != 1) return;
-  engine_.set_blind(true);
-  if (!engine_.prepare_for_unseen_ops()) {
-    engine_.set_blind(false);
-    return;
+  if (fitting_steps_ < kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return false;
+  return engine_.steps_are_marked() || engine_.ops() >= kOpsBeforeRest;
+}
+
+void Session::consider_rest(const at::RecordFunction& op) {
+  const std::uint64_t steps = engine_.steps();
+  if (steps != steps_looked_at_) {
+    steps_looked_at_ = steps;
+    attempts_left_ = fits_for_long() ? kAttemptsPerStep : 0;
   }
-  resting_.store(true);
-  switch_hook(false);
+  if (attempts_left_ == 0) return;
+  --attempts_left_;
+  if (never_rests_ || keep_gradients || runtime::framed_threads() != 1) return;
+  if (rest_.begin(op)) attempts_left_ = 0;
 }
 
 void Session::consider_waking() {
-  if (!resting_.load(std::memory_order_relaxed)) return;
-  if (engine_.live_now() < share_of(engine_.reach(), kWakeAbove) &&
-      runtime::framed_threads() == 1) {
-    return;
+  this_watched_thread();  // it may be about to run ops, whether these are watched or not
+  if (rest_.is_over()) return;
+  if (rest_.rests() && (engine_.live_now() >= share_of(engine_.reach(), kWakeAbove) ||
+                        runtime::framed_threads() != 1 || at::hasThreadLocalCallbacks())) {
+    end_rest();
   }
-  if (!resting_.exchange(false)) return;
-  fitting_steps_ = 0;
-  engine_.forgive_this_step();
-  switch_hook(true);
+  rest_.follow();
+  if (engine_.live_now() >= engine_.reach()) HookRest::say_that_nothing_leaves();
 }
 
-void Session::trust_again() {
-  if (!resting_.load(std::memory_order_relaxed)) engine_.set_blind(false);
+void Session::op_begins_while_blind(const at::RecordFunction& op) {
+  if (rest_.is_over()) return;
+  end_rest();
+  rest_.op_begins(op);
+}
+
+void Session::wake() {
+  if (rest_.is_over()) return;
+  end_rest();
+  rest_.called_by_python();
+}
+
+void Session::end_rest() {
+  if (!rest_.end()) return;
+  fitting_steps_ = 0;
+  engine_.forgive_this_step();
 }
 
 }  // namespace spillway::torch

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "hook_rest.hpp"
 #include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "storage_owner.hpp"
@@ -27,12 +28,18 @@ class Session {
   [[nodiscard]] runtime::Engine& engine() { return engine_; }
   [[nodiscard]] const runtime::Settings& settings() const { return settings_; }
 
-  /// Called by the hook when an outermost frame ended: rests the hook when the program fits.
-  void consider_rest();
-  /// Called by the allocator: wakes the hook when the program may no longer fit.
+  /// Called by the hook when an op ended that was inside no other: the calling thread is watched no
+  /// more when the program fits.
+  void consider_rest(const at::RecordFunction& op);
+  /// Called by the allocator: ends the rest when the program may no longer fit.
   void consider_waking();
-  /// Called by the hook when an op begins that is not inside one that began unseen.
-  void trust_again();
+  /// Called by the hook while the engine is blind: `op` begins, inside no op that was seen.
+  void op_begins_while_blind(const at::RecordFunction& op);
+  /// Called by Python: the calling thread's ops are watched from now on. It may rest again.
+  void wake();
+  /// Distributed training is in use: nothing rests any more, since the buffers of collectives that
+  /// nobody sees begin would not be kept.
+  void never_rest() { never_rests_.store(true); }
 
   /// DistributedDataParallel is in use: gradients never move.
   std::atomic<bool> keep_gradients{false};
@@ -48,6 +55,8 @@ class Session {
   void after_fork(InChild in_child);
   void switch_hook(bool on);
   bool hook_is_on();
+  bool fits_for_long();
+  void end_rest();
 
   TorchFramework framework_;
   runtime::Engine engine_;
@@ -56,7 +65,9 @@ class Session {
   bool installed_ = false;
   std::mutex hook_mutex_;  // its registration; taken after mutex_
   std::optional<at::CallbackHandle> hook_;
-  std::atomic<bool> resting_{false};
+  HookRest rest_{engine_};
+  std::atomic<bool> never_rests_{false};
+  std::atomic<std::uint32_t> attempts_left_{0};  // to rest, in this step
   std::atomic<std::uint64_t> steps_looked_at_{0};
   std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer
   std::atomic<std::uint32_t> fitting_steps_{0};  // in a row, up to the last

@@ -1,89 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unseen_ops.hpp"
 
-#include <dlfcn.h>
-#include <unwind.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
-#include <algorithm>
-#include <mutex>
-#include <string_view>
-#include <vector>
+#include <memory>
 
 namespace spillway::torch {
 
 namespace {
 
+// In one word, so that no lock is needed, which a fork could find taken.
 struct Threads {
-  std::mutex mutex;
-  std::vector<const WatchedThread*> all;
+  std::uint16_t epoch = 0;    // changes when all fall into doubt
+  std::uint16_t alive = 0;    // of those that have run an op
+  std::uint16_t doubted = 0;  // of these, not trusted in this epoch
+  std::uint16_t unused = 0;
+};
+static_assert(sizeof(Threads) == 8);
 
-  // Never destroyed: threads may end after main has returned.
-  static Threads& get() {
-    static auto* threads = new Threads();
-    return *threads;
+constinit std::atomic<Threads> g_threads{Threads{}};
+constinit std::atomic<std::uint64_t> g_marks{0};
+constinit thread_local WatchedThread* t_thread = nullptr;
+
+template <typename Change>
+Threads change(const Change& how) {
+  Threads before = g_threads.load();
+  while (true) {
+    Threads after = before;
+    how(after);
+    if (g_threads.compare_exchange_weak(before, after)) return after;
   }
+}
+
+// Copied with the state it lies in, so the last copy's end is the end of the mark.
+struct Mark final : c10::DebugInfoBase {
+  Mark() { g_marks.fetch_add(1); }
+  ~Mark() override { g_marks.fetch_sub(1); }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
 };
 
-// AutogradCPU is never in the set: guards exclude what all backends' keys have in common, and the
-// few keys without a backend, of which this is one.
-bool excludes_autograd(const c10::impl::PODLocalDispatchKeySet& keys) {
-  return keys.excluded().has(c10::DispatchKey::AutogradOther);
-}
-
-// Inference mode takes this key out of the set, ops put it into the excluded ones.
-bool infers(const c10::impl::PODLocalDispatchKeySet& keys) {
-  return !keys.included().has(c10::DispatchKey::ADInplaceOrView);
-}
-
-_Unwind_Reason_Code count_entry(_Unwind_Context* context, void* count) {
-  Dl_info info{};
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an instruction's address
-  auto* const address = reinterpret_cast<void*>(_Unwind_GetIP(context));
-  if (::dladdr(address, &info) == 0 || info.dli_sname == nullptr) return _URC_NO_REASON;
-  const std::string_view symbol = info.dli_sname;  // at::_ops::add_Tensor::call, mangled
-  const bool enters = symbol.find("2at4_ops") != symbol.npos ||
-                      symbol.find("10Dispatcher9callBoxed") != symbol.npos;
-  if (enters) ++*static_cast<int*>(count);
-  return _URC_NO_REASON;
-}
-
-// How many ops are under way on this thread's stack. Takes some tens of microseconds.
-int ops_on_stack() {
-  int count = 0;
-  _Unwind_Backtrace(count_entry, &count);
-  return count;
-}
+// torch's own tests alone have a use for it, and no kind can be added on every version.
+const c10::DebugInfoKind kMark = c10::DebugInfoKind::TEST_INFO_2;
 
 }  // namespace
 
-WatchedThread::WatchedThread() : keys_(&c10::impl::raw_local_dispatch_key_set) {
-  Threads& threads = Threads::get();
-  const std::lock_guard lock(threads.mutex);
-  threads.all.push_back(this);
+WatchedThread::WatchedThread()
+    : trusted_in_(change([](Threads& threads) { ++threads.alive; }).epoch) {
+  t_thread = this;
 }
 
 WatchedThread::~WatchedThread() {
-  Threads& threads = Threads::get();
-  const std::lock_guard lock(threads.mutex);
-  std::erase(threads.all, this);
-}
-
-// The other thread writes its keys meanwhile: what is read is what they were a moment ago, or are
-// now. An op that begins at this very moment is seen, since the hook is on.
-bool WatchedThread::may_be_inside_unseen_op() const {
-  return !seen_.load(std::memory_order_relaxed) && excludes_autograd(*keys_) && !infers(*keys_);
-}
-
-bool began_at_top() {
-  return !excludes_autograd(c10::impl::raw_local_dispatch_key_set) || ops_on_stack() <= 1;
-}
-
-bool others_may_be_inside_unseen_ops(const WatchedThread& self) {
-  Threads& threads = Threads::get();
-  const std::lock_guard lock(threads.mutex);
-  return std::ranges::any_of(threads.all, [&self](const WatchedThread* thread) {
-    return thread != &self && thread->may_be_inside_unseen_op();
+  t_thread = nullptr;
+  change([this](Threads& threads) {
+    --threads.alive;
+    if (trusted_in_ != threads.epoch) --threads.doubted;
   });
+}
+
+void WatchedThread::doubt() {
+  const Threads now = change([this](Threads& threads) {
+    if (trusted_in_ == threads.epoch) ++threads.doubted;
+  });
+  trusted_in_ = static_cast<std::uint16_t>(now.epoch - 1);
+}
+
+void WatchedThread::trust() {
+  trusted_in_ = change([this](Threads& threads) {
+                  if (trusted_in_ != threads.epoch) --threads.doubted;
+                }).epoch;
+}
+
+bool WatchedThread::in_doubt() const { return trusted_in_ != g_threads.load().epoch; }
+
+WatchedThread& this_watched_thread() {
+  thread_local WatchedThread thread;
+  return thread;
+}
+
+WatchedThread* this_watched_thread_if_any() { return t_thread; }
+
+void doubt_other_threads() {
+  change([](Threads& threads) {
+    ++threads.epoch;
+    threads.doubted = threads.alive;
+  });
+  if (t_thread != nullptr) t_thread->trust();
+}
+
+bool other_threads_run_ops() { return g_threads.load().alive > (t_thread == nullptr ? 0 : 1); }
+
+bool unseen_ops_may_run() { return g_threads.load().doubted != 0 || g_marks.load() != 0; }
+
+void HandedOn::mark() {
+  auto mark = std::make_shared<Mark>();
+  mark_ = mark.get();
+  c10::ThreadLocalDebugInfo::_push(kMark, std::move(mark));
+}
+
+bool HandedOn::unmark() {
+  if (mark_ == nullptr) return true;
+  if (c10::ThreadLocalDebugInfo::get(kMark) != mark_) return false;
+  try {
+    c10::ThreadLocalDebugInfo::_pop(kMark);
+  } catch (const c10::Error&) {  // not the last that was pushed
+    return false;
+  }
+  mark_ = nullptr;
+  return true;
 }
 
 }  // namespace spillway::torch

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that began while the hook was off. Nothing pins what they use, so nothing may be evicted
-// while one may still be running.
+// Who may be running ops that nobody saw begin. Nothing pins what those use, so while anybody may,
+// nothing is evicted.
 //
-//     hook off | A: ---- unseen op ------------|   hook on, blind           | hook on, trusted
-//              | B:        - allocates: wakes -|   A: --------------| op -> |
+//     hook rests in A | A: ---- unseen op ------------|        | A in doubt  | trusted
+//                     | B:      - its op is seen: awake        | A: seen op -|->
 //
-// Whether a thread is inside an op is read from its dispatch keys: ops that call others do so below
-// autograd, with autograd's keys excluded. In inference mode they always are, and in factories such
-// as torch.full; there a thread counts the entries into the dispatcher on its own stack.
+// Doubt ends by proof alone: the thread is seen to be inside no op, or it has ended. And what A
+// handed to other threads of its state, with which the hook does not see them either, is gone.
 #pragma once
 
 #include <atomic>
@@ -17,7 +16,8 @@
 
 namespace spillway::torch {
 
-/// What a thread shows of itself to others, for as long as it lives.
+/// A thread that has run an op which was seen, or made a tensor. Its functions are called by the
+/// thread itself.
 class WatchedThread {
  public:
   WatchedThread();
@@ -25,22 +25,41 @@ class WatchedThread {
   WatchedThread(const WatchedThread&) = delete;
   WatchedThread& operator=(const WatchedThread&) = delete;
 
-  /// Frames that the hook has seen begin: what they use is pinned.
-  void set_inside_seen_op(bool inside) { seen_.store(inside, std::memory_order_relaxed); }
-  /// Read by any thread.
-  [[nodiscard]] bool may_be_inside_unseen_op() const;
+  /// It may run ops that are not seen.
+  void doubt();
+  /// It is inside no such op, and what it runs from now on is seen.
+  void trust();
+  [[nodiscard]] bool in_doubt() const;
 
  private:
-  const c10::impl::PODLocalDispatchKeySet* keys_;
-  std::atomic<bool> seen_{false};
+  std::uint16_t trusted_in_;  // the epoch of all threads in which it was
 };
 
-/// An op begins in this thread: whether it began in the thread's own code, not inside an unseen
-/// one.
-[[nodiscard]] bool began_at_top();
+/// The calling thread, from now on.
+WatchedThread& this_watched_thread();
 
-/// Whether a thread other than this one may be inside an unseen op. Only threads are known in which
-/// the hook has seen an op. Takes a lock that no other is taken under.
-[[nodiscard]] bool others_may_be_inside_unseen_ops(const WatchedThread& self);
+/// The same, or null if it has done neither.
+WatchedThread* this_watched_thread_if_any();
+
+/// The hook was not registered: any other such thread may be inside an op.
+void doubt_other_threads();
+
+/// Whether other such threads live.
+[[nodiscard]] bool other_threads_run_ops();
+
+/// Whether any thread may be inside an op that was not seen. Takes no lock.
+[[nodiscard]] bool unseen_ops_may_run();
+
+/// Marks the calling thread's state, which torch hands to the threads that work for it (autograd's,
+/// at::launch, callbacks of futures). Ops there count as unseen until the last copy is gone.
+class HandedOn {
+ public:
+  void mark();
+  /// False while something else lies above the mark.
+  bool unmark();
+
+ private:
+  c10::DebugInfoBase* mark_ = nullptr;
+};
 
 }  // namespace spillway::torch
