@@ -116,6 +116,13 @@ std::string BudgetedMemory::describe_failure(Bytes bytes) {
 
 std::string BudgetedMemory::last_failure() { return failure; }
 
+std::string BudgetedMemory::shortage(const std::string& figures) {
+  return fmt::format(
+      "a tensor does not fit into the budget: {}. Give a larger SPILLWAY_BUDGET, or a smaller "
+      "batch.",
+      figures);
+}
+
 MemoryUsage BudgetedMemory::usage() {
   const std::lock_guard lock(mutex_);
   memory_.take_freed(none_);

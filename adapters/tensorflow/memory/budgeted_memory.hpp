@@ -58,8 +58,10 @@ class BudgetedMemory {
 
   /// need / have / short of the calling thread's last failure.
   static std::string last_failure();
-  /// The text of a failure of so many bytes, for who did not allocate in vain here.
+  /// The same of so many bytes now, for who did not allocate in vain here.
   std::string describe_failure(Bytes bytes);
+  /// What a person reads of either: `figures` and what helps.
+  static std::string shortage(const std::string& figures);
 
   [[nodiscard]] MemoryUsage usage();
   void clear_peak();

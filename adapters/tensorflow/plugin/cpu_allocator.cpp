@@ -25,7 +25,9 @@ class CpuAllocator : public tsl::Allocator {
   void* AllocateRaw(size_t alignment, size_t bytes) override {
     Session& session = *Session::get();
     std::byte* const pointer = session.memory().allocate({bytes}, alignment);
-    if (pointer == nullptr) session.note_failure();
+    if (pointer == nullptr) {
+      session.note_failure(BudgetedMemory::shortage(BudgetedMemory::last_failure()));
+    }
     return pointer;
   }
 

@@ -131,13 +131,9 @@ void Session::note_stays(const std::string& reason) {
                reason.c_str());
 }
 
-void Session::note_failure() {
+void Session::note_failure(const std::string& reason) {
   table_.give_up();
-  std::fprintf(
-      stderr,
-      "spillway: a tensor does not fit into the budget: %s. Give a larger SPILLWAY_BUDGET, "
-      "or a smaller batch.\n",
-      BudgetedMemory::last_failure().c_str());
+  std::fprintf(stderr, "spillway: %s\n", reason.c_str());
 }
 
 std::string Session::statistics_json() {

@@ -37,8 +37,9 @@ class Session {
 
   /// A tensor could not be copied and stays.
   void note_stays(const std::string& reason);
-  /// An allocation failed: says so, and has everything copied from now on.
-  void note_failure();
+  /// `reason` kept an allocation or a swap-in from memory: says so, and has everything copied from
+  /// now on.
+  void note_failure(const std::string& reason);
 
   [[nodiscard]] std::string statistics_json();
   [[nodiscard]] std::string summary();

@@ -171,6 +171,7 @@ class SwapIn : public AsyncOpKernel {
       context->set_output(0, tensor_over(new Restored(memory, token.TotalBytes()), token));
       return;
     }
+    Session::get()->note_failure(reason);
     context->SetStatus(
         absl::ResourceExhaustedError("Spillway could not bring a tensor back: " + reason));
   }
