@@ -13,8 +13,11 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def beside(monkeypatch):
-    """The scripts import each other by name."""
+    """The scripts import each other by name. A package of the tests has that of `report.py`, and is
+    imported already where all tests are collected.
+    """
     monkeypatch.setattr(sys, "path", [str(FOLDER), str(FOLDER / "programs"), *sys.path])
+    monkeypatch.delitem(sys.modules, "report", raising=False)
 
 
 @pytest.fixture
