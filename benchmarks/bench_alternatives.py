@@ -8,8 +8,6 @@ U-Net and of a transformer, in turns with tuned PyTorch, which is stock with tcm
 
 import argparse
 import contextlib
-import importlib.util
-import os
 import statistics
 import sys
 import time
@@ -29,6 +27,7 @@ from paired_runs import (
     managed,
     stock_environment,
 )
+from program_choice import add_directory, add_program, check_programs, is_installed
 from report import PAGE, Report, size, table
 
 KEEP, RECOMPUTE, DISK = "memory", "recompute", "disk"  # --saved of the programs
@@ -268,9 +267,7 @@ def chosen(arguments):
     found = {}
     for name in arguments.program or PROGRAMS:
         program = PROGRAMS[name]
-        missing = [each for each in program.needs if not importlib.util.find_spec(each)]
-        if missing:
-            print(f"{name}: left out, {', '.join(missing)} not installed")
+        if not is_installed(name, program.needs):
             continue
         if arguments.quick:
             title = f"{program.title} (--quick: a tiny one instead, no answer)"
@@ -281,18 +278,13 @@ def chosen(arguments):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", nargs="*", help=f"of {', '.join(PROGRAMS)}; default: all")
+    add_program(parser, PROGRAMS)
     parser.add_argument("--quick", action="store_true", help="tiny programs, never written")
     parser.add_argument("--write", action="store_true", help="write the sections of the page")
     parser.add_argument("--page", type=Path, default=PAGE, help="where to (docs/benchmarks.md)")
-    parser.add_argument(
-        "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
-        help="of spool, files and swap: the disk that is measured",
-    )  # fmt: skip
+    add_directory(parser, "spool, files and swap")
     arguments = parser.parse_args()
-    unknown = set(arguments.program) - set(PROGRAMS)
-    if unknown:
-        parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}")
+    check_programs(parser, arguments, PROGRAMS)
     if arguments.quick and arguments.write:
         parser.error("--quick measures other programs: nothing is written")
     return arguments

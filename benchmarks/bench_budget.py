@@ -8,8 +8,6 @@ and, for comparison, swapped by the kernel in the same room.
 import argparse
 import ctypes.util
 import functools
-import importlib.util
-import os
 import statistics
 import sys
 import tempfile
@@ -32,6 +30,7 @@ from paired_runs import (
     stock_environment,
     turns,
 )
+from program_choice import add_directory, add_program, check_programs, is_installed
 from report import PAGE, ROOT, Report, size, table
 
 # Room above the largest single op, so that something besides its operands can stay.
@@ -281,11 +280,9 @@ def chosen(arguments):
     """The programs to run by name, those left out told."""
     programs = {}
     for name in arguments.program or (SMOKE_PROGRAMS if arguments.smoke else PROGRAMS):
-        missing = [each for each in PROGRAMS[name].needs if not importlib.util.find_spec(each)]
-        if missing:
-            print(f"{name}: left out, {', '.join(missing)} not installed (requirements/demo.txt)")
-            continue
         program = PROGRAMS[name]
+        if not is_installed(name, program.needs, " (requirements/demo.txt)"):
+            continue
         if arguments.smoke:
             program = replace(program, size=SMOKE_SIZE, steps=1)
         programs[name] = replace(program, size=arguments.size or program.size)
@@ -294,22 +291,17 @@ def chosen(arguments):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", nargs="*", help=f"of {', '.join(PROGRAMS)}; default: all")
+    add_program(parser, PROGRAMS)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, one share")
     parser.add_argument("--smoke", action="store_true", help="as short as possible, not written")
     parser.add_argument("--size", type=int, help="of the programs, in place of the usual one")
     parser.add_argument("--share", type=float, help="of the peak, in place of the usual ones")
     parser.add_argument("--page", type=Path, help="where to write (docs/benchmarks.md)")
-    parser.add_argument(
-        "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
-        help="of the spool and the swap file: the disk that is measured",
-    )  # fmt: skip
+    add_directory(parser, "the spool and the swap file")
     arguments = parser.parse_args()
     if arguments.share is not None and not 0 < arguments.share <= 1:
         parser.error("--share must be above 0 and at most 1")
-    unknown = set(arguments.program) - set(PROGRAMS)
-    if unknown:
-        parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}")
+    check_programs(parser, arguments, PROGRAMS)
     return arguments
 
 

@@ -7,7 +7,6 @@ pattern: direct I/O, 4 MiB a time, into space that was written before.
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import disk_rate
 from paired_runs import HERE, Spread, Worker, exit_on_signals, stock_environment
+from program_choice import add_directory
 from report import PAGE, ROOT, Report, table
 
 DRIVER = ROOT / "build" / "bench" / "benchmarks" / "transfer_driver"
@@ -163,10 +163,7 @@ def parse_arguments():
     parser.add_argument("--driver", type=Path, default=DRIVER)
     parser.add_argument("--write", action="store_true", help="write the section of the page")
     parser.add_argument("--page", type=Path, default=PAGE, help="where to (docs/benchmarks.md)")
-    parser.add_argument(
-        "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
-        help="of the files: the disk that is measured",
-    )  # fmt: skip
+    add_directory(parser, "the files")
     parser.add_argument("extra", nargs="*", help="after --: options of the driver")
     arguments = parser.parse_args()
     arguments.cases = [

@@ -31,6 +31,7 @@ from paired_runs import (
     stock_environment,
     turns,
 )
+from program_choice import add_directory
 from report import PAGE, Report, size, table
 
 SCRIPT = HERE / "programs" / "gpt.py"
@@ -338,10 +339,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, help="under the budget, that are measured")
     parser.add_argument("--write", action="store_true", help="write the section of the page")
     parser.add_argument("--page", type=Path, default=PAGE, help="where to (docs/benchmarks.md)")
-    parser.add_argument(
-        "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
-        help="of the spool: the disk that is measured",
-    )  # fmt: skip
+    add_directory(parser, "the spool")
     arguments = parser.parse_args()
     if arguments.quick and arguments.write:
         parser.error("--quick measures another model: nothing is written")

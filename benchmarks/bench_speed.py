@@ -8,8 +8,6 @@ programs lie in benchmarks/programs/ and know nothing of this.
 
 import argparse
 import ctypes.util
-import importlib.util
-import os
 import statistics
 import subprocess
 import sys
@@ -31,6 +29,7 @@ from paired_runs import (
     stock_environment,
     turns,
 )
+from program_choice import add_directory, add_program, check_programs, is_installed
 from report import PAGE, Report, size, table, verdict
 
 # Room above the largest single op, so that something besides its operands can stay.
@@ -322,20 +321,15 @@ def answer(name, program, contest, report):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", nargs="*", help=f"of {', '.join(PROGRAMS)}; default: all")
+    add_program(parser, PROGRAMS)
     parser.add_argument("--quick", action="store_true", help="fewer pairs")
     parser.add_argument("--smoke", action="store_true", help="as short as possible")
     parser.add_argument("--share", type=float, action="append", help="of the peak; 1: it fits")
     parser.add_argument("--write", action="store_true", help="write the sections of the page")
     parser.add_argument("--page", type=Path, default=PAGE, help="where to (docs/benchmarks.md)")
-    parser.add_argument(
-        "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
-        help="of the spool: the disk that is measured",
-    )  # fmt: skip
+    add_directory(parser, "the spool")
     arguments = parser.parse_args()
-    unknown = set(arguments.program) - set(PROGRAMS)
-    if unknown:
-        parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}")
+    check_programs(parser, arguments, PROGRAMS)
     return arguments
 
 
@@ -345,10 +339,7 @@ def chosen(arguments):
     programs = SMOKE_PROGRAMS if arguments.smoke else PROGRAMS
     for name in arguments.program or programs:
         program = programs.get(name, PROGRAMS[name])
-        missing = [each for each in program.imports if not importlib.util.find_spec(each)]
-        if missing:
-            print(f"{name}: left out, {', '.join(missing)} not installed")
-        else:
+        if is_installed(name, program.imports):
             found[name] = program
     return found
 

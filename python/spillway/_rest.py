@@ -8,6 +8,7 @@ can't show that it is inside no op, and collectives go on after their op has ret
 
 import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,35 +18,45 @@ from spillway import _imports, _native
 
 def install() -> None:
     """Wraps the functions. Called once, when the library has been loaded."""
-    _wake_before(torch.autograd.profiler, "_enable_profiler")
+    library = _native.load()
+
+    def wake_before(module: Any, name: str) -> None:
+        if hasattr(module, name):
+            _call_before(library.spillway_wake, module, name)
+
+    wake_before(torch.autograd.profiler, "_enable_profiler")
     _imports.when_imported(
         "torch.autograd.profiler_legacy",
-        lambda module: _wake_before(module, "_enable_profiler_legacy"),
+        lambda module: wake_before(module, "_enable_profiler_legacy"),
     )
     _imports.when_imported(
         "torch.profiler.profiler",
-        lambda module: _wake_before(module, "_enable_execution_trace_observer"),
+        lambda module: wake_before(module, "_enable_execution_trace_observer"),
     )
-    _wake_before_threads()
+    _wake_before_threads(library.spillway_wake)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        _native.load().spillway_never_rest()
-    _imports.when_imported("torch.distributed.distributed_c10d", _never_rest_with_groups)
+        library.spillway_never_rest()
+    # Every process group, the default one too, is made by this function.
+    _imports.when_imported(
+        "torch.distributed.distributed_c10d",
+        lambda module: _call_before(
+            library.spillway_never_rest, module, "_new_process_group_helper"
+        ),
+    )
 
 
-def _wake_before(module: Any, name: str) -> None:
-    original = getattr(module, name, None)
-    if original is None:
-        return
+def _call_before(call: Callable[[], None], module: Any, name: str) -> None:
+    original = getattr(module, name)
 
     @functools.wraps(original)
     def wrapper(*arguments, **keywords):
-        _native.load().spillway_wake()
+        call()
         return original(*arguments, **keywords)
 
     setattr(module, name, wrapper)
 
 
-def _wake_before_threads() -> None:
+def _wake_before_threads(wake: Callable[[], None]) -> None:
     """Whoever starts a thread often waits for it next, and would show nothing of itself.
 
     Threads of multiprocessing that only pass on what is put into a queue are not waited for.
@@ -55,20 +66,7 @@ def _wake_before_threads() -> None:
     @functools.wraps(original)
     def start(self):
         if self.name != "QueueFeederThread":
-            _native.load().spillway_wake()
+            wake()
         return original(self)
 
     threading.Thread.start = start
-
-
-def _never_rest_with_groups(module: Any) -> None:
-    """Every process group, the default one too, is made by this function."""
-    name = "_new_process_group_helper"
-    original = getattr(module, name)
-
-    @functools.wraps(original)
-    def make(*arguments, **keywords):
-        _native.load().spillway_never_rest()
-        return original(*arguments, **keywords)
-
-    setattr(module, name, make)

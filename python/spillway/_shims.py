@@ -91,7 +91,7 @@ def _wrap_addresses() -> None:
 def _wrapped_address(original):
     @functools.wraps(original)
     def data_ptr(self):
-        storage = storage_of(self) if _is_tensor(self) else self
+        storage = storage_of(self)
         if storage is not None:
             give_address(storage)
         return original(self)

@@ -11,6 +11,7 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace spillway::tf {
 namespace {
@@ -175,26 +176,21 @@ void SwapStore::run_in() {
 
 // Not the first alone: one that is wanted soon may fit where one for later does not.
 bool SwapStore::start_those_with_room() {
-  std::list<Request> started;
-  std::deque<std::byte*> places;
+  std::vector<std::pair<Request, std::byte*>> started;
   {
     const std::lock_guard lock(mutex_);
     for (auto request = in_.begin(); request != in_.end();) {
       const auto next = std::next(request);
       if (std::byte* const place =
               memory_.try_allocate(request->copy->bytes(), request->alignment)) {
-        places.push_back(place);
-        started.splice(started.end(), in_, request);
+        started.emplace_back(std::move(*request), place);
+        in_.erase(request);
       }
       request = next;
     }
   }
-  const bool any = !started.empty();
-  for (Request& request : started) {
-    load(std::move(request), places.front());
-    places.pop_front();
-  }
-  return any;
+  for (auto& [request, place] : started) load(std::move(request), place);
+  return !started.empty();
 }
 
 void SwapStore::load(Request request, std::byte* memory) {

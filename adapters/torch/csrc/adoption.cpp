@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "call_stack.hpp"
 #include "interpreter_lock.hpp"
 #include "other_threads.hpp"
 #include "session.hpp"
@@ -122,7 +123,7 @@ std::string adopt(std::span<c10::TensorImpl* const> tensors) {
   Accounts accounts(engine.min_size());
   for (c10::TensorImpl* const tensor : tensors) accounts.add_object(tensor);
   const std::vector<Accounts::Older> storages = accounts.free_ones();
-  bool nobody_runs = storages.empty() || (!is_called_by_torch() && all_others_sleep());
+  bool nobody_runs = storages.empty() || (is_inside_no_op() && all_others_sleep());
   for (const Accounts::Older& older : storages) {
     const Outcome outcome = nobody_runs ? take_in(engine, older) : Outcome::kOthersRan;
     nobody_runs = outcome != Outcome::kOthersRan;

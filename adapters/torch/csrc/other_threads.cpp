@@ -2,10 +2,8 @@
 #include "other_threads.hpp"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include <unwind.h>
 
 #include <array>
 #include <chrono>
@@ -70,18 +68,6 @@ std::optional<std::map<std::string, std::string>> sleeps() {
   return found;
 }
 
-_Unwind_Reason_Code look_for_torch(_Unwind_Context* context, void* found) {
-  Dl_info info{};
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an instruction's address
-  auto* const address = reinterpret_cast<void*>(_Unwind_GetIP(context));
-  if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return _URC_NO_REASON;
-  const std::string_view path = info.dli_fname;
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  if (!name.starts_with("libtorch") && !name.starts_with("libc10")) return _URC_NO_REASON;
-  *static_cast<bool*>(found) = true;
-  return _URC_END_OF_STACK;
-}
-
 }  // namespace
 
 //     first look   |--A--B--C--|              all sleep
@@ -95,12 +81,6 @@ bool all_others_sleep() {
     std::this_thread::sleep_for(kBetweenTries);
   } while (std::chrono::steady_clock::now() < until);
   return false;
-}
-
-bool is_called_by_torch() {
-  bool found = false;
-  _Unwind_Backtrace(look_for_torch, &found);
-  return found;
 }
 
 }  // namespace spillway::torch

@@ -11,7 +11,4 @@ namespace spillway::torch {
 /// they wait for, such as the interpreter's lock.
 bool all_others_sleep();
 
-/// Whether torch is among the callers of this, on this thread: an op, or code that it calls back.
-bool is_called_by_torch();
-
 }  // namespace spillway::torch

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which programs a benchmark runs, and on which disk: the words of the command line for it."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+
+def add_program(parser, programs):
+    """The names of programs; check_programs() says whether there are such."""
+    parser.add_argument("program", nargs="*", help=f"of {', '.join(programs)}; default: all")
+
+
+def check_programs(parser, arguments, programs):
+    """Ends the benchmark where a program was named that there is not."""
+    unknown = set(arguments.program) - set(programs)
+    if unknown:
+        parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(programs)}")
+
+
+def add_directory(parser, used_for):
+    """The disk that is measured."""
+    parser.add_argument(
+        "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
+        help=f"of {used_for}: the disk that is measured",
+    )  # fmt: skip
+
+
+def is_installed(name, modules, where=""):
+    """Whether the program can run; if not, says which of the modules are missing."""
+    missing = [each for each in modules if not importlib.util.find_spec(each)]
+    if missing:
+        print(f"{name}: left out, {', '.join(missing)} not installed{where}")
+    return not missing
