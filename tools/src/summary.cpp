@@ -92,9 +92,11 @@ std::string format_never_loaded(bool autoload_is_off) {
     return fmt::format(
         "{}  TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set, which keeps it out; unset it.\n", fact);
   }
-  return fmt::format("{}{}", fact,
-                     "  Likely: the spillway package is not installed in the Python that ran, or\n"
-                     "  that Python does not import torch. See: spillway doctor\n");
+  return fmt::format(
+      "{}{}", fact,
+      "  Likely: the spillway package is not installed in the Python that ran, or\n"
+      "  that Python does not import torch. See: spillway doctor\n"
+      "  Except with TensorFlow: its figures are not shown here yet, see --stats.\n");
 }
 
 }  // namespace spillway::tools
