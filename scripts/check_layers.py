@@ -31,7 +31,15 @@ FOLDER_ORDER = {
     "core": ["base", "machine", "trace", "plan", "io"],
     "planning": ["analysis", "cost", "sim", "bound", "draft", "pass", "search", "planner"],
     "runtime": ["memory", "transfer", "store", "exec"],
-}
+    "tools": [
+        "text", "request", "machine", "process", "trace", "plan", "explain", "report", "doctor",
+        "run", "cli",
+    ],
+    "adapters/torch": ["ops", "threads", "session", "record", "hook", "api"],
+}  # fmt: skip
+
+# Folders with sources alone, whose headers are nobody else's.
+SOURCE_ROOTS = {"tools": "tools/src", "adapters/torch": "adapters/torch/csrc"}
 
 # The layers whose time is a number they are given. core is not among them: it reads files and holds
 # what threads share.
@@ -59,8 +67,19 @@ def folder_of(layer, name):
     return next((f for f in FOLDER_ORDER.get(layer, []) if f"/{f}/" in f"/{name}"), None)
 
 
+def check_order(path, name, layer, is_test):
+    mine, theirs = folder_of(layer, path), folder_of(layer, name)
+    order = FOLDER_ORDER.get(layer, [])
+    if not is_test and mine and theirs and order.index(theirs) > order.index(mine):
+        yield f"{name}: {layer}/{mine} comes before {theirs}"
+
+
 def check_include(path, layer, name, owners):
     is_test = "tests" in path.parts
+    for part, root in SOURCE_ROOTS.items():
+        if path.is_relative_to(root) and (ROOT / root / name).exists():
+            yield from check_order(path, name, part, is_test)
+            return
     owner = owners.get(name)
     if owner is None:
         if FRAMEWORK.match(name) and layer != "adapters":
@@ -72,11 +91,8 @@ def check_include(path, layer, name, owners):
         return
     if owner != layer and owner not in SEES[layer]:
         yield f"{name} belongs to {owner}, which {layer} may not see"
-    if owner == layer and not is_test:
-        mine, theirs = folder_of(layer, path), folder_of(owner, name)
-        order = FOLDER_ORDER.get(layer, [])
-        if mine and theirs and order.index(theirs) > order.index(mine):
-            yield f"{name}: {layer}/{mine} comes before {theirs}"
+    if owner == layer:
+        yield from check_order(path, name, layer, is_test)
 
 
 def main():

@@ -7,15 +7,15 @@
 #include <variant>
 #include <vector>
 
-#include "child_process.hpp"
-#include "command_line.hpp"
-#include "doctor.hpp"
-#include "planning_commands.hpp"
-#include "recording_run.hpp"
-#include "report_command.hpp"
-#include "run_command.hpp"
+#include "cli/command_line.hpp"
+#include "doctor/doctor.hpp"
+#include "plan/planning_commands.hpp"
+#include "process/child_process.hpp"
+#include "process/recording_run.hpp"
+#include "report/report_command.hpp"
+#include "run/run_command.hpp"
 #include "spillway/base/error.hpp"
-#include "trace_command.hpp"
+#include "trace/trace_command.hpp"
 
 namespace spillway::tools {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command_line.hpp"
+#include "cli/command_line.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

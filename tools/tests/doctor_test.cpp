@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor.hpp"
+#include "doctor/doctor.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string>
 
-#include "disk_speed.hpp"
-#include "doctor_checks.hpp"
-#include "python_probe.hpp"
+#include "doctor/doctor_checks.hpp"
+#include "machine/disk_speed.hpp"
+#include "process/python_probe.hpp"
 
 namespace spillway::tools {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "machine_facts.hpp"
+#include "machine/machine_facts.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "machine_file.hpp"
+#include "machine/machine_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan_variants.hpp"
+#include "explain/plan_variants.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "command_line.hpp"
-#include "planning_commands.hpp"
-#include "simulation_text.hpp"
+#include "cli/command_line.hpp"
+#include "plan/planning_commands.hpp"
+#include "plan/simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
 #include "spillway/testing/random_steps.hpp"

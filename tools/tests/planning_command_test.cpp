@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "planning_commands.hpp"
+#include "plan/planning_commands.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,18 +15,18 @@
 #include <variant>
 #include <vector>
 
-#include "command_line.hpp"
-#include "machine_lookup.hpp"
-#include "planner_run.hpp"
+#include "cli/command_line.hpp"
+#include "machine/machine_lookup.hpp"
+#include "plan/planner_run.hpp"
+#include "plan/planning_inputs.hpp"
+#include "plan/simulation_text.hpp"
 #include "planning_command_fixture.hpp"
-#include "planning_inputs.hpp"
-#include "simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
 #include "spillway/planning/registry.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/trace/trace_io.hpp"
-#include "trace_command.hpp"
+#include "trace/trace_command.hpp"
 
 namespace spillway::tools {
 namespace {

@@ -9,9 +9,9 @@
 #include <sstream>
 #include <string>
 
-#include "status_line.hpp"
-#include "status_totals.hpp"
-#include "summary.hpp"
+#include "run/status_line.hpp"
+#include "run/status_totals.hpp"
+#include "run/summary.hpp"
 
 namespace spillway::tools {
 namespace {

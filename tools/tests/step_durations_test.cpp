@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "step_durations.hpp"
+#include "plan/step_durations.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "storage_uses.hpp"
+#include "explain/storage_uses.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

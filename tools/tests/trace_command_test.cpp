@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace_command.hpp"
+#include "trace/trace_command.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

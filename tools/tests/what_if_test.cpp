@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "machine_lookup.hpp"
+#include "machine/machine_lookup.hpp"
 #include "planning_command_fixture.hpp"
 
 namespace spillway::tools {

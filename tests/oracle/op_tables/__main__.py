@@ -39,7 +39,7 @@ def header_text(writes, composites):
         "#include <array>",
         "#include <string_view>",
         "",
-        '#include "op_table_types.hpp"',
+        '#include "ops/op_table_types.hpp"',
         "",
         "namespace spillway::torch {",
         "",

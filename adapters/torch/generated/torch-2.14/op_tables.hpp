@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "op_table_types.hpp"
+#include "ops/op_table_types.hpp"
 
 namespace spillway::torch {
 

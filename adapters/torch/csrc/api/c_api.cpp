@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain C interface that the Python package calls through ctypes, which releases the GIL around
+// each call: the GIL always comes before the engine's lock.
+//
+// Pointers to StorageImpl and TensorImpl are those of `_cdata`; the caller keeps the object alive.
+// Functions that can fail return null, or a text the caller frees with spillway_free: "user: ..."
+// for what the person can mend, "internal: ..." for our own failures, "memory: ..." for a storage
+// that cannot be brought back.
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ops/op_facts.hpp"
+#include "session/adoption.hpp"
+#include "session/made_storages.hpp"
+#include "session/session.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/runtime/exec/frame_scope.hpp"
+
+#define SPILLWAY_API extern "C" __attribute__((visibility("default")))
+
+namespace spillway::torch {
+
+namespace {
+
+char* copy(const std::string& text) { return ::strdup(text.c_str()); }
+
+template <class Function>
+char* report(Function&& function) noexcept {
+  try {
+    function();
+    return nullptr;
+  } catch (const UserError& error) {
+    return copy(std::string("user: ") + error.what());
+  } catch (const runtime::OutOfBudget& error) {
+    return copy(std::string("memory: ") + error.what());
+  } catch (const c10::OutOfMemoryError& error) {  // of our allocator, called as torch calls it
+    return copy(std::string("memory: ") + error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return copy(std::string("internal: ") + error.what());
+  }
+}
+
+// What spillway_begin_frame began, outermost first.
+thread_local std::vector<runtime::FrameScope> t_frames;
+
+char* failed() {
+  const bool shortage = runtime::Engine::last_failure_kind() == runtime::FailureKind::kShortage;
+  return copy((shortage ? "memory: " : "disk: ") + runtime::Engine::last_failure());
+}
+
+}  // namespace
+
+}  // namespace spillway::torch
+
+using spillway::torch::Session;
+
+/// 0 if this library was built for torch `major`.`minor`, else the minor it was built for.
+SPILLWAY_API int spillway_check_torch(int major, int minor) {
+  return major == TORCH_VERSION_MAJOR && minor == TORCH_VERSION_MINOR ? 0 : TORCH_VERSION_MINOR;
+}
+
+SPILLWAY_API void spillway_free(char* text) { std::free(text); }
+
+/// Starts with the settings of a JSON object whose keys are variable names ("SPILLWAY_BUDGET").
+SPILLWAY_API char* spillway_start(const char* json) {
+  return spillway::torch::report([&] {
+    std::vector<spillway::runtime::NameValue> variables;
+    const nlohmann::json settings = nlohmann::json::parse(json);
+    for (const auto& [name, value] : settings.items()) {
+      variables.emplace_back(name, value.get<std::string>());
+    }
+    Session::get().start(spillway::runtime::settings_from_environment(variables));
+  });
+}
+
+SPILLWAY_API char* spillway_stop() {
+  return spillway::torch::report([] { Session::get().stop(); });
+}
+
+SPILLWAY_API char* spillway_statistics() {
+  return spillway::torch::copy(spillway::runtime::to_json(Session::get().engine().statistics()));
+}
+
+/// See Engine::budget_page.
+SPILLWAY_API char* spillway_budget_page() {
+  return spillway::torch::copy(Session::get().engine().budget_page());
+}
+
+SPILLWAY_API void spillway_reset_peak() { Session::get().engine().reset_peak(); }
+
+SPILLWAY_API void spillway_keep_gradients(int keep) { Session::get().keep_gradients = keep != 0; }
+
+SPILLWAY_API void spillway_keep_made(int keep) { Session::get().keep_made = keep != 0; }
+
+/// 0 once nothing is left for spillway_adopt.
+SPILLWAY_API int spillway_may_be_older() { return spillway::torch::may_be_older() ? 1 : 0; }
+
+/// Takes tensors that are older than the allocator into its memory, see adoption.hpp: `count` of
+/// them, each of which an object of Python holds. Called with the GIL held. Returns what to say of
+/// those that stay where they are, or null.
+SPILLWAY_API char* spillway_adopt(c10::TensorImpl* const* tensors, std::size_t count) {
+  const std::string left = spillway::torch::adopt({tensors, count});
+  return left.empty() ? nullptr : spillway::torch::copy(left);
+}
+
+/// See Session::wake.
+SPILLWAY_API void spillway_wake() { Session::get().wake(); }
+
+/// See Session::never_rest.
+SPILLWAY_API void spillway_never_rest() {
+  Session::get().never_rest();
+  Session::get().wake();
+}
+
+/// See Engine::show_addresses.
+SPILLWAY_API void spillway_show_addresses(int shown) {
+  Session::get().engine().show_addresses(shown != 0);
+}
+
+/// Brings a storage back. `use` is 0 or 1 for code that reads or writes it before it returns: the
+/// calling thread's next op, or two more such calls, let go of it. 2: its address leaves torch. It
+/// stays until the thread's next op, and counts as written at any time from now on.
+SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  auto& engine = Session::get().engine();
+  auto* record = spillway::torch::record_of(engine, storage);
+  if (record == nullptr) return nullptr;
+  spillway::torch::bind(engine, *record, storage);
+  using spillway::runtime::Access;
+  if (use != 0) record->always_dirty.store(true);
+  const bool ready = use == 2 ? engine.give_address(*record)
+                              : engine.touch(*record, use == 1 ? Access::kWrite : Access::kRead);
+  return ready ? nullptr : spillway::torch::failed();
+}
+
+/// See manage_made_storage.
+SPILLWAY_API char* spillway_manage_made(void* storage_impl, int keep_contents) {
+  return spillway::torch::report([&] {
+    spillway::torch::manage_made_storage(*static_cast<c10::StorageImpl*>(storage_impl),
+                                         keep_contents != 0);
+  });
+}
+
+/// See serve_when_resized.
+SPILLWAY_API void spillway_serve_when_resized(void* storage_impl) {
+  spillway::torch::serve_when_resized(*static_cast<c10::StorageImpl*>(storage_impl));
+}
+
+/// The storage never moves until released.
+SPILLWAY_API char* spillway_keep(void* storage_impl) {
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
+  if (record == nullptr) return nullptr;
+  spillway::torch::bind(Session::get().engine(), *record, storage);
+  return Session::get().engine().keep(*record) ? nullptr : spillway::torch::failed();
+}
+
+SPILLWAY_API void spillway_release(void* storage_impl) {
+  auto* record = spillway::torch::record_of(Session::get().engine(),
+                                            *static_cast<c10::StorageImpl*>(storage_impl));
+  if (record != nullptr) Session::get().engine().release(*record);
+}
+
+/// Keeps (or releases) the storage that `address` lies in; nothing for memory that is not ours. For
+/// callers that know an address alone: a device copies from the physical pages behind it.
+SPILLWAY_API char* spillway_keep_address(const void* address, int kept) {
+  auto& engine = Session::get().engine();
+  const auto* block = engine.block_at(address);
+  if (block == nullptr || block->record == nullptr) return nullptr;
+  if (kept == 0) {
+    engine.release(*block->record);
+    return nullptr;
+  }
+  return engine.keep(*block->record) ? nullptr : spillway::torch::failed();
+}
+
+/// A frame of the calling thread around code whose stores no op shows (compiled graphs); an empty
+/// one where ops are not watched. `begun` is set to 1 once there is one to end, so that an
+/// exception that hits Python right after this call loses nothing.
+SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
+  return spillway::torch::report([&] {
+    spillway::runtime::this_thread_frames();  // made first, so that it outlives the scopes
+    auto& frames = spillway::torch::t_frames;
+    frames.emplace_back();
+    *begun = 1;
+    auto& engine = Session::get().engine();
+    if (engine.watching()) {
+      frames.back().begin(engine, {.name = name, .signature = 0, .boundary = false});
+    }
+  });
+}
+
+SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
+  if (record == nullptr) return nullptr;
+  spillway::torch::bind(Session::get().engine(), *record, storage);
+  using spillway::runtime::Access;
+  return Session::get().engine().use(*record, written != 0 ? Access::kWrite : Access::kRead)
+             ? nullptr
+             : spillway::torch::failed();
+}
+
+/// Ends what the calling thread began last. The arguments are those of a context manager's
+/// `__exit__`, which this is, and are not looked at.
+SPILLWAY_API void spillway_end_frame(void*, void*, void*) {
+  if (!spillway::torch::t_frames.empty()) spillway::torch::t_frames.pop_back();
+}
+
+/// For the tests that make the table of safe composites, see op_facts.hpp.
+SPILLWAY_API void spillway_set_transparent(const char* names) {
+  spillway::torch::set_transparent_ops(names);
+}
+
+SPILLWAY_API char* spillway_transparent_seen() {
+  return spillway::torch::copy(spillway::torch::take_transparent_ops_seen());
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// The RecordFunction callbacks: what every dispatcher entry of every thread goes through.
+//
+// Rules, each of which was found by breaking a program:
+// 1. Inputs are restored at every depth, not only at the outermost op.
+// 2. Everything touched inside an outermost op stays pinned until that op ends
+// (runtime/exec/frames).
+// 3. Ops that only loop over dispatched ops (`_foreach_*`) are transparent: they neither restore
+//    nor pin, so that an optimizer step needs one parameter's state at a time, not all.
+// 4. Nothing may be thrown here: torch swallows it. A storage that cannot be brought back stays
+//    refused, and the kernel raises our text when it reads.
+// 5. An op's arguments are the last of what its call records: see arguments_of.
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "hook/traced_op.hpp"
+#include "ops/op_facts.hpp"
+#include "ops/op_key.hpp"
+#include "ops/op_values.hpp"
+#include "session/access_flag.hpp"
+#include "session/session.hpp"
+#include "spillway/runtime/exec/frame_scope.hpp"
+#include "threads/unseen_ops.hpp"
+
+namespace spillway::torch {
+
+namespace {
+
+using runtime::Access;
+using runtime::Engine;
+using runtime::FrameScope;
+using runtime::StorageRecord;
+
+enum class Kind : std::uint8_t { kIgnored, kScope, kFrame, kTransparent, kNode };
+
+// Ops that never allocated this much at once are not told apart by what they need: working that out
+// is a tenth of the hook's time, and a budget that so little exceeds is not met half-way.
+constexpr Bytes kMuch = kMiB;
+
+struct Open {
+  Kind kind = Kind::kIgnored;
+  const OpFacts* facts = nullptr;      // of frames and transparent ops
+  bool leaf = false;                   // of the traced op
+  std::optional<Engine::Reach> reach;  // of an op with an argument that is closed
+  FrameScope frame;
+};
+
+// The threads on which gloo runs collectives hold pointers to what they made while they run further
+// ops, outside any op of their own.
+bool runs_collectives() {
+  std::array<char, 16> name{};
+  return pthread_getname_np(pthread_self(), name.data(), name.size()) == 0 &&
+         std::strcmp(name.data(), "pt_gloo_runloop") == 0;
+}
+
+struct ThreadHook {
+  std::vector<Open> open;   // one entry per callback pair that has begun and not ended
+  bool boundary = false;    // an optimizer step began since the last op
+  std::size_t frames = 0;   // of them, entries that are frames
+  std::size_t keeping = 0;  // of these, ops that go on using what they make
+  bool unwatched = false;   // inside an op that began while the engine did not watch
+  const bool keeps_all = runs_collectives();
+  TracedOp traced;
+  WatchedThread& thread = this_watched_thread();
+};
+thread_local ThreadHook t_hook;
+
+// Not counting the names that a program gives to parts of itself.
+bool inside_no_seen_op() {
+  return std::ranges::all_of(t_hook.open,
+                             [](const Open& opened) { return opened.kind == Kind::kScope; });
+}
+
+void end_unwatched_ops() {
+  if (!t_hook.unwatched || !inside_no_seen_op()) return;
+  t_hook.unwatched = false;
+  t_hook.thread.trust();
+}
+
+// Collectives run on other threads after they returned, with buffers made on the way too; packed
+// weights are read through an object.
+bool goes_on_using(const OpFacts& facts) { return facts.collective || facts.packs; }
+
+struct Visit final : ValueVisitor {
+  Visit(Engine& of_process, const OpFacts& of_op) : engine(of_process), facts(of_op) {}
+
+  Engine& engine;
+  const OpFacts& facts;
+  Access access = Access::kRead;
+  bool is_output = false;
+  c10::TensorImpl* shown_by = nullptr;  // the tensor whose storage is visited
+  std::string closed_part;              // what could not be looked into, if anything
+
+  void storage(c10::StorageImpl& storage) override {
+    StorageRecord* record = record_of(engine, storage);
+    if (record == nullptr) return;
+    if (is_output) engine.produced(*record);  // pinned before it can be chosen
+    bind(engine, *record, storage, is_output ? shown_by : nullptr);
+    if (is_output) {
+      if (record->made_by.load(std::memory_order_relaxed) == nullptr) {
+        record->made_by.store(facts.name, std::memory_order_relaxed);
+      }
+      if (t_hook.keeping != 0 || t_hook.keeps_all ||
+          Session::get().keep_made.load(std::memory_order_relaxed)) {
+        engine.exempt(*record);
+      }
+    } else if (const bool stays = goes_on_using(facts) || facts.keep;
+               !(stays ? engine.exempt(*record) : engine.use(*record, access))) {
+      refuse_access(storage, Engine::last_failure());
+      set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
+    }
+  }
+
+  void closed(const std::string& name) override { closed_part = name; }
+
+  void tensor(const at::Tensor& tensor) override {
+    if (!tensor.defined()) return;
+    c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    if (impl->has_storage()) {
+      shown_by = impl;
+      storage(*impl->unsafe_storage().unsafeGetStorageImpl());
+      shown_by = nullptr;
+    }
+    parts(*impl);
+  }
+
+  // Layouts that hold their data in further tensors.
+  void parts(c10::TensorImpl& impl) {
+    if (impl.is_sparse()) {
+      auto& sparse = static_cast<at::SparseTensorImpl&>(impl);
+      tensor(sparse.indices());
+      tensor(sparse.values());
+    } else if (impl.is_sparse_compressed()) {
+      auto& sparse = static_cast<at::SparseCsrTensorImpl&>(impl);
+      tensor(sparse.compressed_indices());
+      tensor(sparse.plain_indices());
+      tensor(sparse.values());
+    } else if (impl.key_set().has(c10::DispatchKey::NestedTensor) &&
+               !impl.key_set().has(
+                   c10::DispatchKey::Python)) {  // Python's jagged layout is a wrapper
+      auto& nested = static_cast<at::native::NestedTensorImpl&>(impl);
+      description(nested.get_nested_sizes());
+      description(nested.get_nested_strides());
+      description(nested.get_storage_offsets());
+    } else if (impl.key_set().has(c10::DispatchKey::Quantized)) {
+      const at::QuantizerPtr quantizer = static_cast<at::QTensorImpl&>(impl).quantizer();
+      const at::QScheme scheme = quantizer->qscheme();
+      if (scheme != at::kPerChannelAffine && scheme != at::kPerChannelAffineFloatQParams) return;
+      const auto& channels = static_cast<const at::PerChannelAffineQuantizer&>(*quantizer);
+      description(channels.scales());
+      description(channels.zero_points());
+    }
+  }
+
+  // What says how a tensor's memory is to be read is itself read without an op: by `size`, `==`,
+  // indexing. Small beside what it describes, it stays for life.
+  void description(const at::Tensor& part) {
+    if (!part.defined() || !part.has_storage()) return;
+    StorageRecord* record = record_of(engine, *part.storage().unsafeGetStorageImpl());
+    if (record == nullptr) return;
+    bind(engine, *record, *part.storage().unsafeGetStorageImpl());
+    engine.exempt(*record);
+  }
+
+  void value(const c10::IValue& value) { visit_value(value, *this); }
+};
+
+// Autograd nodes and user scopes: no dispatcher op, no frame.
+void on_scope(const at::RecordFunction& function) {
+  const char* name = function.name();
+  if (std::strncmp(name, "Optimizer.step#", 15) == 0) t_hook.boundary = true;
+  Session& session = Session::get();
+  if (!session.keep_gradients.load(std::memory_order_relaxed) ||
+      std::strcmp(name, "torch::autograd::AccumulateGrad") != 0) {
+    return;
+  }
+  // The reducer compares storages through accessors that refuse what is not in memory.
+  static const OpFacts gradients{.name = "torch::autograd::AccumulateGrad",
+                                 .signature = 0,
+                                 .written = 0,
+                                 .arguments = 1,
+                                 .results = 0,
+                                 .needs_vary = true,
+                                 .collective = true,
+                                 .packs = false,
+                                 .reads_number = false,
+                                 .keep{false},
+                                 .transparent{false},
+                                 .called_others{false}};
+  Visit visit{session.engine(), gradients};
+  for (const c10::IValue& input : function.inputs()) visit.value(input);
+}
+
+// Composites make the sizes of nested tensors themselves, and read them, whatever they do with
+// others. (Those of the jagged layout are wrappers, and known to Python alone.)
+bool takes_nested(const OpFacts& facts, const at::RecordFunction& function) {
+  return std::ranges::any_of(arguments_of(facts, function), [](const c10::IValue& input) {
+    if (!input.isTensor()) return false;
+    const c10::DispatchKeySet keys = input.toTensor().unsafeGetTensorImpl()->key_set();
+    return keys.has(c10::DispatchKey::NestedTensor) && !keys.has(c10::DispatchKey::Python);
+  });
+}
+
+// For the tests that look for composites which may be transparent.
+void note_caller() {
+  if (t_hook.open.empty() || t_hook.open.back().kind != Kind::kTransparent) return;
+  t_hook.open.back().facts->called_others.store(true);
+}
+
+// Before the frame, whose time is the op's. True for a leaf of the traced op.
+bool trace_op(Engine& engine, const at::RecordFunction& function) {
+  if (t_hook.boundary) OpOrigins::get().begin_step();
+  if (t_hook.frames == 0) t_hook.traced.begin(function);
+  return t_hook.traced.enter(engine, function);
+}
+
+void say_that_nothing_leaves(const OpFacts& facts, const std::string& closed_part) {
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    std::fprintf(stderr,
+                 "spillway: %s is given %s, which can't be looked into: while such an op runs no "
+                 "tensor leaves memory, and the budget may be exceeded. What it uses of tensors "
+                 "that have left is an error: hold those with spillway.resident.\n",
+                 facts.name, closed_part.c_str());
+  });
+}
+
+// Whatever it throws, `opened` says what has begun, so that on_end ends it.
+void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened) {
+  opened.facts = facts_of(function);
+  if (opened.facts == nullptr) {
+    on_scope(function);
+    if (!engine.tracing() || function.scope() != at::RecordScope::BACKWARD_FUNCTION) return;
+    OpOrigins::enter_node(function.seqNr());
+    opened.kind = Kind::kNode;
+    return;
+  }
+  const OpFacts& facts = *opened.facts;
+  if (engine.mode() == runtime::Mode::kFuzz) note_caller();
+  if (facts.transparent.load(std::memory_order_relaxed) &&
+      !facts.keep.load(std::memory_order_relaxed) && !takes_nested(facts, function)) {
+    opened.kind = Kind::kTransparent;
+    return;
+  }
+  opened.leaf = engine.tracing() && trace_op(engine, function);
+  const auto inputs = arguments_of(facts, function);
+  std::uint64_t shapes = facts.signature;
+  for (const c10::IValue& input : inputs) {
+    if (!input.isTensor() || !input.toTensor().defined()) continue;
+    const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
+    shapes = mixed(shapes, impl->sym_numel().maybe_as_int().value_or(0));
+  }
+  opened.kind = Kind::kFrame;
+  t_hook.keeping += goes_on_using(facts) ? 1U : 0U;
+  const bool outermost = t_hook.frames++ == 0;
+  opened.frame.begin(
+      engine, {.name = facts.name,
+               .signature = shapes,
+               .boundary = std::exchange(t_hook.boundary, false),
+               .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
+               .between = facts.reads_number});
+  if (outermost && engine.blind()) Session::get().op_begins_while_blind(function);
+  Visit visit{engine, facts};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
+    visit.value(inputs[i]);
+  }
+  if (!visit.closed_part.empty()) {
+    opened.reach.emplace(engine);
+    say_that_nothing_leaves(facts, visit.closed_part);
+  }
+  if (!engine.inputs_ready())
+    set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
+}
+
+// The frame ends with `opened` if this throws: results that were not looked at stay where they are.
+void close_frame(Engine& engine, const at::RecordFunction& function, Open& opened) {
+  const bool outermost = --t_hook.frames == 0;
+  t_hook.keeping -= goes_on_using(*opened.facts) ? 1U : 0U;
+  if (opened.leaf) t_hook.traced.leave(function);
+  Visit visit{engine, *opened.facts};
+  visit.is_output = true;
+  for (const c10::IValue& output : results_of(*opened.facts, function)) visit.value(output);
+  if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
+  if (opened.frame.end() >= kMuch) opened.facts->needs_much.store(true);
+  clear_pending_failure();
+  if (inside_no_seen_op()) Session::get().consider_rest(function);
+}
+
+// While the engine does not watch, what an op uses is pinned by nothing: for as long as it runs its
+// thread is in doubt. True if the engine has begun to watch meanwhile.
+bool has_begun_to_watch(const Engine& engine, const at::RecordFunction& function) {
+  if (function.scope() == at::RecordScope::USER_SCOPE) return false;
+  if (!t_hook.thread.in_doubt()) {
+    t_hook.thread.doubt();
+    t_hook.unwatched = true;
+  }
+  // Either this thread sees that watching has begun, or who began it sees the doubt.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!engine.watching()) return false;
+  end_unwatched_ops();
+  return true;
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
+  Open opened;
+  if (function.scope() == at::RecordScope::USER_SCOPE) opened.kind = Kind::kScope;
+  try {
+    Engine& engine = Session::get().engine();
+    if (engine.watching() || has_begun_to_watch(engine, function)) {
+      open_frame(engine, function, opened);
+    }
+  } catch (const std::exception& error) {
+    set_pending_failure(error.what());
+  }
+  t_hook.open.push_back(std::move(opened));
+  return nullptr;
+}
+
+void on_end(const at::RecordFunction& function, at::ObserverContext*) {
+  if (t_hook.open.empty()) return;
+  Open opened = std::move(t_hook.open.back());
+  t_hook.open.pop_back();
+  end_unwatched_ops();
+  if (opened.kind == Kind::kNode) OpOrigins::leave_node();
+  if (opened.kind != Kind::kFrame) return;
+  try {
+    close_frame(Session::get().engine(), function, opened);
+  } catch (const std::exception& error) {
+    set_pending_failure(error.what());
+  }
+}
+
+}  // namespace
+
+at::RecordFunctionCallback hook_callback() {
+  return at::RecordFunctionCallback(on_start, on_end)
+      .needsInputs(true)
+      .needsOutputs(true)
+      .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+               at::RecordScope::USER_SCOPE});
+}
+
+}  // namespace spillway::torch

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/session.hpp"
+
+#include <pthread.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "ops/op_facts.hpp"
+#include "session/stale_pointer.hpp"
+#include "spillway/machine/this_processor.hpp"
+#include "spillway/trace/trace_io.hpp"
+#include "threads/unseen_ops.hpp"
+
+namespace spillway::torch {
+
+namespace {
+
+// A program that fits is not watched (see hook_rest.hpp): from this many steps on whose peak stayed
+// below the first share of the budget, until the allocator sees the second share in use.
+constexpr std::uint32_t kStepsBeforeRest = 3;
+// An attempt costs some tens of microseconds, and most of those in vain would be so for ever.
+constexpr std::uint32_t kAttemptsPerStep = 8;
+// A program without optimizers only shows repetitions, which may be those of a few ops while it
+// makes its model: it has to run this many ops first.
+constexpr std::uint64_t kOpsBeforeRest = 50'000;
+constexpr double kRestBelow = 0.80;
+constexpr double kWakeAbove = 0.90;
+
+Bytes share_of(Bytes bytes, double share) {
+  return {static_cast<std::uint64_t>(static_cast<double>(bytes.count) * share)};
+}
+
+void write_recorded_step(const runtime::Engine& engine, const std::string& path) {
+  std::optional<Trace> trace = engine.trace();
+  if (!trace) return;
+  trace->framework = "torch " TORCH_VERSION;
+  trace->machine = this_processor();
+  try {
+    write_trace(*trace, path);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway: the trace was not written: %s\n", error.what());
+  }
+}
+
+void write_statistics(const runtime::Statistics& statistics, const std::string& path) {
+  std::ofstream file(path);
+  file << runtime::to_json(statistics) << '\n';
+  file.flush();
+  if (!file) {
+    std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n", path.c_str(),
+                 std::strerror(errno));
+  }
+}
+
+void at_exit() {
+  Session& session = Session::get();
+  const runtime::Settings& settings = session.settings();
+  const runtime::Statistics statistics = session.engine().statistics();
+  if (!settings.stats_path.empty()) write_statistics(statistics, settings.stats_path);
+  if (!settings.trace_path.empty()) write_recorded_step(session.engine(), settings.trace_path);
+  if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
+}
+
+}  // namespace
+
+Session& Session::get() {
+  static auto* session = new Session();
+  return *session;
+}
+
+Session::Session() : framework_(cpu_deleter()), engine_(framework_) {}
+
+void Session::install() {
+  install_cpu_allocator();
+  install_stale_pointer_message();
+  install_out_of_memory_errors();
+  ::pthread_atfork([] { get().before_fork(); }, [] { get().after_fork(InChild::kNo); },
+                   [] { get().after_fork(InChild::kYes); });
+  std::atexit(at_exit);
+  installed_ = true;
+}
+
+// So that the child finds every lock free, whichever thread held it. In the order in which they are
+// taken elsewhere.
+void Session::before_fork() {
+  mutex_.lock();
+  hook_mutex_.lock();
+  rest_.before_fork();
+  engine_.before_fork();
+  lock_op_facts();
+}
+
+void Session::after_fork(InChild in_child) {
+  unlock_op_facts();
+  if (in_child == InChild::kYes) {
+    engine_.after_fork_in_child();
+  } else {
+    engine_.after_fork_in_parent();
+  }
+  rest_.after_fork();
+  hook_mutex_.unlock();
+  mutex_.unlock();
+}
+
+void Session::start(const runtime::Settings& settings) {
+  const std::lock_guard lock(mutex_);
+  if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
+  try {
+    engine_.start(settings);
+  } catch (...) {  // nothing has changed then
+    wake();
+    throw;
+  }
+  set_kept_ops(settings.keep_ops);
+  framework_.set_null_pointers(settings.emulate_device.has_value());
+  settings_ = settings;
+  if (!installed_) install();
+  steps_looked_at_ = engine_.steps();
+  marked_steps_ = engine_.steps_are_marked();
+  fitting_steps_ = 0;
+  switch_hook(true);
+  wake();
+}
+
+void Session::stop() {
+  const std::lock_guard lock(mutex_);
+  if (!installed_) return;
+  engine_.stop();
+  if (engine_.in_child()) return;  // the hook goes on reading back what was evicted
+  wake();
+  // Threads that go on running ops are in doubt while they do, and not ever after. See hook.cpp.
+  if (!other_threads_run_ops()) switch_hook(false);
+}
+
+// Taken out, not only disabled: while any callback is registered, autograd copies the list of them
+// before and after each node.
+void Session::switch_hook(bool on) {
+  const std::lock_guard lock(hook_mutex_);
+  if (hook_.has_value() == on) return;
+  if (on) {
+    hook_ = at::addGlobalCallback(hook_callback());
+  } else {
+    at::removeCallback(*std::exchange(hook_, std::nullopt));
+  }
+}
+
+bool Session::hook_is_on() {
+  const std::lock_guard lock(hook_mutex_);
+  return hook_.has_value();
+}
+
+// Looked at once per step.
+bool Session::fits_for_long() {
+  // Until the first optimizer's step what repeated were parts of one step, and of that one only
+  // what follows the last of them was looked at.
+  if (engine_.steps_are_marked() && !marked_steps_.exchange(true)) {
+    fitting_steps_ = 0;
+    return false;
+  }
+  const bool fits = engine_.last_step_peak() < share_of(engine_.reach(), kRestBelow);
+  fitting_steps_ = fits ? fitting_steps_ + 1 : 0;
+  if (fitting_steps_ < kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return false;
+  return engine_.steps_are_marked() || engine_.ops() >= kOpsBeforeRest;
+}
+
+void Session::consider_rest(const at::RecordFunction& op) {
+  const std::uint64_t steps = engine_.steps();
+  if (steps != steps_looked_at_) {
+    steps_looked_at_ = steps;
+    attempts_left_ = fits_for_long() ? kAttemptsPerStep : 0;
+  }
+  if (attempts_left_ == 0) return;
+  --attempts_left_;
+  if (never_rests_ || keep_gradients || runtime::framed_threads() != 1) return;
+  if (rest_.begin(op)) attempts_left_ = 0;
+}
+
+void Session::consider_waking() {
+  this_watched_thread();  // it may be about to run ops, whether these are watched or not
+  if (rest_.is_over()) return;
+  if (rest_.rests() && (engine_.live_now() >= share_of(engine_.reach(), kWakeAbove) ||
+                        runtime::framed_threads() != 1 || at::hasThreadLocalCallbacks())) {
+    end_rest();
+  }
+  rest_.follow();
+  if (engine_.live_now() >= engine_.reach()) HookRest::say_that_nothing_leaves();
+}
+
+void Session::op_begins_while_blind(const at::RecordFunction& op) {
+  if (rest_.is_over()) return;
+  end_rest();
+  rest_.op_begins(op);
+}
+
+void Session::wake() {
+  if (rest_.is_over()) return;
+  end_rest();
+  rest_.called_by_python();
+}
+
+void Session::end_rest() {
+  if (!rest_.end()) return;
+  fitting_steps_ = 0;
+  engine_.forgive_this_step();
+}
+
+}  // namespace spillway::torch

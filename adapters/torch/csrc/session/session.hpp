@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process has of Spillway: the engine, the allocator in torch, the hook.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "session/storage_owner.hpp"
+#include "spillway/runtime/exec/engine.hpp"
+#include "spillway/runtime/settings.hpp"
+#include "threads/hook_rest.hpp"
+#include "torch_headers.hpp"
+
+namespace spillway::torch {
+
+/// One per process, made at the first use and never destroyed: storages outlive main.
+class Session {
+ public:
+  static Session& get();
+
+  /// Installs allocator and hook (once) and applies `settings`. Throws UserError.
+  void start(const runtime::Settings& settings);
+  /// Everything comes back, nothing moves any more, ops are not watched. Storages keep their
+  /// memory.
+  void stop();
+
+  [[nodiscard]] runtime::Engine& engine() { return engine_; }
+  [[nodiscard]] const runtime::Settings& settings() const { return settings_; }
+
+  /// Called by the hook when an op ended that was inside no other: the calling thread is watched no
+  /// more when the program fits.
+  void consider_rest(const at::RecordFunction& op);
+  /// Called by the allocator: ends the rest when the program may no longer fit.
+  void consider_waking();
+  /// Called by the hook while the engine is blind: `op` begins, inside no op that was seen.
+  void op_begins_while_blind(const at::RecordFunction& op);
+  /// Called by Python: the calling thread's ops are watched from now on. It may rest again.
+  void wake();
+  /// Distributed training is in use: nothing rests any more, since the buffers of collectives that
+  /// nobody sees begin would not be kept.
+  void never_rest() { never_rests_.store(true); }
+
+  /// DistributedDataParallel is in use: gradients never move.
+  std::atomic<bool> keep_gradients{false};
+  /// What ops make now never moves: DistributedDataParallel is allocating its buckets.
+  std::atomic<bool> keep_made{false};
+
+ private:
+  enum class InChild : bool { kNo, kYes };
+
+  Session();
+  void install();
+  void before_fork();
+  void after_fork(InChild in_child);
+  void switch_hook(bool on);
+  bool hook_is_on();
+  bool fits_for_long();
+  void end_rest();
+
+  TorchFramework framework_;
+  runtime::Engine engine_;
+  runtime::Settings settings_;
+  std::mutex mutex_;  // start and stop
+  bool installed_ = false;
+  std::mutex hook_mutex_;  // its registration; taken after mutex_
+  std::optional<at::CallbackHandle> hook_;
+  HookRest rest_{engine_};
+  std::atomic<bool> never_rests_{false};
+  std::atomic<std::uint32_t> attempts_left_{0};  // to rest, in this step
+  std::atomic<std::uint64_t> steps_looked_at_{0};
+  std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer
+  std::atomic<std::uint32_t> fitting_steps_{0};  // in a row, up to the last
+};
+
+/// The function that frees memory of our allocator; marks a DataPtr as ours.
+c10::DeleterFnPtr cpu_deleter();
+/// torch's CPU allocator from now on. Priority above the default.
+void install_cpu_allocator();
+/// The callbacks of hook.cpp.
+at::RecordFunctionCallback hook_callback();
+
+/// An error found where no exception may leave; raised by the next allocation of the
+/// running op, or when it accesses what could not be brought back: see out_of_memory.cpp.
+void set_pending_failure(const std::string& text,
+                         runtime::FailureKind kind = runtime::FailureKind::kShortage);
+void clear_pending_failure();
+bool has_pending_failure();
+/// Throws it, as torch.OutOfMemoryError if memory was short; nothing if there is none.
+void raise_pending_failure();
+/// From now on errors of ops that run out of memory are torch.OutOfMemoryError in every case.
+void install_out_of_memory_errors();
+
+}  // namespace spillway::torch

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process/python_probe.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace spillway::tools {
+namespace {
+
+constexpr std::chrono::seconds kPatience{10};
+
+// The package's files are listed in its metadata; a library there names the torch it is for.
+constexpr const char* kProbe = R"(
+import importlib.metadata as m, json, platform, sys
+def version(name):
+    try:
+        return m.version(name) or ''
+    except m.PackageNotFoundError:
+        return ''
+torch = version('torch')
+minor = '.'.join(torch.split('.')[:2])
+try:
+    files = [str(f) for f in m.files('spillway') or []]
+except m.PackageNotFoundError:
+    files = []
+print(json.dumps({
+    'executable': sys.executable, 'version': platform.python_version(), 'torch': torch,
+    'spillway': version('spillway'),
+    'has_adapter': any(f.endswith('libspillway_torch-%s.so' % minor) for f in files)}))
+)";
+
+struct Answer {
+  int spawn_error = 0;
+  bool late = false;
+  int status = 0;
+  std::string text;
+};
+
+// Standard output until it ends; true if that was before the deadline.
+bool read_until_end(int descriptor, std::string& text) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  std::array<char, 4096> buffer{};
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd ready{descriptor, POLLIN, 0};
+    if (left.count() <= 0 || poll(&ready, 1, static_cast<int>(left.count())) == 0) return false;
+    const ssize_t count = read(descriptor, buffer.data(), buffer.size());
+    if (count == 0) return true;
+    if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+    if (count < 0 && errno != EINTR) return false;
+  }
+}
+
+Answer ask(const std::string& program) {
+  Answer answer;
+  std::array<int, 2> output{};
+  if (pipe2(output.data(), O_CLOEXEC) != 0) {
+    answer.spawn_error = errno;
+    return answer;
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::string name = program;
+  std::string flag = "-c";
+  std::string script = kProbe;
+  std::array<char*, 4> arguments{name.data(), flag.data(), script.data(), nullptr};
+  pid_t pid = -1;
+  answer.spawn_error =
+      posix_spawnp(&pid, program.c_str(), &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(output[1]);
+  if (answer.spawn_error == 0) {
+    answer.late = !read_until_end(output[0], answer.text);
+    if (answer.late) kill(pid, SIGKILL);
+    waitpid(pid, &answer.status, 0);
+  }
+  close(output[0]);
+  return answer;
+}
+
+}  // namespace
+
+PythonFacts parse_python_facts(std::string_view json) {
+  PythonFacts facts;
+  facts.found = true;
+  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  if (!parsed.is_object()) {
+    facts.problem = "it did not answer; is it Python 3.10 or newer?";
+    return facts;
+  }
+  const auto text = [&](const char* key) {
+    const auto found = parsed.find(key);
+    return found != parsed.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  facts.executable = text("executable");
+  facts.version = text("version");
+  facts.torch = text("torch");
+  facts.spillway = text("spillway");
+  const auto adapter = parsed.find("has_adapter");
+  facts.has_adapter = adapter != parsed.end() && adapter->is_boolean() && adapter->get<bool>();
+  return facts;
+}
+
+PythonFacts probe_python(const std::string& program) {
+  const Answer answer = ask(program);
+  if (answer.spawn_error != 0) return {};
+  if (answer.late) {
+    PythonFacts facts;
+    facts.found = true;
+    facts.problem = "it did not answer within 10 s";
+    return facts;
+  }
+  // A version manager's stand-in exits with 127 where it manages no such program.
+  if (WIFEXITED(answer.status) && WEXITSTATUS(answer.status) == 127) return {};
+  return parse_python_facts(answer.text);
+}
+
+bool is_supported_torch(std::string_view version) {
+  constexpr int kMajor = 2;
+  constexpr int kFirstMinor = 11;
+  constexpr int kLastMinor = 15;
+  int major = 0;
+  int minor = 0;
+  const char* end = version.data() + version.size();
+  const auto first = std::from_chars(version.data(), end, major);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') return false;
+  const auto second = std::from_chars(first.ptr + 1, end, minor);
+  if (second.ec != std::errc()) return false;
+  return major == kMajor && minor >= kFirstMinor && minor <= kLastMinor;
+}
+
+}  // namespace spillway::tools

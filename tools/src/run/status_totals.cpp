@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/status_totals.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "spillway/runtime/memory/page_pool.hpp"
+
+namespace spillway::tools {
+namespace {
+
+std::uint64_t load(const std::atomic<std::uint64_t>& counter) {
+  return counter.load(std::memory_order_relaxed);
+}
+
+Bytes load_bytes(const std::atomic<std::uint64_t>& counter) { return Bytes{load(counter)}; }
+
+TimeNs load_time(const std::atomic<std::uint64_t>& counter) {
+  return static_cast<TimeNs>(load(counter));
+}
+
+// The owner may be rewriting the name; the end of the array bounds it, and bytes that would upset a
+// terminal are shown as '?'.
+template <std::size_t kBytes>
+std::string readable_name(const std::array<char, kBytes>& name) {
+  std::string text(name.begin(), std::find(name.begin(), name.end(), '\0'));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+std::vector<Mover> read_movers(const runtime::StatusSlot& slot) {
+  std::vector<Mover> movers;
+  for (const runtime::StatusMover& mover : slot.movers) {
+    const Bytes moved = load_bytes(mover.moved_bytes);
+    if (moved > Bytes{0}) movers.push_back(Mover{readable_name(mover.name), moved});
+  }
+  return movers;
+}
+
+ProcessStatus read_slot(const runtime::StatusSlot& slot) {
+  ProcessStatus status;
+  status.pid = slot.pid.load(std::memory_order_relaxed);
+  const auto mode = slot.mode.load(std::memory_order_relaxed);
+  if (mode <= static_cast<std::uint32_t>(runtime::Mode::kVerify)) {
+    status.mode = static_cast<runtime::Mode>(mode);
+  }
+  status.budget = load_bytes(slot.budget_bytes);
+  status.device = load_bytes(slot.device_bytes);
+  status.host = load_bytes(slot.host_bytes);
+  status.unmanaged = load_bytes(slot.unmanaged_bytes);
+  status.disk = load_bytes(slot.disk_bytes);
+  status.peak_device = load_bytes(slot.peak_device_bytes);
+  status.evicted = load_bytes(slot.evicted_bytes);
+  status.clean_evicted = load_bytes(slot.clean_evicted_bytes);
+  status.fetched = load_bytes(slot.fetched_bytes);
+  status.disk_written = load_bytes(slot.disk_written_bytes);
+  status.disk_read = load_bytes(slot.disk_read_bytes);
+  status.last_step_moved = load_bytes(slot.last_step_moved_bytes);
+  status.overshoot = load_bytes(slot.overshoot_bytes);
+  status.stall = load_time(slot.stall_ns);
+  status.elapsed = load_time(slot.elapsed_ns);
+  status.last_step = load_time(slot.last_step_ns);
+  status.steps = load(slot.steps);
+  // Two updates may mix: no more ops than there were.
+  const std::uint64_t ops = load(slot.ops);
+  status.ops_in_step = ops - std::min(ops, load(slot.step_began_ops));
+  status.last_step_ops = load(slot.last_step_ops);
+  status.io = readable_name(slot.io);
+  const std::string& obstacle = runtime::PagePool::why_not();
+  status.pages = obstacle.empty() ? "page pool" : "plain arena: " + obstacle;
+  status.movers = read_movers(slot);
+  return status;
+}
+
+double fullness(const ProcessStatus& status) {
+  if (status.budget.count == 0) return 0;
+  return static_cast<double>(status.peak_device.count) / static_cast<double>(status.budget.count);
+}
+
+void add_movers(std::vector<Mover>& sum, const std::vector<Mover>& movers) {
+  for (const Mover& mover : movers) {
+    const auto same = std::find_if(sum.begin(), sum.end(),
+                                   [&](const Mover& other) { return other.name == mover.name; });
+    if (same == sum.end()) {
+      sum.push_back(mover);
+    } else {
+      same->moved += mover.moved;
+    }
+  }
+}
+
+void add(ProcessStatus& sum, const ProcessStatus& status) {
+  sum.budget += status.budget;
+  sum.device += status.device;
+  sum.host += status.host;
+  sum.unmanaged += status.unmanaged;
+  sum.disk += status.disk;
+  sum.peak_device += status.peak_device;
+  sum.evicted += status.evicted;
+  sum.clean_evicted += status.clean_evicted;
+  sum.fetched += status.fetched;
+  sum.disk_written += status.disk_written;
+  sum.disk_read += status.disk_read;
+  sum.last_step_moved += status.last_step_moved;
+  sum.overshoot = std::max(sum.overshoot, status.overshoot);
+  sum.stall += status.stall;
+  sum.elapsed += status.elapsed;
+  sum.last_step = std::max(sum.last_step, status.last_step);
+  const bool first_to_begin = sum.ops_in_step == 0;
+  if (status.steps > sum.steps || first_to_begin) {
+    sum.ops_in_step = status.ops_in_step;
+    sum.last_step_ops = status.last_step_ops;
+  }
+  sum.steps = std::max(sum.steps, status.steps);
+  add_movers(sum.movers, status.movers);
+}
+
+}  // namespace
+
+std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page) {
+  std::vector<ProcessStatus> processes;
+  for (const runtime::StatusSlot& slot : page.slots) {
+    if (slot.pid.load(std::memory_order_acquire) != 0) processes.push_back(read_slot(slot));
+  }
+  return processes;
+}
+
+StatusTotals total_of(std::span<const ProcessStatus> processes) {
+  StatusTotals totals;
+  totals.processes = processes.size();
+  if (processes.empty()) return totals;
+  totals.sum.mode = processes.front().mode;
+  totals.sum.io = processes.front().io;
+  totals.sum.pages = processes.front().pages;
+  totals.fullest = processes.front();
+  for (const ProcessStatus& status : processes) {
+    add(totals.sum, status);
+    totals.longest_elapsed = std::max(totals.longest_elapsed, status.elapsed);
+    if (fullness(status) > fullness(totals.fullest)) totals.fullest = status;
+  }
+  std::stable_sort(totals.sum.movers.begin(), totals.sum.movers.end(),
+                   [](const Mover& a, const Mover& b) { return a.moved > b.moved; });
+  if (totals.sum.movers.size() > runtime::kTopMovers) {
+    totals.sum.movers.resize(runtime::kTopMovers);
+  }
+  return totals;
+}
+
+double stall_share(const ProcessStatus& status) {
+  if (status.elapsed <= 0) return 0;
+  const double share = static_cast<double>(status.stall) / static_cast<double>(status.elapsed);
+  // Several threads may wait at once; the share of one program is never more than all of its time.
+  return std::clamp(share, 0.0, 1.0);
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "text/output_text.hpp"
+#include "text/quantity_text.hpp"
+
+namespace spillway::tools {
+namespace {
+
+std::string line(std::string_view word, std::string_view text) {
+  return fmt::format("  {:<9} {}\n", word, text);
+}
+
+std::string header(const StatusTotals& totals) {
+  std::string text = fmt::format("spillway: {} for {}", to_string(totals.sum.mode),
+                                 short_time(totals.longest_elapsed));
+  if (totals.processes > 1) text += fmt::format(" in {} processes", totals.processes);
+  return text + "\n";
+}
+
+std::string device_line(const StatusTotals& totals) {
+  const ProcessStatus& fullest = totals.fullest;
+  const char* which = totals.processes > 1 ? " (the fullest process)" : "";
+  if (fullest.budget.count == 0) {
+    return line("device",
+                fmt::format("peak {}, no budget{}", to_string(fullest.peak_device), which));
+  }
+  std::string text = fmt::format("peak {} of budget {}{}", to_string(fullest.peak_device),
+                                 to_string(fullest.budget), which);
+  return line("device", text);
+}
+
+std::string why_nothing(runtime::Mode mode) {
+  return moves(mode) ? "nothing: everything fitted"
+                     : fmt::format("nothing: mode {} moves nothing", to_string(mode));
+}
+
+std::string steps_line(const StatusTotals& totals) {
+  const ProcessStatus& sum = totals.sum;
+  if (sum.steps == 0) return line("steps", "none recognised");
+  return line("steps", fmt::format("{}{}, the last took {} and moved {}",
+                                   totals.processes > 1 ? "up to " : "", sum.steps,
+                                   short_time(sum.last_step), short_bytes(sum.last_step_moved)));
+}
+
+std::string movers_lines(const std::vector<Mover>& movers) {
+  if (movers.empty()) return "";
+  std::string text = "  largest movers (out and in)\n";
+  for (const Mover& mover : movers) {
+    const std::string row = fmt::format("  {:>9}  {}", short_bytes(mover.moved), mover.name);
+    text += row.size() <= kColumns ? row : row.substr(0, kColumns - 3) + "...";
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string format_summary(const StatusTotals& totals) {
+  const ProcessStatus& sum = totals.sum;
+  std::string text = header(totals) + device_line(totals);
+  if (!sum.pages.empty()) text += line("pages", sum.pages);
+  if (sum.overshoot > Bytes{0}) {
+    text += line("overshoot", fmt::format("{} above the budget at most", to_string(sum.overshoot)));
+  }
+  const Bytes evicted = sum.evicted + sum.clean_evicted;
+  if (evicted + sum.fetched == Bytes{0}) {
+    text += line("evicted", why_nothing(sum.mode));
+  } else {
+    text += line("evicted", fmt::format("{}, of which {} clean (no copy needed)",
+                                        short_bytes(evicted), short_bytes(sum.clean_evicted)));
+    text += line("fetched", short_bytes(sum.fetched));
+    text += line("disk", fmt::format("written {}, read {}", short_bytes(sum.disk_written),
+                                     short_bytes(sum.disk_read)));
+    if (!sum.io.empty()) text += line("transfers", sum.io);
+    text += line("stall", fmt::format("{}, {} of {}", short_time(sum.stall),
+                                      short_percent(stall_share(sum)), short_time(sum.elapsed)));
+  }
+  return text + steps_line(totals) + movers_lines(sum.movers);
+}
+
+std::string format_never_loaded(bool autoload_is_off) {
+  const std::string_view fact =
+      "spillway: the program never loaded PyTorch with Spillway: nothing was managed.\n";
+  if (autoload_is_off) {
+    return fmt::format(
+        "{}  TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set, which keeps it out; unset it.\n", fact);
+  }
+  return fmt::format(
+      "{}{}", fact,
+      "  Likely: the spillway package is not installed in the Python that ran, or\n"
+      "  that Python does not import torch. See: spillway doctor\n"
+      "  Except with TensorFlow: its figures are not shown here yet, see --stats.\n");
+}
+
+}  // namespace spillway::tools

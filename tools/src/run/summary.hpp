@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `spillway run` says when the program has ended. Pure, thread-safe; at most 80 columns; words
+// as in docs/glossary.md.
+#pragma once
+
+#include <string>
+
+#include "run/status_totals.hpp"
+
+namespace spillway::tools {
+
+/// Several lines, each ended by a newline.
+std::string format_summary(const StatusTotals& totals);
+
+/// For a program that never claimed a slot although a limit was asked for. `autoload_is_off`: the
+/// environment holds TORCH_DEVICE_BACKEND_AUTOLOAD=0.
+std::string format_never_loaded(bool autoload_is_off);
+
+}  // namespace spillway::tools
