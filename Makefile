@@ -76,7 +76,7 @@ bench: build ## Run the benchmarks
 
 .PHONY: paper-tables
 paper-tables: build ## Print the papers' published tables beside what is reached here
-	@$(IN_ENVIRONMENT) SPILLWAY_COMMAND=$$COMMAND_UNDER_TEST exec python -m paper_tables
+	@$(IN_ENVIRONMENT) SPILLWAY_COMMAND=$$COMMAND_UNDER_TEST exec python -m benchmarks.paper_tables
 
 .PHONY: bench-speed
 bench-speed: build ## Time training under a budget against stock and tuned PyTorch

@@ -20,7 +20,7 @@ STEPS = 10  # timed
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A network of paper_tables/networks at one size of what grows."""
+    """A network of benchmarks/paper_tables/networks at one size of what grows."""
 
     label: str
     network: str

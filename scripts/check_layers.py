@@ -19,10 +19,10 @@ SEES = {
     "residency": {"core"},
     "planning": {"core", "residency"},
     "runtime": {"core", "residency"},
-    "testing": {"core", "residency", "planning", "runtime"},
+    "tests/support": {"core", "residency", "planning", "runtime"},
     "tools": {"core", "residency", "planning", "runtime"},
     "adapters": {"core", "residency", "planning", "runtime"},
-    "benchmarks": {"core", "residency", "planning", "runtime", "testing"},
+    "benchmarks": {"core", "residency", "planning", "runtime", "tests/support"},
 }
 
 # Inside a layer, a folder may include those before it. Files directly in the layer's include
@@ -87,7 +87,7 @@ def check_include(path, layer, name, owners):
         if layer in DECIDES and name in CLOCKS_AND_THREADS and not is_test:
             yield f"{name}: {layer} decides, without threads or clocks"
         return
-    if owner == "testing" and (is_test or layer in ("testing", "benchmarks")):
+    if owner == "tests/support" and (is_test or layer == "benchmarks"):
         return
     if owner != layer and owner not in SEES[layer]:
         yield f"{name} belongs to {owner}, which {layer} may not see"

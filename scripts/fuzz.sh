@@ -24,7 +24,7 @@ PYTHON
 
 for reader in trace plan machine; do
   echo "fuzzing the $reader reader for ${FUZZ_SECONDS:-60} s"
-  build/fuzz/fuzz/fuzz_"$reader" -max_total_time="${FUZZ_SECONDS:-60}" -dict=fuzz/trace.dict \
-    -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  build/fuzz/tests/fuzz/fuzz_"$reader" -max_total_time="${FUZZ_SECONDS:-60}" \
+    -dict=tests/fuzz/trace.dict -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix=build/fuzz/ "build/fuzz/corpus/$reader" 2>&1 | tail -8
 done

@@ -95,7 +95,7 @@ def rows_of_the_page():
 
 @pytest.mark.parametrize("row", rows_of_the_page(), ids=lambda row: row[0])
 def test_the_page_says_what_depth_first_order_gains(spillway, row, tmp_path):
-    step = str(ROOT / "paper_tables" / "recordings" / f"{row[0]}.json.zst")
+    step = str(ROOT / "benchmarks" / "paper_tables" / "recordings" / f"{row[0]}.json.zst")
     other = str(tmp_path / "other.json.zst")
     made = spillway("trace", "reorder", step, "--depth-first", "-o", other, "--json")
     peaks = json.loads(made.stdout)

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = (
-    "adapters", "benchmarks", "core", "docs", "machines", "paper_tables", "planning", "python",
+    "adapters", "benchmarks", "core", "docs", "machines", "planning", "python",
     "residency", "runtime", "tests", "tools",
 )  # fmt: skip
 ENDINGS = {".cpp", ".hpp", ".py", ".md", ".json"}

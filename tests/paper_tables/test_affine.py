@@ -5,8 +5,8 @@ import copy
 
 import pytest
 
-from paper_tables import kept
-from paper_tables.affine import AffineTrace, NotAffineError, peak_bytes
+from benchmarks.paper_tables import kept
+from benchmarks.paper_tables.affine import AffineTrace, NotAffineError, peak_bytes
 
 
 def step(batch):

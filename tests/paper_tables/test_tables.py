@@ -6,11 +6,11 @@ import pathlib
 
 import pytest
 
-from paper_tables import __main__, kept, outcome, tables
-from paper_tables.__main__ import write_between_markers
-from paper_tables.outcome import MemoryOutcome, SizeOutcome, SpeedOutcome
-from paper_tables.reach import Chosen, Largest, Limits, Planned, Reach
-from paper_tables.rows import MEMORY_ROWS, ROWS, Row, Slowdown, Speed
+from benchmarks.paper_tables import __main__, kept, outcome, tables
+from benchmarks.paper_tables.__main__ import write_between_markers
+from benchmarks.paper_tables.outcome import MemoryOutcome, SizeOutcome, SpeedOutcome
+from benchmarks.paper_tables.reach import Chosen, Largest, Limits, Planned, Reach
+from benchmarks.paper_tables.rows import MEMORY_ROWS, ROWS, Row, Slowdown, Speed
 from spillway import UserError
 
 LIMITS = Limits("m40", 12 << 30, 64 << 30)

@@ -13,7 +13,9 @@ from tests.cli.conftest import find_command
 pytestmark = pytest.mark.skipif(find_command() is None, reason="there is no command to ask")
 pytest.importorskip("zstandard", reason="the recordings are compressed")
 
-RECORDINGS = pathlib.Path(__file__).parent.parent.parent / "paper_tables" / "recordings"
+RECORDINGS = (
+    pathlib.Path(__file__).parent.parent.parent / "benchmarks" / "paper_tables" / "recordings"
+)
 STEPS = ("lstm_language_model-layers1-batch8", "resnet-depth50-batch8")
 BUDGETS = ("35%", "60%", "90%")
 PLANNERS = (

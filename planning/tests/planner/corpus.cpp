@@ -26,7 +26,8 @@ namespace {
 constexpr std::array kMachines{"titan-x-maxwell", "v100-pcie", "a100", "h200", "gh200"};
 
 CorpusStep recorded(const std::string& source_tree, std::string family, std::string name) {
-  const std::string path = source_tree + "/paper_tables/recordings/" + name + ".json.zst";
+  const std::string path =
+      source_tree + "/benchmarks/paper_tables/recordings/" + name + ".json.zst";
   return {std::move(family), std::move(name), [path] { return read_trace(path); }};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps, machines and budgets on which planners are compared: recorded networks (paper_tables/
-// recordings), generated steps, and for each pair of step and machine budgets from just above the
-// least that hybrid can plan for to 90 % of the peak.
+// Steps, machines and budgets on which planners are compared: recorded networks
+// (benchmarks/paper_tables/ recordings), generated steps, and for each pair of step and machine
+// budgets from just above the least that hybrid can plan for to 90 % of the peak.
 //
 // A case can be named by its number, so that a sample of the corpus is the same on every machine.
 #pragma once

@@ -29,8 +29,8 @@ struct Case {
 class ScarceTiersTest : public PlanFixture {
  protected:
   static Trace recorded(std::string_view name) {
-    const std::string path =
-        fmt::format("{}/paper_tables/recordings/{}.json.zst", SPILLWAY_SOURCE_TREE, name);
+    const std::string path = fmt::format("{}/benchmarks/paper_tables/recordings/{}.json.zst",
+                                         SPILLWAY_SOURCE_TREE, name);
     return timed_on(read_trace(path), machine());
   }
   static const Machine& machine() {

@@ -7,10 +7,10 @@ import json
 import pathlib
 from collections.abc import Callable
 
-from paper_tables import kept
-from paper_tables.affine import peak_bytes
-from paper_tables.reach import Chosen, Largest, Limits, Planned, Reach
-from paper_tables.rows import MemoryRow, Row
+from . import kept
+from .affine import peak_bytes
+from .reach import Chosen, Largest, Limits, Planned, Reach
+from .rows import MemoryRow, Row
 
 HYBRID = "hybrid"
 _MACHINES = pathlib.Path(__file__).parent.parent / "machines"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the tables: `python -m paper_tables [--papers Meng] [--json FILE] [--page FILE]`."""
+"""Prints the tables.
+
+python -m benchmarks.paper_tables [--papers Meng] [--json FILE] [--page FILE]
+"""
 
 import argparse
 import dataclasses
@@ -10,9 +13,10 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
-from paper_tables import kept, outcome, tables
-from paper_tables.rows import MEMORY_ROWS, ROWS, MemoryRow, Row
 from spillway import UserError
+
+from . import kept, outcome, tables
+from .rows import MEMORY_ROWS, ROWS, MemoryRow, Row
 
 AnyRow = TypeVar("AnyRow", Row, MemoryRow)
 

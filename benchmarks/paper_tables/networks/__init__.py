@@ -7,7 +7,7 @@
 
 from collections.abc import Callable
 
-from paper_tables.networks import (
+from . import (
     convolutional,
     inception_v4,
     mixture,

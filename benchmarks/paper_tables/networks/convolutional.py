@@ -7,7 +7,7 @@ import torch
 import torchvision
 from torch import nn
 
-from paper_tables.networks.training import classification_step
+from .training import classification_step
 
 _IMAGENET = (3, 224, 224)
 _DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}

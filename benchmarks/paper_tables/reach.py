@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from paper_tables.affine import peak_bytes
-from paper_tables.kept import Recording
 from spillway.report.simulation import ask
+
+from .affine import peak_bytes
+from .kept import Recording
 
 # Improving a plan does not change whether there is one, so the search for the largest size does
 # without; the plan at the published size has the time that the command gives by itself. The other

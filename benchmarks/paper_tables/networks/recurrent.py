@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from paper_tables.networks.training import training_step
+from .training import training_step
 
 
 def lstm_language_model(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from paper_tables.networks.training import classification_step
+from .training import classification_step
 
 #: Padding of kernels that keep the size, by kernel.
 _SAME = {1: 0, 3: 1, (1, 3): (0, 1), (3, 1): (1, 0), (1, 7): (0, 3), (7, 1): (3, 0)}

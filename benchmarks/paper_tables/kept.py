@@ -5,9 +5,10 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from paper_tables.affine import AffineTrace
-from paper_tables.rows import MEMORY_ROWS, ROWS, MemoryRow, Row
 from spillway.report.trace_file import read_json
+
+from .affine import AffineTrace
+from .rows import MEMORY_ROWS, ROWS, MemoryRow, Row
 
 FOLDER = pathlib.Path(__file__).parent / "recordings"
 

@@ -3,9 +3,9 @@
 
 from collections.abc import Sequence
 
-from paper_tables.outcome import HYBRID, MemoryOutcome, SizeOutcome, SpeedOutcome
-from paper_tables.reach import Largest, Planned
-from paper_tables.rows import MB, MemoryRow, Row, Speed
+from .outcome import HYBRID, MemoryOutcome, SizeOutcome, SpeedOutcome
+from .reach import Largest, Planned
+from .rows import MB, MemoryRow, Row, Speed
 
 #: How far our rendition may be from the published figure without a word in the page.
 TOLERANCE = 0.15

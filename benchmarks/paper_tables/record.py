@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records the papers' networks without memory: `python -m paper_tables.record [NAME...]`.
+"""Records the papers' networks without memory.
+
+    python -m benchmarks.paper_tables.record [NAME...]
 
 Without a name those are recorded that are missing.
 
@@ -12,8 +14,8 @@ import pathlib
 import sys
 import tempfile
 
-from paper_tables.affine import AffineTrace
-from paper_tables.kept import FOLDER, Recording, read_trace, recordings
+from .affine import AffineTrace
+from .kept import FOLDER, Recording, read_trace, recordings
 
 # What is kept in a repository is read often and written once: the slowest level that needs no
 # more memory to read. It is a third smaller than what the recorder itself writes.
@@ -25,7 +27,8 @@ def take(recording: Recording, value: int, path: pathlib.Path) -> None:
     import zstandard
 
     import spillway
-    from paper_tables import networks
+
+    from . import networks
 
     sizes = {**dict(recording.sizes), recording.grows: value}
     step = spillway.record_step(lambda: networks.build(recording.network, **sizes))

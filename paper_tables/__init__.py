@@ -1,6 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The published tables of the systems whose planners are rendered here, beside what we reach.
-
-`python -m paper_tables` prints them from the kept recordings; `python -m paper_tables.record`
-makes those anew, which needs PyTorch and torchvision. docs/paper-tables.md explains.
-"""
