@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <random>
 #include <utility>
 
+#include "resident_pages.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 
@@ -138,6 +142,41 @@ TEST_F(ArenaTest, AnEvictedBlockIsInaccessible) {
   Block* block = allocate(100'000);
   arena_.evict(*block);
   EXPECT_DEATH(*reinterpret_cast<volatile char*>(block->address) = 1, "");
+}
+
+// Locked pages are refused to be given back: held, and counted as free.
+TEST_F(ArenaTest, WhatTheProgramLockedIsGivenBack) {
+  Block* kept = allocate(300'000);
+  Block* freed = allocate(1'000'000);
+  std::memset(kept->address, 1, 300'000);
+  std::memset(freed->address, 2, 1'000'000);
+  const auto first = arena_.page_map().begin();
+  const AddressRange range{first, first + arena_.page_map().carved().count};
+  if (::mlock(kept->base, range.end - reinterpret_cast<std::uintptr_t>(kept->base)) != 0) {
+    GTEST_SKIP() << "memory can't be locked here: " << std::strerror(errno);
+  }
+  ASSERT_GT(resident_bytes(range), budget_.used()) << "locking gets pages for all of a block";
+  arena_.free(*freed);
+  arena_.release_idle(kMiB);
+  EXPECT_EQ(budget_.used(), Bytes{kept->resident});
+  EXPECT_EQ(resident_bytes(range), budget_.used());
+  EXPECT_EQ(kept->address[299'999], std::byte{1});
+}
+
+TEST(ArenaLocked, WhatIsReservedUnderALockOfAllMemoryTakesNone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        if (::mlockall(MCL_FUTURE) != 0) std::exit(2);
+        MemoryBudget budget(kMiB * 64);
+        ArenaOptions options = kSmallArena;
+        options.reservation = kGiB * 512;  // whose map of blocks is 64 MiB
+        const Bytes before = resident_bytes();
+        const Arena arena(budget, options);
+        std::exit(saturating_sub(resident_bytes(), before) < kMiB * 2 ? 0 : 1);
+      },
+      [](int status) { return status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 2); },
+      "");
 }
 
 TEST_F(ArenaTest, ABlockFreedWhileEvictedIsUsableAgain) {

@@ -18,47 +18,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cinttypes>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <random>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "resident_pages.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
 
 namespace spillway::runtime {
-
-struct AddressRange {
-  std::uintptr_t begin;
-  std::uintptr_t end;
-};
-
-/// Bytes of pages that the kernel holds for the mappings that touch `range`. Beyond it there are
-/// none: the reservation is inaccessible there.
-inline Bytes resident_bytes(AddressRange range) {
-  std::ifstream smaps("/proc/self/smaps");
-  std::string line;
-  bool inside = false;
-  Bytes total{};
-  while (std::getline(smaps, line)) {
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    std::uint64_t kibibytes = 0;
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2) {
-      inside = begin < range.end && end > range.begin;
-    } else if (inside && std::sscanf(line.c_str(), "Rss: %" SCNu64 " kB", &kibibytes) == 1) {
-      total += kKiB * kibibytes;
-    }
-  }
-  return total;
-}
 
 template <typename Tier>
 class DeviceMemoryConformance : public testing::Test {

@@ -7,8 +7,10 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <thread>
 #include <vector>
 
+#include "access_probe.hpp"
 #include "engine_fixture.hpp"
 #include "spillway/runtime/exec/engine.hpp"
 
@@ -59,6 +61,30 @@ TEST_F(EngineForkTest, AChildReadsWhatWasEvictedAndTheParentGoesOn) {
                                }),
             0);
   for (std::uint64_t seed = 0; seed < 6; ++seed) EXPECT_TRUE(holds(*storages[seed], seed));
+}
+
+// Another thread of the child looks at the addresses all the while.
+TEST_F(EngineForkTest, AChildSeesNothingOfWhatItReadsBeforeAllOfItIsThere) {
+  if (!PagePool::kernel_moves_pages()) GTEST_SKIP() << "pages are not moved on this machine";
+  start(kMiB * 2);
+  FakeStorage* a = make(kBytes, 1);
+  for (std::uint64_t seed = 2; seed < 6; ++seed) make(kBytes, seed);
+  ASSERT_EQ(state(*a), ResidencyState::kOnDisk);
+  EXPECT_EQ(exit_code_of_child(engine_,
+                               [&] {
+                                 arm_faults("spool.read=delay:200ms@1");
+                                 std::thread op([&] { holds(*a, 1); });
+                                 AccessProbe probe;
+                                 bool seen = false;
+                                 bool right = true;
+                                 while (state(*a) == ResidencyState::kOnDisk) {
+                                   right = right && (!probe.readable(a->pointer) || a->holds(1));
+                                   seen = true;
+                                 }
+                                 op.join();
+                                 return seen && right && a->holds(1);
+                               }),
+            0);
 }
 
 TEST_F(EngineForkTest, AChildRunsWholeSteps) {

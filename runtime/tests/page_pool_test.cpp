@@ -197,8 +197,13 @@ void churn(DeviceMemory& memory, int operations, const std::function<void()>& af
       std::swap(blocks[random() % blocks.size()], blocks.back());
       Block& block = *blocks.back();
       if (!block.accessible) {
-        (void)memory.restore(block, Overbooking::kRefuse);
+        if (memory.restore_apart(block, Overbooking::kRefuse).pointer != nullptr) {
+          after_each();
+          ASSERT_TRUE(memory.land(block));
+        }
       } else if (random() % 2 == 0) {
+        memory.seal(block);
+        after_each();
         memory.evict(block);
       } else {
         memory.free_block(block);
@@ -311,7 +316,7 @@ class Storm {
   static void fill(const Held& held) {
     for (std::uint64_t at = 0; at + 8 <= held.block->bytes; at += kStride) {
       const std::uint64_t word = held.seed + at;
-      std::memcpy(held.block->address + at, &word, sizeof word);
+      std::memcpy(held.block->holder().address + at, &word, sizeof word);
     }
   }
   static bool holds(const Held& held) {
@@ -368,11 +373,13 @@ class Storm {
   void bring_back(Held& held) {
     {
       const std::lock_guard lock(mutex_);
-      if (memory_.restore(*held.block, Overbooking::kRefuse).pointer == nullptr) return;
+      if (memory_.restore_apart(*held.block, Overbooking::kRefuse).pointer == nullptr) return;
       held.evicted = false;
     }
     if (!held.block->intact) {
       fill(held);
+      const std::lock_guard lock(mutex_);
+      if (!memory_.land(*held.block)) wrong.fetch_add(1);
       held.block->intact = true;
       return;
     }

@@ -238,7 +238,7 @@ def test_memory_that_cannot_be_mapped_is_an_error_and_passes():
     from tests.faults.training import BUDGET, Training, train
 
     expected = train()
-    activate(BUDGET=BUDGET, FAULTS="arena.map=ENOMEM@70, arena.map=ENOMEM@90")
+    activate(BUDGET=BUDGET, FAULTS="arena.map=ENOMEM@40, arena.map=ENOMEM@60")
     training = Training()
     errors = []
     while len(training.losses) < 3 and len(errors) < 3:

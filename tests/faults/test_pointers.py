@@ -37,6 +37,66 @@ def test_a_stale_pointer_ends_the_program_with_its_storage_named(starter, access
     assert child.left_behind == []
 
 
+def _write_while_it_leaves():
+    import torch
+
+    tensor = torch.full((1 << 20,), 3.0)
+    pointer = ctypes.cast(tensor.data_ptr(), ctypes.POINTER(ctypes.c_float))
+    held = torch.full((1 << 20,), 4.0)
+    torch.full((1 << 18,), 5.0)  # which lets go of what the op before it made
+    print(pointer[1000], flush=True)
+    pointer[1000] = 1.0
+    print("lost", held[0], flush=True)
+
+
+def _read_while_it_comes_back():
+    import threading
+    import time
+
+    import torch
+
+    tensor = torch.full((1 << 20,), 3.0)
+    pointer = ctypes.cast(tensor.data_ptr(), ctypes.POINTER(ctypes.c_float))
+    held = [torch.full((1 << 20,), 4.0) for _ in range(8)]
+    reader = threading.Thread(target=tensor.sum)
+    reader.start()
+    time.sleep(0.3)
+    print({pointer[index] for index in range(0, 1 << 20, 1024)}, len(held), flush=True)
+    reader.join()
+
+
+@pytest.mark.parametrize("mode", ["enforce", "verify"])
+@pytest.mark.parametrize("io", ["threads", "auto"])
+def test_a_write_while_the_bytes_leave_is_not_lost(starter, io, mode):
+    child = starter.run(
+        _write_while_it_leaves,
+        BUDGET="12MiB",
+        START_AT=0.5,
+        IO=io,
+        MODE=mode,
+        FAULTS="spool.write=delay:2s@1+",
+    )
+    assert child.status == -signal.SIGSEGV, child.describe()
+    assert child.stdout == "3.0\n", "it may still be read"
+    for text in ("stale pointer", "4194304 bytes", "was being evicted", "spillway.resident"):
+        assert text in child.stderr, child.describe()
+
+
+@pytest.mark.parametrize("mode", ["enforce", "verify"])
+@pytest.mark.parametrize("io", ["threads", "auto"])
+def test_a_read_while_the_bytes_come_back_sees_no_others(starter, io, mode):
+    child = starter.run(
+        _read_while_it_comes_back,
+        BUDGET="24MiB",
+        IO=io,
+        MODE=mode,
+        FAULTS="spool.read=delay:2s@1+",
+    )
+    assert child.status == -signal.SIGSEGV, child.describe()
+    assert child.stdout == ""
+    assert "stale pointer" in child.stderr, child.describe()
+
+
 def _crash_elsewhere():
     ctypes.string_at(0)
 
@@ -135,16 +195,19 @@ def test_verify_mode_finds_an_undeclared_write_and_keeps_it():
     assert spillway.stats().undeclared_writes == 1
 
 
+@pytest.mark.parametrize("mode", ["enforce", "verify"])
 @in_child
-def test_a_write_through_data_ptr_counts_as_declared():
+def test_a_write_through_data_ptr_counts_as_declared(mode):
+    """Also one that comes after the tensor was read back, while its copy on the disk is good."""
     import spillway
     from tests.faults.pressure import filled, is_intact, push_out
 
-    activate(BUDGET="12MiB", MODE="verify")
+    activate(BUDGET="12MiB", MODE=mode)
     tensor = filled(1)
     address = tensor.data_ptr()
     push_out()
     assert is_intact(tensor, 1)
+    assert spillway.stats().fetches > 0
     ctypes.cast(address, ctypes.POINTER(ctypes.c_float))[77] = 9.0
     push_out()
     assert float(tensor[77]) == 9.0

@@ -36,7 +36,7 @@ bool never_leaves(const StorageRecord& record, Bytes min_size) {
 template <typename Stays>
 Bytes bytes_that_stay(Bytes live, const std::vector<StorageRecord*>& records, const Stays& stays) {
   for (const StorageRecord* record : records) {
-    if (!record->block->idle() && !stays(*record)) live -= Bytes{record->block->resident};
+    if (!stays(*record)) live -= Bytes{record->block->held()};
   }
   return live;
 }
@@ -222,7 +222,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   facts.why = mover_.failure();
   std::vector<const StorageRecord*> resident;
   for (const StorageRecord* record : mover_.live()) {
-    if (record->block->resident == 0 || record->block->idle()) continue;
+    if (record->block->held() == 0) continue;
     // What can leave was not tried yet, or tried in vain.
     if (!facts.why.empty() || !can_leave(*record, min_size())) resident.push_back(record);
   }

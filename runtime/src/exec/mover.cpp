@@ -171,7 +171,10 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
     case Tier::kDevice:
       // A dying storage's pages stay in the cache of freed blocks: see `retire`.
       if (machine_.contains(record.id)) {
-        record.away = {record.block->resident};
+        memory_.abandon_landing(*record.block);
+        // A fetch that failed leaves it without any.
+        record.away = std::max(Bytes{record.block->resident},
+                               Bytes{Arena::pages_of(*record.block, record.bytes)});
         away_ += record.away.count;
         memory_.evict(*record.block);
         if (addresses_shown_) refuse(record);
@@ -190,14 +193,13 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
 void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
   ++in_flight_;
   if (to == Tier::kDevice) {
-    // To verify is to look at what comes back from the slower tier.
-    record.block->intact = record.block->intact && !options_.verify;
     if (record.block->intact) {
       finish(record, from, to, Ending::kDone);
       return;
     }
   }
   if (from == Tier::kDevice) {
+    memory_.seal(*record.block);
     record.leaving = {record.block->resident};
     leaving_ += record.leaving;
     record.checksum = options_.verify ? checksum_of(record.block->address, record.bytes) : 0;
@@ -251,7 +253,6 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
 // Nobody took its pages: then there is nothing to be run.
 void Mover::start_recomputation(StorageRecord& record) {
   ++in_flight_;
-  record.block->intact = record.block->intact && !options_.verify;
   if (record.block->intact) recomputed(record, true);
 }
 
@@ -266,7 +267,7 @@ void Mover::recomputed(StorageRecord& record, bool succeeded) {
 void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result) {
   // A copy made before verify mode was switched on has no checksum.
   const bool intact = result.error != 0 || to != Tier::kDevice || record.checksum == 0 ||
-                      checksum_of(record.block->address, record.bytes) == record.checksum;
+                      checksum_of(record.block->holder().address, record.bytes) == record.checksum;
   const std::lock_guard lock(mutex_);
   if (result.error != 0 || !intact) {
     const bool disk = from == Tier::kDisk || to == Tier::kDisk;
@@ -281,7 +282,7 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
 }
 
 void Mover::finish(StorageRecord& record, Tier from, Tier to, Ending ending) {
-  const bool succeeded = ending == Ending::kDone;
+  const bool succeeded = ending == Ending::kDone && (to != Tier::kDevice || land(record));
   --in_flight_;
   leaving_ -= std::exchange(record.leaving, {});
   record.ahead_of = nullptr;
@@ -297,6 +298,28 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, Ending ending) {
   if (succeeded) failure_.clear();
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
   if (to == Tier::kDevice) record.prefetched = false;
+  if (from == Tier::kDevice && is_here(record)) open_again(record);
+}
+
+bool Mover::land(StorageRecord& record) {
+  if (memory_.land(*record.block)) return true;
+  failure_ = fmt::format("storage {} of {}: the kernel refuses to move its pages",
+                         to_value(record.id), to_string(record.bytes));
+  return false;
+}
+
+bool Mover::open_again(StorageRecord& record) {
+  if (DeviceMemory::unseal(*record.block)) return true;
+  failure_ = fmt::format("storage {} of {}: the kernel refuses to make its memory writable again",
+                         to_value(record.id), to_string(record.bytes));
+  return false;
+}
+
+// Also false if it died.
+bool Mover::is_here(const StorageRecord& record) {
+  const ResidencyState state = record.state.load();
+  return record.block != nullptr &&
+         (state == ResidencyState::kResident || state == ResidencyState::kExempt);
 }
 
 void Mover::note_arrival(StorageRecord& record) {
@@ -333,6 +356,7 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
       record.state.store(ResidencyState::kResident);
       return {.outcome = Outcome::kReady, .short_by = {}};
     case ResidencyState::kEvicting:
+      if (!open_again(record)) return {.outcome = Outcome::kFailed, .short_by = {}};
       leaving_ -= std::exchange(record.leaving, {});
       send(record, kind);
       return {.outcome = Outcome::kReady, .short_by = {}};
@@ -349,7 +373,11 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
       break;
   }
   if (addresses_shown_) refuse_all(record);  // until the bytes are there
-  const Allocation pages = memory_.restore(*record.block, overbooking);
+  // To verify is to look at what comes back from the slower tier.
+  if (options_.verify) record.block->intact = false;
+  const bool copied = machine_.state(record.id) != ResidencyState::kDropped;
+  const Allocation pages = copied ? memory_.restore_apart(*record.block, overbooking)
+                                  : memory_.restore(*record.block, overbooking);
   if (pages.pointer == nullptr) {
     if (addresses_shown_) refuse(record);
     return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by};
@@ -360,7 +388,10 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
   return {.outcome = ready ? Outcome::kReady : Outcome::kPending, .short_by = {}};
 }
 
-void Mover::exempt(StorageRecord& record) { send(record, EventKind::kExempt); }
+void Mover::exempt(StorageRecord& record) {
+  open_again(record);
+  send(record, EventKind::kExempt);
+}
 
 void Mover::abandon_in_child() {
   // The pool's threads do not exist here; its destructor would wait for them.
@@ -369,12 +400,12 @@ void Mover::abandon_in_child() {
 }
 
 bool Mover::read_in_child(StorageRecord& record) {
-  const Allocation pages = memory_.restore(*record.block, Overbooking::kAllow);
+  const Allocation pages = memory_.restore_apart(*record.block, Overbooking::kAllow);
   if (pages.pointer == nullptr) return false;
   if (record.block->intact) return true;
   if (record.host != nullptr) {
     std::memcpy(record.first_page(), record.host, record.copied().count);
-    return true;
+    return memory_.land(*record.block);
   }
   // Only the thread that forked exists here: a pool of its own, which starts no worker.
   TransferPool pool(1);
@@ -383,7 +414,8 @@ bool Mover::read_in_child(StorageRecord& record) {
                                                        .extent = record.disk,
                                                        .descriptor = spool_->descriptor(),
                                                        .length = bytes_on_disk(record).count});
-  return result.error == 0;
+  if (result.error != 0) memory_.abandon_landing(*record.block);
+  return result.error == 0 && memory_.land(*record.block);
 }
 
 }  // namespace spillway::runtime

@@ -68,6 +68,7 @@ bool Mover::leave(StorageRecord& record, Tier tier) {
   // An op that pins it from here on finds that it is not resident and asks for it, which counts.
   if (record.pins.load() != 0 || !may_leave(record)) return false;
   send(record, EventKind::kEvict, tier);
+  if (machine_.state(record.id) == ResidencyState::kEvicting) memory_.seal(*record.block);
   return true;
 }
 

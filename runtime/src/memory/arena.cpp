@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/memory/arena.hpp"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
+#include "spillway/runtime/memory_probe.hpp"
 
 namespace spillway::runtime {
 
@@ -65,6 +68,7 @@ Arena::Arena(MemoryBudget& budget, const ArenaOptions& options)
       mappings_(options.mappings),
       cached_heads_(kClassCount, nullptr),
       vacant_(kClassCount),
+      lands_(options.moves == PageMoves::kWherePossible && PagePool::kernel_moves_pages()),
       colouring_(options.colouring) {
   if (options.moves == PageMoves::kWherePossible && PagePool::why_not().empty()) {
     pool_.emplace(mappings_);
@@ -113,6 +117,10 @@ Block* Arena::take(std::uint32_t size_class) {
     uncache(*block);
     return block;
   }
+  return take_vacant(size_class);
+}
+
+Block* Arena::take_vacant(std::uint32_t size_class) {
   if (vacant_[size_class].empty()) return carve(size_class);
   Block* block = vacant_[size_class].back();
   vacant_[size_class].pop_back();
@@ -130,7 +138,7 @@ void Arena::gather(Block& block, Bytes bytes) {
     donor->intact = false;
     const std::uint64_t moved = pool_->move(*donor, block, wanted - block.chunks());
     donor->list->shrink({moved * kChunk});
-    block.accessible = false;
+    block.accessible = block.sealed = false;
     block.huge = std::max(block.huge, block.resident);
     if (donor->resident == 0) {
       renew_if_crowded(*donor);
@@ -151,6 +159,7 @@ Bytes Arena::missing(const Block& block, Bytes bytes) {
 
 bool Arena::open(Block& block, Bytes bytes, MemoryReservation& reservation) {
   if (!open_range(block)) return false;
+  if (!block.intact) poison(block);
   const Bytes fresh = missing(block, bytes);
   if (fresh.count != 0) {
     reservation.spend(fresh);
@@ -173,12 +182,13 @@ void Arena::give_up(Block& block) {
 }
 
 bool Arena::open_range(Block& block) {
-  if (block.accessible) return true;
+  if (block.accessible && !block.sealed) return true;
   if (fault_at("arena.map") ||
       ::mprotect(block.base, block.capacity, PROT_READ | PROT_WRITE) != 0) {
     return false;
   }
   block.accessible = true;
+  block.sealed = false;
   return true;
 }
 
@@ -200,7 +210,7 @@ void Arena::renew_if_crowded(Block& block) {
   if (block.cuts.empty() || !mappings_.crowded()) return;
   if (!PageMap::renew(block.base, block.capacity)) return;
   mappings_.forget_cuts(block);
-  block.accessible = false;
+  block.accessible = block.sealed = false;
   block.huge = 0;
 }
 
@@ -208,13 +218,12 @@ void Arena::renew_if_crowded(Block& block) {
 
 void Arena::free(Block& block) {
   SPILLWAY_CHECK(block.in_use, "block freed twice");
+  abandon_landing(block);
   if (block.list != nullptr) block.list->remove(block);  // it was evicted
   block.in_use = false;
   block.intact = false;
   block.bytes = 0;
-  if (poison_ == Poison::kYes && block.accessible && block.resident != 0) {
-    std::memset(block.base, kPoisonByte, block.resident);
-  }
+  if (block.accessible && !block.sealed) poison(block);
   if (was_shared(block)) release_pages(block);
   give_up(block);
 }
@@ -224,12 +233,12 @@ void Arena::before_fork() {
   ++forks_;
 }
 
+// A write that came while pages are poisoned would be lost without a fault: those of a block that
+// becomes inaccessible are poisoned when someone gets them (`open`).
 void Arena::evict(Block& block) {
-  if (poison_ == Poison::kYes) {
-    std::memset(block.base, kPoisonByte, block.resident);
-    block.intact = false;
-  }
+  if (poison_ == Poison::kYes) block.intact = false;
   if (mappings_.may_protect()) protect(block);
+  if (block.accessible && !block.sealed) poison(block);
   if (was_shared(block)) release_pages(block);
   linger(block);
 }
@@ -277,10 +286,25 @@ Bytes Arena::release_idle(Bytes bytes) {
 void Arena::release_pages(Block& block) {
   if (block.resident == 0) return;
   block.intact = false;
-  ::madvise(block.base, block.resident, MADV_DONTNEED);
+  to_kernel(block.base, block.resident);
   budget_.give_back({block.resident});
   block.resident = 0;
   renew_if_crowded(block);
+}
+
+// Locked memory (mlockall) can't be given back, and an account of pages that stayed would be false:
+// so the reservation is unlocked. The lock also got pages for all that was accessible.
+void Arena::to_kernel(std::byte* pages, std::uint64_t bytes) {
+  if (::madvise(pages, bytes, MADV_DONTNEED) == 0) return;
+  map_.unlock();
+  for (const Block& block : blocks_) {
+    ::madvise(block.base + block.resident, block.capacity - block.resident, MADV_DONTNEED);
+  }
+  if (::madvise(pages, bytes, MADV_DONTNEED) == 0) return;
+  warn_once(
+      fmt::format("the kernel does not take back {} of memory ({}): this process holds more "
+                  "than its budget",
+                  to_string(Bytes{bytes}), std::strerror(errno)));
 }
 
 // Of a block in a list or in none.
@@ -288,15 +312,31 @@ void Arena::drop_tail(Block& block) {
   const std::uint64_t tail = block.resident % kChunk;
   if (tail == 0) return;
   block.resident -= tail;
-  ::madvise(block.base + block.resident, tail, MADV_DONTNEED);
+  to_kernel(block.base + block.resident, tail);
   budget_.give_back({tail});
   if (block.list != nullptr) block.list->shrink({tail});
 }
 
-// A refusal (the program itself has too many mappings) leaves the range accessible; the storage's
-// own access flag still stops framework code.
+// A refusal (the program itself has too many mappings) leaves the range, or a part of it,
+// accessible; the storage's own access flag still stops framework code.
 void Arena::protect(Block& block) {
-  if (::mprotect(block.base, block.capacity, PROT_NONE) == 0) block.accessible = false;
+  block.accessible = ::mprotect(block.base, block.capacity, PROT_NONE) != 0;
+  block.sealed = block.accessible;
+}
+
+// Also after a refusal: a part of the range may be sealed.
+void Arena::seal(Block& block) {
+  if (!mappings_.may_protect()) return;
+  ::mprotect(block.base, block.capacity, PROT_READ);
+  block.sealed = true;
+}
+
+bool Arena::unseal(Block& block) { return !block.sealed || open_range(block); }
+
+void Arena::poison(Block& block) const {
+  if (poison_ == Poison::kYes && block.resident != 0) {
+    std::memset(block.base, kPoisonByte, block.resident);
+  }
 }
 
 void Arena::cache(Block& block) {

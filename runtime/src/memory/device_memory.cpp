@@ -109,7 +109,24 @@ Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
   return {.pointer = static_cast<std::byte*>(object), .block = nullptr, .short_by = {}};
 }
 
+Allocation DeviceMemory::restore_apart(Block& block, Overbooking overbooking) {
+  if (block.landing != nullptr) return {.pointer = block.address, .block = &block, .short_by = {}};
+  if (block.intact) return restore(block, overbooking);
+  arena_.recall(block);
+  Block* const landing = arena_.claim_landing(block);
+  if (landing == nullptr) return restore(block, overbooking);
+  const Allocation result = fill(*landing, {block.bytes}, overbooking);
+  if (result.pointer == nullptr) {
+    arena_.give_up(*landing);
+    obey_limit();
+    return result;
+  }
+  block.landing = landing;
+  return {.pointer = block.address, .block = &block, .short_by = {}};
+}
+
 Allocation DeviceMemory::restore(Block& block, Overbooking overbooking) {
+  if (!arena_.land(block)) return {};
   arena_.recall(block);
   const Allocation result = fill(block, {block.bytes}, overbooking);
   if (result.pointer == nullptr) {

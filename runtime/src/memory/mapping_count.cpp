@@ -37,6 +37,12 @@ void MappingCount::join(Block& block, std::uint64_t first, std::uint64_t last) {
   block.cuts.erase(begin, end);
 }
 
+void MappingCount::copy_cuts(const Block& from, Block& to) {
+  cuts_ += from.cuts.size();
+  cuts_ -= to.cuts.size();
+  to.cuts = from.cuts;
+}
+
 void MappingCount::forget_cuts(Block& block) {
   cuts_ -= block.cuts.size();
   block.cuts.clear();

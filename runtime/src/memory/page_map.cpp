@@ -4,12 +4,17 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/memory/block.hpp"
 
 namespace spillway::runtime {
 
 namespace {
+
+// Addresses for which the map becomes writable at once: 128 KiB of it.
+constexpr std::uint64_t kWritableStep = std::uint64_t{1} << 30;
 
 void* map_reserved(std::uint64_t bytes, int protection, std::byte* where = nullptr) {
   const int fixed = where == nullptr ? 0 : MAP_FIXED;
@@ -22,6 +27,8 @@ void advise(void* range, std::uint64_t bytes) {
   ::madvise(range, bytes, MADV_DONTDUMP);
   // Huge pages only where a block asks for them: elsewhere they would back more than is accounted.
   ::madvise(range, bytes, MADV_NOHUGEPAGE);
+  // After mlockall(MCL_FUTURE) all of it would be locked, and get pages as it becomes accessible.
+  ::munlock(range, bytes);
 }
 
 }  // namespace
@@ -33,7 +40,8 @@ PageMap::PageMap(Bytes reservation, Bytes minimum) {
   for (; bytes >= minimum.count; bytes /= 4) {
     range = map_reserved(bytes, PROT_NONE);
     if (range == MAP_FAILED) continue;
-    entries = map_reserved(bytes / kGranule * sizeof(std::atomic<Block*>), PROT_READ | PROT_WRITE);
+    // Writable as far as it is needed: mlockall gets pages for all that is.
+    entries = map_reserved(bytes / kGranule * sizeof(std::atomic<Block*>), PROT_READ);
     if (entries != MAP_FAILED) break;
     ::munmap(range, bytes);
     range = MAP_FAILED;
@@ -44,6 +52,7 @@ PageMap::PageMap(Bytes reservation, Bytes minimum) {
         to_string(minimum)));
   }
   advise(range, bytes);
+  ::munlock(entries, bytes / kGranule * sizeof(std::atomic<Block*>));
   base_ = reinterpret_cast<std::uintptr_t>(range);
   size_ = bytes;
   entries_ = static_cast<std::atomic<Block*>*>(entries);
@@ -52,9 +61,22 @@ PageMap::PageMap(Bytes reservation, Bytes minimum) {
 std::byte* PageMap::carve(std::uint64_t bytes, std::uint64_t alignment) {
   const std::uint64_t start = ((base_ + next_ + alignment - 1) & ~(alignment - 1)) - base_;
   const std::uint64_t end = round_up({start + bytes}, kGranule).count;
-  if (start > size_ || end > size_) return nullptr;
+  if (start > size_ || end > size_ || !make_entries_writable(end)) return nullptr;
   next_ = end;
   return reinterpret_cast<std::byte*>(base_ + start);
+}
+
+bool PageMap::make_entries_writable(std::uint64_t addresses) {
+  if (addresses <= writable_to_) return true;
+  const std::uint64_t wanted = std::min(size_, round_up({addresses}, kWritableStep).count);
+  const std::uint64_t bytes = round_up({wanted / kGranule * sizeof *entries_}, kPage).count;
+  if (::mprotect(static_cast<void*>(entries_), bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  writable_to_ = wanted;
+  return true;
+}
+
+void PageMap::unlock() const {
+  ::munlock(reinterpret_cast<void*>(base_), size_);  // NOLINT(performance-no-int-to-ptr)
 }
 
 bool PageMap::renew(std::byte* address, std::uint64_t bytes) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "remap.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 
@@ -19,12 +20,6 @@
 namespace spillway::runtime {
 
 namespace {
-
-bool remap(std::byte* from, std::byte* to, std::uint64_t bytes) {
-  if (fault_at("pool.move")) return false;
-  return ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) !=
-         MAP_FAILED;
-}
 
 /// Moves one chunk of a small mapping there and looks whether it arrived and left no hole.
 bool moving_works() {
@@ -52,15 +47,26 @@ std::string find_reason() {
   if (::prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1) {
     return "transparent huge pages are off for this process (PR_SET_THP_DISABLE)";
   }
-  if (!moving_works()) return "the kernel does not move pages (mremap with MREMAP_DONTUNMAP)";
+  if (!PagePool::kernel_moves_pages())
+    return "the kernel does not move pages (mremap with MREMAP_DONTUNMAP)";
   return "";
 }
 
 }  // namespace
 
+bool remap(std::byte* from, std::byte* to, std::uint64_t bytes) {
+  return ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) !=
+         MAP_FAILED;
+}
+
 const std::string& PagePool::why_not() {
   static const std::string reason = find_reason();
   return reason;
+}
+
+bool PagePool::kernel_moves_pages() {
+  static const bool works = moving_works();
+  return works;
 }
 
 std::uint64_t PagePool::move(Block& source, Block& target, std::uint64_t count) {
@@ -74,14 +80,15 @@ std::uint64_t PagePool::move(Block& source, Block& target, std::uint64_t count) 
     const std::uint64_t run = std::min(count - moved, last - first_of_piece);
     const std::uint64_t first = last - run;
     std::byte* const from = source.base + first * kChunk;
-    if (!remap(from, target.base + target.resident, run * kChunk)) return moved;
+    std::byte* const to = target.base + target.resident;
+    if (fault_at("pool.move") || !remap(from, to, run * kChunk)) return moved;
     // Of a stale pointer into what was left behind nothing may come but a fault.
     if (was_accessible) {
       ::mprotect(from, run * kChunk, PROT_NONE);
       mappings_.cut(source, first);
       mappings_.cut(source, last);
     }
-    source.accessible = false;
+    source.accessible = source.sealed = false;
     const std::uint64_t arrived = target.chunks();
     mappings_.join(target, arrived, arrived + run);
     mappings_.cut(target, arrived);

@@ -43,13 +43,16 @@ class SignalText {
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   const runtime::Block* block = Session::get().engine().block_at(info->si_addr);
-  if (block != nullptr && !block->accessible && block->record != nullptr) {
+  // Whatever its state is by now: what an op uses does not fault.
+  if (block != nullptr && block->record != nullptr) {
     const char* made_by = block->record->made_by.load();
     SignalText text;
-    text << "Spillway: a stale pointer was used: storage " << to_value(block->record->id) << " of "
-         << block->bytes << " bytes, made by " << (made_by == nullptr ? "unknown" : made_by)
-         << ", had been evicted. Code that keeps a raw pointer must hold the tensor with "
-            "spillway.resident(tensor), or its op be named in SPILLWAY_KEEP_OPS.\n";
+    text
+        << "Spillway: a stale pointer was used: storage " << to_value(block->record->id) << " of "
+        << block->bytes << " bytes, made by " << (made_by == nullptr ? "unknown" : made_by)
+        << (block->sealed ? ", was being evicted." : ", had been evicted.")
+        << " Code that keeps a raw pointer must hold the tensor with spillway.resident(tensor), or "
+           "its op be named in SPILLWAY_KEEP_OPS.\n";
     text.print();
   }
   // Whoever was there before decides what happens: Python's faulthandler, a debugger, the default.

@@ -71,8 +71,11 @@ struct StorageRecord {
   std::size_t position = 0;        ///< index in the list of live records
 
   /// What slower tiers hold: from the start of the first page on which its bytes lie, so that
-  /// transfers begin on a page at both ends.
-  [[nodiscard]] std::byte* first_page() const { return block->address - block->lead(); }
+  /// transfers begin on a page at both ends. While they come back that is in a landing (see Arena).
+  [[nodiscard]] std::byte* first_page() const {
+    const Block& pages = block->holder();
+    return pages.address - pages.lead();
+  }
   [[nodiscard]] Bytes copied() const { return bytes + Bytes{block->lead()}; }
 };
 

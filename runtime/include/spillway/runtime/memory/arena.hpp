@@ -11,6 +11,16 @@
 //              evicted ones
 //     open     the rest from the kernel, paid for with a reservation; the range is made accessible
 //
+// An evicted block whose bytes are copied in gets its pages by way of another one, its *landing*:
+//
+//     landing   |== pages, bytes are copied in ==|        only the copy knows these addresses
+//                  land |  mremap, when all bytes are there
+//     block     |-- inaccessible until then -----|
+//
+// So whoever still uses the block's addresses meets a fault or its bytes, never half of a copy over
+// what the pages held before. Where pages can't be moved at all, or mappings are short, the bytes
+// are copied in place, and there a stale pointer does meet that.
+//
 // Where pages can't be moved between blocks (see PagePool) `gather` does nothing: pages of other
 // blocks go back to the kernel when a reservation needs the bytes, and fresh ones come.
 //
@@ -98,6 +108,13 @@ class Arena {
   /// pages that are held now go back to the kernel, and not to other users, when they become idle.
   void before_fork();
 
+  /// A copy of the block begins, and nobody may write it: until `unseal` or `evict` a write faults.
+  /// Not where mappings are short (see MappingCount).
+  void seal(Block& block);
+  /// It is in use after all. False if the kernel refuses, for which the program must have too many
+  /// mappings: the block stays read-only then.
+  [[nodiscard]] static bool unseal(Block& block);
+
   /// Makes the block's range inaccessible, unless mappings are short (see MappingCount): then what
   /// keeps users out is the framework's own flag alone. Its pages are anyone's.
   void evict(Block& block);
@@ -107,6 +124,16 @@ class Arena {
   void recall(Block& block);
   /// It is not opened after all.
   void linger(Block& block);
+
+  /// Bytes will be copied into a recalled block: the block that is to get the pages in its place,
+  /// with what pages it had. It is gathered, opened or given up as any other. Null if they have to
+  /// be copied in place.
+  Block* claim_landing(Block& block);
+  /// Puts the pages of the block's landing, if it has one, behind its own addresses, accessible.
+  /// False if the kernel refuses: the pages and bytes are gone then.
+  [[nodiscard]] bool land(Block& block);
+  /// The bytes did not come: the pages of its landing, if it has one, are anyone's.
+  void abandon_landing(Block& block);
 
   void set_poison(Poison poison) { poison_ = poison; }
 
@@ -131,10 +158,14 @@ class Arena {
   /// The smallest class that holds `bytes` at each of its colours.
   static std::uint32_t coloured_class_of(std::uint64_t bytes);
   Block* take(std::uint32_t size_class);
+  Block* take_vacant(std::uint32_t size_class);
   Block* carve(std::uint32_t size_class);
-  bool open_range(Block& block);
+  static bool open_range(Block& block);
   static void protect(Block& block);
+  void poison(Block& block) const;
   void set_huge_pages(Block& block);
+  bool carry(Block& from, Block& to);
+  void to_kernel(std::byte* pages, std::uint64_t bytes);
   void renew_if_crowded(Block& block);
   [[nodiscard]] Block* oldest_idle() const;
   void drop_tail(Block& block);
@@ -157,6 +188,7 @@ class Arena {
   BlockList lingering_small_;                // evicted, without
   std::uint64_t clock_ = 0;
   std::uint32_t forks_ = 0;
+  bool lands_;
   Colouring colouring_;
   std::uint32_t next_page_colour_ = 0;
   std::uint32_t next_line_colour_ = 0;

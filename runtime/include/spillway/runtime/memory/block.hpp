@@ -41,12 +41,14 @@ struct Block {
   std::uint32_t size_class = 0;
   std::uint32_t given_colour = 0;  ///< bytes from `base` to `address`, unless it has Colouring::kNo
   std::uint32_t forks = 0;         ///< of the process, before it was opened last
-  bool accessible = false;         ///< mapped read-write; else any access faults
+  bool accessible = false;         ///< mapped read-write, unless sealed; else any access faults
+  bool sealed = false;             ///< mapped read-only: a copy of it is being made
   bool in_use = false;
   bool intact = false;  ///< the pages are all there and hold its user's bytes
 
   SlabSpan* span = nullptr;         ///< set while the block holds small objects
   StorageRecord* record = nullptr;  ///< set while the block is one storage's memory
+  Block* landing = nullptr;         ///< has the pages that its bytes are copied into (see Arena)
 
   Block* next_freed = nullptr;  ///< link of the list of blocks freed without the lock
   // Links of the free lists: within the size class, and by age over all classes.
@@ -60,6 +62,10 @@ struct Block {
 
   /// Nobody needs its pages now: they are anyone's.
   [[nodiscard]] bool idle() const { return list != nullptr; }
+  /// The block whose pages are, or will be, behind the addresses of this one.
+  [[nodiscard]] const Block& holder() const { return landing != nullptr ? *landing : *this; }
+  /// Bytes of pages that are held for its user, and nobody else may have.
+  [[nodiscard]] std::uint64_t held() const { return idle() ? 0 : holder().resident; }
   [[nodiscard]] std::uint64_t chunks() const { return resident / kChunk; }
   [[nodiscard]] std::uint64_t colour() const { return static_cast<std::uint64_t>(address - base); }
   [[nodiscard]] std::uint64_t lead() const { return colour() % kPage; }

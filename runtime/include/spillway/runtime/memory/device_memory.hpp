@@ -50,9 +50,20 @@ class DeviceMemory {
   /// Makes the block's range inaccessible. Its pages are counted as lingering until others take
   /// them.
   void evict(Block& block) { arena_.evict(block); }
-  /// Pages for an evicted block; short_by as above, pointer set on success. The bytes are there
-  /// again without a copy if `block.intact`; else who copies them in sets that.
+  /// Pages for an evicted block, accessible at once; short_by as above, pointer set on success. The
+  /// bytes are there again without a copy if `block.intact`; else who makes them sets that.
   Allocation restore(Block& block, Overbooking overbooking);
+  /// The same for bytes that are copied in: they belong into the pages of `block.holder()`, at the
+  /// same offsets, and `block` stays inaccessible until `land`, where it can (see Arena).
+  Allocation restore_apart(Block& block, Overbooking overbooking);
+  /// All bytes are in place. False if the kernel refuses: they are gone then.
+  [[nodiscard]] bool land(Block& block) { return arena_.land(block); }
+  /// They will never be.
+  void abandon_landing(Block& block) { arena_.abandon_landing(block); }
+
+  /// See Arena::seal.
+  void seal(Block& block) { arena_.seal(block); }
+  [[nodiscard]] static bool unseal(Block& block) { return Arena::unseal(block); }
 
   /// See Arena::before_fork.
   void before_fork() { arena_.before_fork(); }

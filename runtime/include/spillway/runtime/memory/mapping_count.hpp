@@ -34,6 +34,8 @@ class MappingCount {
   void cut(Block& block, std::uint64_t chunk);
   /// Chunks [first, last) became one mapping.
   void join(Block& block, std::uint64_t first, std::uint64_t last);
+  /// `to`, of the same class, became what `from` is made of.
+  void copy_cuts(const Block& from, Block& to);
   /// The whole block became one mapping.
   void forget_cuts(Block& block);
 

@@ -47,6 +47,9 @@ class PageMap {
   /// False if the kernel refuses.
   static bool renew(std::byte* address, std::uint64_t bytes);
 
+  /// Undoes mlockall for the reservation: pages that are locked can't be given back.
+  void unlock() const;
+
   /// Records `block` as the owner of its range.
   void assign(Block& block);
 
@@ -55,9 +58,12 @@ class PageMap {
   [[nodiscard]] Bytes carved() const { return {next_}; }
 
  private:
+  bool make_entries_writable(std::uint64_t addresses);
+
   std::uintptr_t base_ = 0;
   std::uint64_t size_ = 0;
   std::uint64_t next_ = 0;
+  std::uint64_t writable_to_ = 0;  // entries of addresses up to there are writable
   std::atomic<Block*>* entries_ = nullptr;
 };
 

@@ -33,6 +33,8 @@ class PagePool {
 
   /// Empty where pages can be moved; else why not, for people. Probed once per process.
   static const std::string& why_not();
+  /// Whether the kernel moves pages at all, huge or not. Probed once per process.
+  static bool kernel_moves_pages();
 
   /// Moves up to `count` chunks from the end of `source`'s to the end of `target`'s. Neither has a
   /// tail. Returns how many were moved: fewer than both could if the kernel refuses or mappings run
