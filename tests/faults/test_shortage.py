@@ -7,15 +7,16 @@ from tests.faults.in_child import in_child
 from tests.faults.starter import activate
 
 MESSAGE = re.compile(
-    r"out of memory under the budget in (?P<op>aten::\w+)[\w.]*: need (?P<need>[\d.]+ \w+), "
-    r"have (?P<have>[\d.]+ \w+), short (?P<short>[\d.]+ \w+) \(budget (?P<budget>[\d.]+ \w+)\)\. "
-    r"The smallest budget that would have let this pass is (?:at least )?"
+    r"out of memory under the budget in (?P<op>aten::\w+)[\w.]*:\n  need (?P<need>[\d.]+ \w+)"
+    r"(?: for all that the op uses at once)?, have (?P<have>[\d.]+ \w+), short "
+    r"(?P<short>[\d.]+ \w+) \(budget (?P<budget>[\d.]+ \w+)\)\.\n"
+    r"  The smallest budget that would have let this pass is (?:at least )?"
     r"(?P<smallest>[\d.]+ \w+)\.",
 )
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def _facts(error):
+def facts_of(error):
     found = MESSAGE.search(str(error))
     assert found, str(error)
     facts = dict(found.groupdict())
@@ -46,7 +47,7 @@ def test_the_error_says_what_is_missing():
     try:
         left @ right
     except torch.OutOfMemoryError as error:
-        facts = _facts(error)
+        facts = facts_of(error)
         text = str(error)
     else:
         raise AssertionError("12 MiB fitted 10 MiB")
@@ -73,7 +74,7 @@ def test_the_budget_it_names_suffices():
     try:
         _multiply()
     except torch.OutOfMemoryError as error:
-        smallest = _facts(error)["smallest"]
+        smallest = facts_of(error)["smallest"]
     spillway.enable(smallest)
     spillway.reset_peak()
     assert digest(_multiply()) == expected
@@ -129,7 +130,7 @@ def test_training_goes_on_under_a_raised_budget():
     try:
         torch.empty(16 << 20, dtype=torch.uint8)
     except torch.OutOfMemoryError as error:
-        assert _facts(error)["op"] == "aten::empty", error
+        assert facts_of(error)["op"] == "aten::empty", error
     spillway.enable(held + (16 << 20))
     large = torch.ones(16 << 20, dtype=torch.uint8)
     training.steps(2)
@@ -160,7 +161,7 @@ def test_an_emulated_device_refuses_likewise():
     try:
         _multiply()
     except torch.OutOfMemoryError as error:
-        assert _facts(error)["budget"] == 10 << 20
+        assert facts_of(error)["budget"] == 10 << 20
     else:
         raise AssertionError("12 MiB fitted 10 MiB")
     assert torch.equal(_multiply(256), _multiply(256))
@@ -180,7 +181,7 @@ def test_an_op_that_allocates_nothing_fails_likewise():
     try:
         left.add_(right)
     except torch.OutOfMemoryError as error:
-        facts = _facts(error)
+        facts = facts_of(error)
     else:
         raise AssertionError("10 MiB fitted 9 MiB")
     assert facts["op"] == "aten::add_"
@@ -221,7 +222,7 @@ def test_an_op_seen_before_is_checked_before_it_starts():
     try:
         torch.native_dropout(x, 0.5, True)
     except torch.OutOfMemoryError as error:
-        facts = _facts(error)
+        facts = facts_of(error)
         assert "could not be written out" not in str(error), "nothing was tried, nothing failed"
     else:
         raise AssertionError("36 MiB fitted 26 MiB")

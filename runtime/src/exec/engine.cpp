@@ -227,6 +227,7 @@ bool Engine::begin_frame(const Op& op) {
   frames.op = op.name;
   frames.needs.begin(op.key);
   frames.inputs = frames.stays = frames.ended = {};
+  frames.lacked_room = false;
   if (!op.between) frames.let_go_of_what_was_held_between();
   const std::uint64_t clock = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
   frames.recogniser.note_demand(std::exchange(frames.peak_demand, {}).count);
@@ -314,6 +315,7 @@ bool Engine::settle(StorageRecord& record, Access access, Lock& lock) {
         }
         if (!may_overbook()) {
           this_thread_frames().needs.fail();
+          this_thread_frames().lacked_room = true;
           set_last_failure(OutOfBudget(shortage(room, request.short_by)).what());
           return false;
         }
@@ -327,6 +329,10 @@ bool Engine::inputs_ready() {
   const Mode mode = this->mode();
   ThreadFrames& frames = this_thread_frames();
   if (in_child_ || frames.depth != 1) return true;
+  if (frames.lacked_room) {
+    say_whole_need(frames);
+    return false;
+  }
   if (mode == Mode::kRecord) {
     frames.stays = stays_beside(frames);
     return true;

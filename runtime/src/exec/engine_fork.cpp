@@ -13,7 +13,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <new>
+#include <utility>
 
 #include "engine_lock.hpp"
 
@@ -60,7 +60,13 @@ void Engine::after_fork_in_child() {
 
 std::byte* Engine::allocate_in_child(std::size_t bytes) {
   void* pointer = nullptr;
-  if (::posix_memalign(&pointer, 64, bytes) != 0) throw std::bad_alloc();
+  if (::posix_memalign(&pointer, 64, bytes) != 0) {
+    OutOfBudget::Facts facts;
+    facts.need = {bytes};
+    facts.refused = "It is a forked process, whose memory comes from malloc.";
+    facts.also_known_as = framework_.shortage_words("").also_known_as;
+    throw OutOfBudget(std::move(facts));
+  }
   shared_.forked_hold(static_cast<std::int64_t>(::malloc_usable_size(pointer)));
   return static_cast<std::byte*>(pointer);
 }

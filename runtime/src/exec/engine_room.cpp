@@ -166,6 +166,28 @@ bool Engine::will_fit(ThreadFrames& frames) {
   return false;
 }
 
+// An input did not come back. All of them are known now, so that the error need not grow by one
+// input at each larger budget that is tried.
+void Engine::say_whole_need(ThreadFrames& frames) {
+  const Lock lock(*this);
+  drain_freed();
+  const Bytes stays = stays_anyway(frames);
+  Bytes need = frames.needs.known();
+  Bytes away{};
+  const StorageRecord* last = nullptr;
+  for (const StorageRecord* record : frames.pinned) {  // sorted by stays_anyway
+    if (record == std::exchange(last, record) || record->block == nullptr) continue;
+    need += record->bytes;
+    if (record->block->resident == 0) away += record->bytes;
+  }
+  const Bytes smallest = stays + away + frames.needs.known() + kPagesOfAnOp;
+  if (smallest <= budget()) return;  // what other ops hold was in the way: that was said
+  OutOfBudget::Facts facts = shortage(need, smallest - budget());
+  facts.smallest_budget = smallest;
+  facts.is_whole = true;
+  set_last_failure(OutOfBudget(std::move(facts)).what());
+}
+
 // In record mode: what would stay beside the open op's own storages if it had to. What other ops
 // and exports hold now counts, since in a step under a budget they hold it too.
 Bytes Engine::stays_beside(ThreadFrames& frames) {
@@ -201,15 +223,6 @@ bool Engine::counts_as_input(const ThreadFrames& frames, const StorageRecord& re
          may_leave_after(frames, record);
 }
 
-std::string Engine::advice() const {
-  if (!moves(mode())) {
-    return fmt::format("SPILLWAY_MODE={} moves nothing; without it, what does not fit is evicted.",
-                       to_string(mode()));
-  }
-  return fmt::format("Raise {}, or set SPILLWAY_OVER=allow to let single ops exceed it.",
-                     settings_.emulate_device ? "SPILLWAY_EMULATE_DEVICE" : "SPILLWAY_BUDGET");
-}
-
 OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   const char* op = this_thread_frames().op;
   OutOfBudget::Facts facts;
@@ -217,7 +230,11 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   facts.need = need;
   facts.have = saturating_sub(need, short_by);
   facts.budget = budget();
-  facts.advice = advice();
+  facts.limit = settings_.emulate_device ? "SPILLWAY_EMULATE_DEVICE" : "SPILLWAY_BUDGET";
+  if (!moves(mode())) facts.idle_mode = to_string(mode());
+  ShortageWords words = framework_.shortage_words(facts.op);
+  facts.also_known_as = std::move(words.also_known_as);
+  facts.remedies = std::move(words.remedies);
   facts.smallest_budget = memory_.budget().limit() + short_by;
   facts.why = mover_.failure();
   std::vector<const StorageRecord*> resident;

@@ -7,35 +7,83 @@
 
 namespace spillway::runtime {
 
+namespace {
+
+std::string indented(const std::string& sentence) { return "\n  " + sentence; }
+
+std::string ended_with_point(std::string sentence) {
+  if (!sentence.ends_with('.')) sentence += '.';
+  return sentence;
+}
+
+std::string shortage_lines(const OutOfBudget::Facts& facts) {
+  std::string text = fmt::format("Spillway: out of memory under the budget{}:",
+                                 facts.op.empty() ? "" : " in " + facts.op);
+  text += indented(
+      fmt::format("need {}{}, have {}, short {} (budget {}).", to_string(facts.need),
+                  facts.is_whole ? " for all that the op uses at once" : "", to_string(facts.have),
+                  to_string(saturating_sub(facts.need, facts.have)), to_string(facts.budget)));
+  text += indented(fmt::format("The smallest budget that would have let this pass is {}{}.",
+                               facts.is_all ? "" : "at least ", to_string(facts.smallest_budget)));
+  if (facts.begun) {
+    text += indented("The op was running: the step cannot be taken up where it stopped.");
+  }
+  return text;
+}
+
+std::string refusal_lines(const OutOfBudget::Facts& facts) {
+  return fmt::format("Spillway: out of memory, since the kernel refuses memory{}: need {}.{}",
+                     facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need),
+                     indented(facts.refused));
+}
+
+std::vector<std::string> remedies_of(const OutOfBudget::Facts& facts) {
+  if (!facts.refused.empty()) {
+    return {"Raise vm.max_map_count, or the limit of ulimit -v, whichever is nearly used up.",
+            "Let fewer tensors live at once."};
+  }
+  std::vector<std::string> remedies;
+  if (!facts.idle_mode.empty()) {
+    remedies.push_back(fmt::format(
+        "Unset SPILLWAY_MODE={}, which moves nothing: then what does not fit is evicted.",
+        facts.idle_mode));
+  }
+  if (!facts.why.empty()) {
+    remedies.emplace_back("Mend what held eviction up, which is said above.");
+  }
+  remedies.push_back(fmt::format("Raise {} to {}{}.", facts.limit, to_string(facts.smallest_budget),
+                                 facts.is_all ? "" : " or more"));
+  remedies.insert(remedies.end(), facts.remedies.begin(), facts.remedies.end());
+  if (facts.small >= saturating_sub(facts.need, facts.have)) {
+    remedies.push_back(
+        fmt::format("Lower SPILLWAY_MIN_SIZE: tensors too small to move hold {} together.",
+                    to_string(facts.small)));
+  }
+  if (facts.idle_mode.empty()) {
+    remedies.emplace_back("Set SPILLWAY_OVER=allow, which lets single ops exceed the budget.");
+  }
+  return remedies;
+}
+
+std::string text_of(const OutOfBudget::Facts& facts) {
+  std::string text = facts.refused.empty() ? shortage_lines(facts) : refusal_lines(facts);
+  if (facts.refused.empty() && !facts.why.empty()) {
+    text += indented("Eviction was held up: " + ended_with_point(facts.why));
+  }
+  if (!facts.waited.empty()) text += indented(facts.waited);
+  if (!facts.also_known_as.empty()) text += indented(facts.also_known_as);
+  if (facts.refused.empty() && !facts.pinned.empty()) {
+    text += indented("Largest storages that could not leave:");
+    for (const std::string& line : facts.pinned) text += indented("  " + line);
+  }
+  text += "\nWhat helps, any of:";
+  for (const std::string& remedy : remedies_of(facts)) text += indented("- " + remedy);
+  return text;
+}
+
+}  // namespace
+
 OutOfBudget::OutOfBudget(Facts facts)
-    : std::runtime_error([&] {
-        if (!facts.refused.empty()) {
-          return fmt::format("Spillway: the kernel refuses memory{}: need {}. {}",
-                             facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need),
-                             facts.refused);
-        }
-        std::string text = fmt::format(
-            "Spillway: out of memory under the budget{}: need {}, have {}, short {} (budget {}). "
-            "The smallest budget that would have let this pass is {}{}.{}",
-            facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need), to_string(facts.have),
-            to_string(saturating_sub(facts.need, facts.have)), to_string(facts.budget),
-            facts.is_all ? "" : "at least ", to_string(facts.smallest_budget),
-            facts.begun ? " The op was running: the step cannot be taken up where it stopped."
-                        : "");
-        if (!facts.why.empty()) {
-          text += " Eviction was held up: " + facts.why;
-          if (!text.ends_with('.')) text += '.';
-        }
-        if (!facts.waited.empty()) text += " " + facts.waited;
-        if (!facts.pinned.empty()) text += " Largest storages that could not leave:";
-        for (const std::string& line : facts.pinned) text += "\n  " + line;
-        if (facts.small >= saturating_sub(facts.need, facts.have)) {
-          text += fmt::format(
-              "\nTensors too small to move hold {} together: a lower SPILLWAY_MIN_SIZE lets them.",
-              to_string(facts.small));
-        }
-        return text + "\n" + facts.advice;
-      }()),
-      facts_(std::move(facts)) {}
+    : std::runtime_error(text_of(facts)), facts_(std::move(facts)) {}
 
 }  // namespace spillway::runtime

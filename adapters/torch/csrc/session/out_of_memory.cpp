@@ -5,14 +5,20 @@
 // allocates nothing meets the refused storage instead, whose accessors throw a plain c10::Error
 // with our text: a RuntimeError in Python. Every c10::Error fetches a stack trace as it is made, by
 // a function that can be set. Ours throws the right error from there while one is pending.
+//
+//     _fused_adamw_   |-- found short ---------------------- reads what was refused: raised --|
+//       item                         |--------|
+//
+// An op may call others before it meets what was refused to it: what is pending is the op's until
+// that op ends, whatever ends within it.
 #include <c10/util/Logging.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "session/session.hpp"
+#include "spillway/runtime/exec/frames.hpp"
 
 namespace spillway::torch {
 
@@ -21,16 +27,22 @@ namespace {
 struct PendingFailure {
   std::string text;
   runtime::FailureKind kind = runtime::FailureKind::kShortage;
+  std::uint32_t depth = 0;  // of the frame that it was found in, from 1
 };
 thread_local PendingFailure t_pending_failure;
 
 }  // namespace
 
 void set_pending_failure(const std::string& text, runtime::FailureKind kind) {
-  t_pending_failure = {.text = text, .kind = kind};
+  // What was found as a frame ended is the next one's.
+  std::uint32_t depth = std::max(runtime::this_thread_frames().depth, 1U);
+  if (has_pending_failure()) depth = std::min(depth, t_pending_failure.depth);
+  t_pending_failure = {.text = text, .kind = kind, .depth = depth};
 }
 
-void clear_pending_failure() { t_pending_failure.text.clear(); }
+void clear_pending_failure() {
+  if (t_pending_failure.depth > runtime::this_thread_frames().depth) t_pending_failure = {};
+}
 bool has_pending_failure() { return !t_pending_failure.text.empty(); }
 
 void raise_pending_failure() {
@@ -42,9 +54,8 @@ void raise_pending_failure() {
 }
 
 void install_out_of_memory_errors() {
-  // Then torch has set a function of its own, which cannot be asked for.
-  const char* shown = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
-  if (shown != nullptr && std::strcmp(shown, "0") != 0) return;
+  // TORCH_SHOW_CPP_STACKTRACES makes torch set a function of its own, which cannot be asked for:
+  // then errors show the stack as the C library tells it, without lines of source.
   const std::function<c10::Backtrace()> fetch = [] {
     raise_pending_failure();
     return c10::get_lazy_backtrace(1);

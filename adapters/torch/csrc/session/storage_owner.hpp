@@ -50,6 +50,7 @@ class TorchFramework final : public runtime::Framework {
   void release(void* owner) noexcept override;
   void* let_others_run() override;
   void run_again(void* held) override;
+  runtime::ShortageWords shortage_words(const std::string& op) override;
 
   /// Evicted storages also lose their pointer, as they would on an accelerator.
   void set_null_pointers(bool null_pointers) { null_pointers_ = null_pointers; }

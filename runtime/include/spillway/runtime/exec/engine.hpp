@@ -246,7 +246,7 @@ class Engine {
   void publish();
   [[nodiscard]] std::int64_t stalled_ns() const;
   bool will_fit(ThreadFrames& frames);
-  [[nodiscard]] std::string advice() const;
+  void say_whole_need(ThreadFrames& frames);
   OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
   OutOfBudget::Facts shortage(const RoomRequest& request, Bytes short_by) const;
   OutOfBudget::Facts shortage_in_op(const RoomRequest& request, Bytes short_by) const;

@@ -82,6 +82,7 @@ struct ThreadFrames {
   StepRecogniser recogniser;
   OpNeeds needs;
   Bytes inputs{};                ///< of the outermost open op, those shown twice counted twice
+  bool lacked_room = false;      ///< an input of the outermost open op could not come back
   std::uint64_t steps_seen = 0;  ///< recogniser.steps_completed() when last looked at
   std::uint64_t began = 0;       ///< engine's op clock when the outermost frame began
   Bytes stays{};                 ///< record mode: what could not leave when the outermost op began

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace spillway::runtime {
 
@@ -12,6 +13,12 @@ struct StorageRecord;
 enum class Refusal : std::uint8_t {
   kAll,     ///< every access
   kWriting  ///< not the address for reading, which is good for being noted alone
+};
+
+/// What a framework adds to the error of an op that does not fit.
+struct ShortageWords {
+  std::string also_known_as;          ///< its own words for it, which programs look for
+  std::vector<std::string> remedies;  ///< what helps with this op, a sentence each
 };
 
 /// What the engine asks of the adapter that owns the storages. `owner` is the handle the adapter
@@ -44,6 +51,9 @@ class Framework {
     static_cast<void>(owner);
     return false;
   }
+
+  /// For the error of `op`, which is empty between ops. Called with the engine's lock held.
+  virtual ShortageWords shortage_words(const std::string& /*op*/) { return {}; }
 
   /// The storage died: the handle is no longer used. Called without the lock.
   virtual void release(void* owner) noexcept = 0;
