@@ -8,6 +8,7 @@ engine's lock, never the other way round.
 import ctypes
 import json
 import pathlib
+import sys
 import threading
 
 SUPPORTED_MINORS = range(11, 16)  # torch 2.11 to 2.15
@@ -41,7 +42,22 @@ def loaded() -> ctypes.CDLL | None:
     return _library
 
 
+def require_torch() -> None:
+    """Imports torch.
+
+    Raises:
+        UserError: this Python has none.
+    """
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UserError(f"this Python has no PyTorch to manage: {sys.executable}") from None
+
+
 def _load() -> ctypes.CDLL:
+    require_torch()
     import torch
 
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
@@ -54,6 +70,7 @@ def _load() -> ctypes.CDLL:
             f"no adapter for torch {torch.__version__}: this installation has "
             f"{', '.join(built) or 'none'}; supported are 2.{SUPPORTED_MINORS[0]} to "
             f"2.{SUPPORTED_MINORS[-1]}. Install again in the environment of this torch: "
+            "in the folder of Spillway's source, pip install -r requirements/build.txt && "
             "pip install --no-build-isolation ."
         )
     # A library built for another minor may load and silently manage nothing, hence the name above

@@ -5,10 +5,12 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spillway import _native
+from spillway._native import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -86,19 +88,31 @@ def enable(
             ``SPILLWAY_``, e.g. ``spool_dir="/mnt/nvme"``.
 
     Raises:
-        UserError: a setting is wrong or cannot be honoured, or this process was forked from a
-            managed one; nothing has changed then.
+        UserError: a setting is wrong or cannot be honoured, this process was forked from a managed
+            one, or this Python has no PyTorch; nothing has changed then.
     """
+    _native.require_torch()
     from spillway import _activation
 
     named = {"budget": budget, "mode": mode, "min_size": min_size, "start_at": start_at, **options}
     settings = {
         f"SPILLWAY_{name.upper()}": str(value) for name, value in named.items() if value is not None
     }
-    _activation.start(_activation.defaults(settings) | settings)
+    try:
+        _activation.start(_activation.defaults(settings) | settings)
+    except UserError as error:
+        raise UserError(_in_keywords(str(error), settings)) from None
     from spillway import _older
 
     _older.take_in()
+
+
+def _in_keywords(text: str, named: dict[str, str]) -> str:
+    """An error about a variable that the call named, in the words of the call."""
+    if not text.startswith(tuple(f"{variable}{end}" for variable in named for end in (" ", ":"))):
+        return text
+    text = re.sub(r" (?:Else unset|Unset) SPILLWAY_\w+\.$", "", text)
+    return re.sub(r"SPILLWAY_([A-Z_]+)", lambda found: found[1].lower(), text)
 
 
 def disable() -> None:

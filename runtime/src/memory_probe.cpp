@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "spillway/base/error.hpp"
+#include "spillway/base/output_path.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 
 namespace spillway::runtime {
@@ -129,11 +130,15 @@ MachineMemory measure_disk(const std::string& directory, std::uint32_t local_pro
     errno = ENOTDIR;
     usable = false;
   }
-  if (!usable || ::access(where.c_str(), W_OK | X_OK) != 0) {
+  const int error = usable ? new_file_error(where) : errno;
+  if (error != 0) {
+    // What /proc and its like answer, although they are there.
+    const std::string why =
+        usable && error == ENOENT ? "its file system takes no new files" : std::strerror(error);
     throw UserError(fmt::format(
         "the spool directory {} cannot be used: {}. Set SPILLWAY_SPOOL_DIR (--spool-dir) to a "
         "directory on a real disk that you can write to",
-        where, std::strerror(errno)));
+        where, why));
   }
   const Bytes free{static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize};
   return {.total = free, .available = free, .ours = {}, .local_processes = local_processes};

@@ -95,7 +95,7 @@ Bytes parse_device_bytes(std::string_view text, std::string_view what) {
 
 /// A budget as in parse_budget, or one per device: `cuda:12GiB,cpu:8GiB`.
 BudgetSpec parse_device_budgets(std::string_view text, std::string_view what) {
-  if (text.find_first_of(":,") == std::string_view::npos) return parse_budget(text, what);
+  if (text.find(':') == std::string_view::npos) return parse_budget(text, what);
   std::optional<BudgetSpec> cpu;
   bool has_accelerator = false;
   for (std::size_t first = 0; first <= text.size();) {
@@ -285,6 +285,11 @@ Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::s
     throw UserError(fmt::format("{}: need {}, have {}, short {}. Give at most {}, or auto.", what,
                                 to_string(budget), to_string(memory.total),
                                 to_string(budget - memory.total), to_string(memory.total)));
+  }
+  if (budget < kLeastBudget && spec.kind == BudgetSpec::Kind::kBytes) {
+    throw UserError(fmt::format("{}: {} is too little: need {}, short {}. Give more.", what,
+                                to_string(budget), to_string(kLeastBudget),
+                                to_string(kLeastBudget - budget)));
   }
   if (budget < kLeastBudget) {
     throw UserError(fmt::format(

@@ -204,6 +204,11 @@ def test_a_program_that_cannot_be_executed(spillway, tmp_path):
         (("run", "--mode", "enforec", "--", "true"), "enforce"),
         (("run", "--budget", "twelve", "--", "true"), "twelve"),
         (("run", "--budget", "0", "--", "true"), "--budget: "),
+        (
+            ("run", "--budget", "500KiB", "--", "true"),
+            "too little: need 1 MiB, short 524 KiB. Give",
+        ),
+        (("run", "--budget", "1,5GiB", "--", "true"), "with a point, such as 1.5GiB"),
         (("run", "--budget", "900TiB", "--", "true"), "short"),
         (("run", "--budget", "900TiB", "--", "true"), "--budget"),
         (("run", "--budget", "1GiB"), "No program to run"),

@@ -26,7 +26,9 @@ WRONG = [
     ("BUDGET", "0%", "not a share of the whole"),
     ("BUDGET", "1EiB", "short"),
     ("BUDGET", "99999999999999999999", "99999999999999999999"),
-    ("BUDGET", "4KiB", "too little"),
+    ("BUDGET", "4KiB", "4 KiB is too little: need 1 MiB, short 1020 KiB. Give more."),
+    ("BUDGET", "1,5GiB", "with a point, such as 1.5GiB"),
+    ("MIN_SIZE", "1,5MiB", "with a point"),
     ("BUDGET", "cuda:1GiB", "not supported yet"),
     ("MODE", "enfroce", 'Did you mean "enforce"?'),
     ("START_AT", "1.5", "share from 0 to 1"),
@@ -38,6 +40,11 @@ WRONG = [
     ("FAULTS", "spool.write", "spool.write"),
     ("FAULTS", "spool.write=EFOO@1", "EFOO"),
     ("SPOOL_DIR", "/no/such/directory", "/no/such/directory"),
+    (
+        "SPOOL_DIR",
+        "/proc",
+        "the spool directory /proc cannot be used: its file system takes no new",
+    ),
     ("BUGDET", "1GiB", "Did you mean SPILLWAY_BUDGET?"),
     ("XYZZYX", "1", "there are"),
 ]
@@ -146,6 +153,33 @@ def test_statistics_asked_for_outside_are_written_though_the_program_enables(tmp
     program = "import torch, spillway; spillway.enable('64MiB'); torch.ones(9)"
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)
     assert json.loads(written.read_text())["budget_bytes"] == 64 << 20
+
+
+@in_child
+def test_an_error_of_enable_speaks_of_its_keywords():
+    import spillway
+
+    activate(BUDGET="1GiB")
+    for wrong, expected in (
+        ({"spooldir": "/tmp"}, "spooldir is not a setting. Did you mean spool_dir?"),
+        ({"budget": "lots"}, 'budget: "lots" is not a budget'),
+        ({"xyzzyx": 1}, "xyzzyx is not a setting; there are budget, host_budget, "),
+        ({"spool_dir": "/proc"}, "the spool directory /proc cannot be used"),
+    ):
+        try:
+            spillway.enable(**wrong)
+        except spillway.UserError as error:
+            assert str(error).startswith(expected), error
+            assert not {"Unset", "unset"} & set(str(error).split()), error
+        else:
+            raise AssertionError(f"{wrong} was accepted")
+
+
+def test_enabling_without_pytorch_is_told_in_a_sentence():
+    ended = _fresh(
+        "import sys; sys.modules['torch'] = None; import spillway; spillway.enable('64MiB')"
+    )
+    assert "spillway._native.UserError: this Python has no PyTorch" in ended.stderr, ended.stderr
 
 
 @in_child

@@ -97,6 +97,10 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
   const auto count = unit && digits.find_first_of("0123456789") != std::string_view::npos
                          ? scaled(digits, *unit)
                          : std::nullopt;
+  if (!count && all.find(',') != std::string_view::npos) {
+    throw UserError(fmt::format(
+        "{}: \"{}\" has a comma; write a fraction with a point, such as 1.5GiB", what, text));
+  }
   if (!count) {
     throw UserError(fmt::format(
         "{}: \"{}\" is not a number of bytes; give one such as 12GiB, 1.5 GiB, 900MB or 4096", what,
