@@ -4,7 +4,7 @@
 import os
 import sys
 
-from spillway import _native, _shims
+from spillway import _ending, _native, _shims
 from spillway._native import UserError
 
 _PAGE = "SPILLWAY_BUDGET_PAGE"
@@ -24,6 +24,7 @@ def start(settings: dict[str, str]) -> None:
     _native.settings = settings
     _publish_page(_native.take(library.spillway_budget_page()))
     _shims.install()
+    _ending.watch()
     if "SPILLWAY_TRACE" in settings and settings.get("SPILLWAY_MODE") == "record":
         from spillway.recording import real_run
 

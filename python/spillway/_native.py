@@ -91,6 +91,8 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_stop", text, []),
         ("spillway_statistics", text, []),
         ("spillway_budget_page", text, []),
+        ("spillway_note_step", None, []),
+        ("spillway_end", None, [ctypes.c_int, ctypes.c_int]),
         ("spillway_reset_peak", None, []),
         ("spillway_keep_gradients", None, [ctypes.c_int]),
         ("spillway_keep_made", None, [ctypes.c_int]),

@@ -50,6 +50,10 @@ class Statistics:
     elapsed_ns: int
     ops: int  #: outermost operator calls seen
     steps: int  #: repetitions of the training step that were recognised
+    stopped_after_step: int  #: since then ops are not watched, as the program fits; 0: they are
+    shortages: int  #: ops that did not fit
+    short_bytes: int  #: what the last of them was short
+    out_of_memory: bool  #: the process ends for that; false while it runs
     last_step_ns: int
     last_step_moved_bytes: int
     storages: int  #: live ones large enough to move

@@ -45,5 +45,58 @@ TEST_F(EngineStatus, CountsOpsBetweenSteps) {
   EXPECT_LE(ops_in_step(), 2 * StatusRhythm::kMostOps);
 }
 
+TEST_F(EngineStatus, CountsStepsThatAreNotWatched) {
+  ops(1, true);
+  ops(1, true);
+  engine_.note_rest(true);
+  EXPECT_EQ(slot().stopped_after_step, 2U);
+  for (int i = 0; i < 7; ++i) engine_.note_unwatched_step();
+  EXPECT_EQ(slot().steps, 9U);
+  EXPECT_EQ(engine_.statistics().steps, 9U);
+  EXPECT_EQ(engine_.statistics().stopped_after_step, 2U);
+  engine_.note_rest(false);
+  engine_.note_unwatched_step();
+  EXPECT_EQ(slot().steps, 9U) << "the ops show it";
+  EXPECT_EQ(slot().stopped_after_step, 0U);
+}
+
+// What repeated was a part of a step, or of the making of the model.
+TEST_F(EngineStatus, CountsNoStepAfterRepetitionsOfOps) {
+  engine_.note_rest(true);
+  engine_.note_unwatched_step();
+  EXPECT_EQ(engine_.statistics().steps, 0U);
+}
+
+TEST_F(EngineStatus, TellsTheUseOfMemoryAtOnce) {
+  ops(1);
+  make(kMiB.count, 1);
+  EXPECT_GE(slot().peak_device_bytes, kMiB.count);
+  EXPECT_GE(slot().device_bytes, kMiB.count);
+}
+
+TEST_F(EngineStatus, TellsAShortageAtOnceAndThatTheProgramWentOn) {
+  {
+    const FakeOp op(engine_);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THROW(engine_.allocate(kMiB.count * 65), OutOfBudget);
+      EXPECT_EQ(slot().shortages, 1U) << "one op";
+    }
+    EXPECT_GE(slot().short_bytes, kMiB.count);
+    EXPECT_EQ(slot().ops, slot().ops_at_shortage);
+  }
+  ops(1);
+  EXPECT_GT(slot().ops, slot().ops_at_shortage);
+}
+
+TEST_F(EngineStatus, KeepsWhatItDiedOf) {
+  EXPECT_NE(slot().started_ns, 0U);
+  engine_.note_end(Ending::kOutOfMemory, false);
+  engine_.note_end(Ending::kOther, true);
+  EXPECT_EQ(slot().ending, static_cast<std::uint32_t>(Ending::kOutOfMemory));
+  EXPECT_EQ(slot().unwritten, 1U);
+  EXPECT_GE(slot().ended_ns, slot().started_ns);
+  EXPECT_TRUE(engine_.statistics().out_of_memory);
+}
+
 }  // namespace
 }  // namespace spillway::runtime

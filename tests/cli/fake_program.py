@@ -39,6 +39,12 @@ COUNTERS = (
     "step_began_ops",
     "last_step_ops",
     "overshoot_bytes",
+    "stopped_after_step",
+    "shortages",
+    "short_bytes",
+    "ops_at_shortage",
+    "started_ns",
+    "ended_ns",
 )
 
 
@@ -51,6 +57,8 @@ class Slot(ctypes.Structure):
         ("pid", U32),
         ("mode", U32),
         *((name, U64) for name in COUNTERS),
+        ("ending", U32),
+        ("unwritten", U32),
         ("io", ctypes.c_char * 96),
         ("movers", Mover * 5),
     ]
@@ -64,7 +72,7 @@ def claim(**counters):
     """Claims the first free slot; the order of stores is the engine's: the pid last."""
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
-    assert page.version == 4, page.version
+    assert page.version == 5, page.version
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2

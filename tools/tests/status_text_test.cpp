@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -121,6 +124,93 @@ TEST(StatusLine, CountsOpsBeforeTheFirstStepEnds) {
   EXPECT_THAT(format_status_line(totals_of({young}), 120), EndsWith("stall 4 %  op 77"));
 }
 
+ProcessStatus resting_process() {
+  ProcessStatus status = busy_process();
+  status.evicted = status.clean_evicted = status.fetched = status.disk = Bytes{0};
+  status.last_step_moved = Bytes{0};
+  status.stopped_after_step = 4;
+  status.steps = 60;
+  status.movers.clear();
+  return status;
+}
+
+TEST(StatusLine, SaysThatTheProgramFits) {
+  const StatusTotals totals = totals_of({resting_process()});
+  EXPECT_EQ(format_status_line(totals, 80),
+            "spillway 812 MiB / 1 GiB  fits: stopped watching after step 4  step 60 1.8 s");
+  EXPECT_EQ(format_status_line(totals, 62),
+            "spillway 812 MiB / 1 GiB  fits: stopped watching after step 4");
+}
+
+// Without an optimizer nobody counts the steps that are not watched: none is shown as the last.
+TEST(StatusLine, ShowsNoStepThatStandsStill) {
+  ProcessStatus status = resting_process();
+  status.steps = 4;
+  EXPECT_EQ(format_status_line(totals_of({status}), 80),
+            "spillway 812 MiB / 1 GiB  fits: stopped watching after step 4");
+}
+
+TEST(StatusLine, IsThatOfTheWatchedWhileSomeAre) {
+  const std::string text = format_status_line(totals_of({resting_process(), busy_process()}), 120);
+  EXPECT_THAT(text, Not(HasSubstr("fits")));
+  EXPECT_THAT(text, HasSubstr("stall"));
+}
+
+TEST(Summary, SaysThatTheProgramFits) {
+  std::string text = format_summary(totals_of({resting_process()}));
+  EXPECT_THAT(text, HasSubstr("  fits: stopped watching after step 4\n"));
+  EXPECT_THAT(text, HasSubstr("steps     60, the last took 1.8 s"));
+  EXPECT_THAT(text, HasSubstr("everything fitted"));
+  ProcessStatus uncounted = resting_process();
+  uncounted.steps = 4;
+  text = format_summary(totals_of({uncounted}));
+  EXPECT_THAT(text, HasSubstr("steps     4 while watched, the last took"));
+  text = format_summary(totals_of({resting_process(), busy_process()}));
+  EXPECT_THAT(text, HasSubstr("  fits: stopped watching in 1 of 2 processes\n"));
+}
+
+TEST(Summary, SaysWhatAProgramDiedOf) {
+  ProcessStatus status = resting_process();
+  status.stopped_after_step = 0;
+  status.shortages = 2;
+  status.short_by = kKiB * 320;
+  status.died_short = true;
+  const std::string text = format_summary(totals_of({status}), true);
+  EXPECT_THAT(text, HasSubstr("  ended: out of memory, short 320 KiB\n"));
+  EXPECT_THAT(text, Not(HasSubstr("everything fitted")));
+  EXPECT_THAT(text, HasSubstr("peak 1021 MiB"));
+}
+
+// It caught the error and went on, or went well.
+TEST(Summary, SaysWhatDidNotFitOfAProgramThatWentOn) {
+  ProcessStatus status = resting_process();
+  status.shortages = 2;
+  status.short_by = kKiB * 320;
+  for (const bool failed : {false, true}) {
+    const std::string text = format_summary(totals_of({status}), failed);
+    EXPECT_THAT(text, HasSubstr("  refused   2 ops that did not fit, short 320 KiB\n"));
+    EXPECT_THAT(text, Not(HasSubstr("ended:")));
+    EXPECT_THAT(text, Not(HasSubstr("everything fitted")));
+  }
+  status.died_short = true;
+  EXPECT_THAT(format_summary(totals_of({status}), false), Not(HasSubstr("ended:")));
+}
+
+// Of several processes the one that died tells by how much.
+TEST(StatusTotals, IsShortByWhatKilled) {
+  ProcessStatus went_on = busy_process();
+  went_on.shortages = 1;
+  went_on.short_by = kMiB * 9;
+  ProcessStatus died = busy_process();
+  died.shortages = 1;
+  died.short_by = kMiB * 2;
+  died.died_short = true;
+  for (const auto& processes : {std::vector{went_on, died}, std::vector{died, went_on}}) {
+    EXPECT_EQ(totals_of(processes).sum.short_by, kMiB * 2);
+    EXPECT_EQ(totals_of(processes).sum.shortages, 2U);
+  }
+}
+
 TEST(StatusTotals, TellsTheStepOfTheProcessWithTheMost) {
   ProcessStatus behind = busy_process();
   behind.steps = 11;
@@ -179,6 +269,47 @@ TEST_F(StatusPageReading, SkipsFreeSlots) {
   ASSERT_EQ(processes.size(), 1U);
   EXPECT_EQ(processes[0].pid, 42U);
   EXPECT_EQ(processes[0].budget, kMiB);
+}
+
+// start 100 s ... 103 s published ... 107 s ended
+TEST_F(StatusPageReading, KnowsTheTimeOfTheWholeRun) {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  runtime::StatusSlot& slot = page_->slots[0];
+  slot.pid = 42;
+  slot.elapsed_ns = 3 * kSecond;
+  EXPECT_EQ(read_processes(*page_)[0].elapsed, 3'000'000'000) << "no start is known";
+  slot.started_ns = 100 * kSecond;
+  slot.ended_ns = 107 * kSecond;
+  EXPECT_EQ(read_processes(*page_)[0].elapsed, 7'000'000'000);
+}
+
+TEST_F(StatusPageReading, NotesTheEndOfWhoeverIsGone) {
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  ASSERT_EQ(waitpid(gone, nullptr, 0), gone);
+  page_->slots[0].pid = static_cast<std::uint32_t>(gone);
+  page_->slots[1].pid = static_cast<std::uint32_t>(getpid());
+  page_->slots[0].started_ns = page_->slots[1].started_ns = 1;
+  note_ends(*page_);
+  EXPECT_NE(page_->slots[0].ended_ns, 0U);
+  EXPECT_EQ(page_->slots[1].ended_ns, 0U);
+  const std::uint64_t ended = page_->slots[0].ended_ns;
+  note_ends(*page_);
+  EXPECT_EQ(page_->slots[0].ended_ns, ended) << "the first look is the nearest";
+}
+
+TEST_F(StatusPageReading, TellsWhoDiedShort) {
+  runtime::StatusSlot& slot = page_->slots[0];
+  slot.pid = 42;
+  slot.ops = 70;
+  EXPECT_FALSE(read_processes(*page_)[0].died_short);
+  slot.shortages = 1;
+  slot.ops_at_shortage = 70;
+  EXPECT_TRUE(read_processes(*page_)[0].died_short) << "nothing ran since";
+  slot.ops = 71;
+  EXPECT_FALSE(read_processes(*page_)[0].died_short);
+  slot.ending = static_cast<std::uint32_t>(runtime::Ending::kOutOfMemory);
+  EXPECT_TRUE(read_processes(*page_)[0].died_short);
 }
 
 // Read between two updates, the step may seem to begin after the last op.

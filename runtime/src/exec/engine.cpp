@@ -119,6 +119,7 @@ void Engine::start(const Settings& stated) {
   if (limits && !in_child_) begin_sharing(settings);
   mode_.store(mode);
   watching_.store(mode != Mode::kOff);
+  outcome_.stopped_after_step = 0;
   if (!settings.status_path.empty() && slot_.load() == nullptr) {
     status_ = StatusMapping::open(settings.status_path);
     slot_.store(status_.claim_slot());
@@ -159,6 +160,7 @@ std::byte* Engine::allocate(std::size_t bytes) {
       if (result.block != nullptr) frames.needs.allocated({bytes});
       keep_headroom();
       if (sharing_) shared_.publish(memory_.budget().used());
+      if (StatusSlot* const slot = slot_.load(std::memory_order_relaxed)) publish_use(*slot);
       return result.pointer;
     }
     if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;

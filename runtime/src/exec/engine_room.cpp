@@ -223,7 +223,8 @@ bool Engine::counts_as_input(const ThreadFrames& frames, const StorageRecord& re
          may_leave_after(frames, record);
 }
 
-OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
+OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) {
+  note_shortage(short_by);
   const char* op = this_thread_frames().op;
   OutOfBudget::Facts facts;
   facts.op = op == nullptr ? "" : op;
@@ -259,7 +260,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) const {
   return facts;
 }
 
-OutOfBudget::Facts Engine::shortage(const RoomRequest& request, Bytes short_by) const {
+OutOfBudget::Facts Engine::shortage(const RoomRequest& request, Bytes short_by) {
   OutOfBudget::Facts facts = shortage(request.bytes, short_by);
   if (request.in_vain.empty()) return facts;
   facts.waited = fmt::format("It waited {:.1f} s for {}.",
@@ -268,15 +269,15 @@ OutOfBudget::Facts Engine::shortage(const RoomRequest& request, Bytes short_by) 
 }
 
 // Running statistics and the random state may already be written.
-OutOfBudget::Facts Engine::shortage_in_op(const RoomRequest& request, Bytes short_by) const {
+OutOfBudget::Facts Engine::shortage_in_op(const RoomRequest& request, Bytes short_by) {
   OutOfBudget::Facts facts = shortage(request, short_by);
   facts.begun = !facts.op.empty();
   return facts;
 }
 
 // The budget is not what was short, so nothing is said of it.
-OutOfBudget::Facts Engine::refusal(Bytes need) const {
-  OutOfBudget::Facts facts = shortage(need, {});
+OutOfBudget::Facts Engine::refusal(Bytes need) {
+  OutOfBudget::Facts facts = shortage(need, need);
   const MappingCount& mappings = memory_.arena().mappings();
   const PageMap& addresses = memory_.arena().page_map();
   facts.refused = fmt::format(

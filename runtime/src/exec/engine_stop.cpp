@@ -27,6 +27,7 @@ void Engine::stop() {
   bring_everything_back(lock);
   drop_all_copies();
   watching_.store(false);
+  outcome_.stopped_after_step = 0;
   publish();
 }
 

@@ -40,6 +40,10 @@ Statistics Engine::statistics() {
   result.ops = clock_.load() - 1;
   result.steps = steps_.load();
   result.last_step_ns = last_step_ns_;
+  result.stopped_after_step = outcome_.stopped_after_step;
+  result.shortages = outcome_.shortages;
+  result.short_by = outcome_.short_by;
+  result.out_of_memory = outcome_.ending == Ending::kOutOfMemory;
   result.last_step_moved = last_step_moved_;
   result.storages = mover_.live().size();
   result.pages = memory_.arena().pool() != nullptr
@@ -77,9 +81,8 @@ void Engine::publish() {
   slot.mode.store(static_cast<std::uint32_t>(mode()), kRelaxed);
   const bool limited = settings_.budget.has_value() || settings_.emulate_device.has_value();
   slot.budget_bytes.store(limited ? stated_budget().count : 0, kRelaxed);
-  slot.device_bytes.store(memory_.budget().used().count, kRelaxed);
+  publish_use(slot);
   slot.unmanaged_bytes.store(unmanaged_beside(memory_.budget().used()).count, kRelaxed);
-  slot.peak_device_bytes.store(memory_.budget().peak().count, kRelaxed);
   slot.host_bytes.store(mover_.used(Tier::kHost).count, kRelaxed);
   slot.disk_bytes.store(mover_.spool() == nullptr ? 0 : mover_.spool()->used_bytes().count,
                         kRelaxed);
@@ -99,6 +102,14 @@ void Engine::publish() {
   slot.step_began_ops.store(progress_.began(), kRelaxed);
   slot.last_step_ops.store(progress_.length(), kRelaxed);
   slot.overshoot_bytes.store(memory_.budget().overshoot().count, kRelaxed);
+  slot.stopped_after_step.store(outcome_.stopped_after_step, kRelaxed);
+  slot.shortages.store(outcome_.shortages, kRelaxed);
+  slot.short_bytes.store(outcome_.short_by.count, kRelaxed);
+  slot.ops_at_shortage.store(outcome_.ops_at_shortage, kRelaxed);
+  slot.started_ns.store(static_cast<std::uint64_t>(started_), kRelaxed);
+  slot.ended_ns.store(static_cast<std::uint64_t>(outcome_.ended), kRelaxed);
+  slot.ending.store(static_cast<std::uint32_t>(outcome_.ending), kRelaxed);
+  slot.unwritten.store(outcome_.unwritten ? 1 : 0, kRelaxed);
   std::strncpy(slot.io.data(), mover_.transfers().description().c_str(), kIoNameBytes - 1);
   const auto movers = mover_.tally().top(kTopMovers);
   for (std::size_t i = 0; i < movers.size(); ++i) {
@@ -140,6 +151,10 @@ std::string to_json(const Statistics& s) {
       {"elapsed_ns", s.elapsed_ns},
       {"ops", s.ops},
       {"steps", s.steps},
+      {"stopped_after_step", s.stopped_after_step},
+      {"shortages", s.shortages},
+      {"short_bytes", s.short_by.count},
+      {"out_of_memory", s.out_of_memory},
       {"last_step_ns", s.last_step_ns},
       {"last_step_moved_bytes", s.last_step_moved.count},
       {"storages", s.storages},
@@ -165,6 +180,12 @@ std::string to_summary(const Statistics& s) {
       to_string(s.moves.fetched), to_string(s.disk_written), to_string(s.disk_read), stalled, share,
       s.steps);
   if (s.disk_written.count != 0) text += fmt::format("spillway: transfers by {}\n", s.io);
+  if (s.stopped_after_step != 0) {
+    text += fmt::format("spillway: fits: stopped watching after step {}\n", s.stopped_after_step);
+  }
+  if (s.out_of_memory) {
+    text += fmt::format("spillway: ended: out of memory, short {}\n", to_string(s.short_by));
+  }
   if (s.overshoot.count != 0) {
     text += fmt::format("spillway: the budget was exceeded by up to {}\n", to_string(s.overshoot));
   }

@@ -18,6 +18,7 @@
 #include "machine/machine_lookup.hpp"
 #include "process/recording_run.hpp"
 #include "run/run_json.hpp"
+#include "run/run_outputs.hpp"
 #include "run/status_line.hpp"
 #include "run/status_totals.hpp"
 #include "run/summary.hpp"
@@ -34,7 +35,7 @@ using runtime::NameValue;
 
 // argparse and Spillway itself end with 2 after a mistake they have already explained.
 constexpr int kMistakeExplained = 2;
-constexpr int kNothingRecorded = 1;
+constexpr int kNotWritten = 1;
 
 // A reader that has gone away is no reason to change how the program's end is reported, so failures
 // are ignored, which fmt's own printing does not do.
@@ -140,33 +141,32 @@ std::string start_failure(const std::string& program, int error) {
 
 void report_trace(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) == 0 && status.st_size > 0) {
-    const Bytes size{static_cast<std::uint64_t>(status.st_size)};
-    say(fmt::format("spillway: trace written to {} ({})\n", path, short_bytes(size)));
-  } else {
-    say("spillway: no trace was written: the program must finish at least two\n"
-        "  training steps before one can be recognised.\n");
-  }
+  if (stat(path.c_str(), &status) != 0) return;
+  const Bytes size{static_cast<std::uint64_t>(status.st_size)};
+  say(fmt::format("spillway: trace written to {} ({})\n", path, short_bytes(size)));
 }
+
+bool went_well(const ProgramEnd& end) { return end.code == 0 && end.signal == 0; }
 
 void report_end(const RunRequest& request, const runtime::Settings& settings,
                 const std::vector<NameValue>& environment, const runtime::StatusPage* page,
-                const ProgramEnd& end) {
+                const ProgramEnd& end, const RunOutputs& outputs) {
   const std::vector<ProcessStatus> processes =
       page == nullptr ? std::vector<ProcessStatus>{} : read_processes(*page);
   const StatusTotals totals = total_of(processes);
   const bool asked = settings.effective_mode() != runtime::Mode::kOff;
-  if (processes.empty()) {
-    if (page == nullptr || !asked || request.summary == Show::kOff) return;
+  if (processes.empty() && page != nullptr) {
+    if (!asked || (request.summary == Show::kOff && outputs.all_written())) return;
     if (end.signal == 0 && end.code == kMistakeExplained) return;
     say(format_never_loaded(autoload_is_off(environment)));
     return;
   }
   const bool limited = totals.sum.budget > Bytes{0};
   if (request.summary == Show::kOn || (request.summary == Show::kAuto && limited)) {
-    say(format_summary(totals));
+    say(format_summary(totals, !went_well(end)));
   }
-  if (request.trace_path) report_trace(*request.trace_path);
+  say(outputs.complaint(end, totals));
+  if (request.trace_path && outputs.trace_written()) report_trace(*request.trace_path);
 }
 
 // The table speaks of variables; who gave a flag is answered with that flag.
@@ -214,23 +214,6 @@ void refuse_settings(const RunRequest& request) {
   }
 }
 
-// Changes when a file is written anew.
-struct FileState {
-  bool there = false;
-  ino_t number = 0;
-  off_t size = 0;
-  std::int64_t seconds = 0;
-  std::int64_t nanoseconds = 0;
-
-  bool operator==(const FileState&) const = default;
-};
-
-FileState state_of(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return {};
-  return {true, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
-}
-
 /// That a program is recorded without memory, and since when, on the bottom row of a terminal.
 class RecordingRow {
  public:
@@ -259,7 +242,7 @@ ProgramEnd record_without_memory(const RunRequest& request) {
   if (!request.machine.empty()) static_cast<void>(find_machine(request.machine));
   const std::vector<NameValue> environment =
       recording_environment(*request.trace_path, request.machine, request.assume);
-  const FileState before = state_of(*request.trace_path);
+  const RunOutputs outputs(*request.trace_path, "");
   RecordingRow row(request.status);
   ChildProcess program(request.command, environment);
   if (program.start_error() != 0) {
@@ -270,12 +253,12 @@ ProgramEnd record_without_memory(const RunRequest& request) {
   const ProgramEnd end =
       program.wait({.on_tick = [&] { row.refresh(); }, .on_suspend = [&] { row.hide(); }});
   row.hide();
-  const bool written = state_of(*request.trace_path) != before;
+  const bool written = outputs.trace_written();
   if (request.json) print_line(record_json(end, *request.trace_path, written));
-  if (end.code != 0 || end.signal != 0 || written) return end;
+  if (!went_well(end) || written) return end;
   say("spillway: no trace was written. If nothing above says why, the program never\n"
       "  loaded PyTorch with Spillway installed beside it.\n");
-  return {kNothingRecorded, 0};
+  return {kNotWritten, 0};
 }
 
 // The counters are a courtesy: without them the program still runs.
@@ -305,7 +288,9 @@ ProgramEnd run_program(const RunRequest& request) {
   unset_variable(environment, "SPILLWAY_STATUS_PAGE");
   if (status.page() != nullptr) set_variable(environment, "SPILLWAY_STATUS_PAGE", status.path());
 
-  const FileState trace_before = request.trace_path ? state_of(*request.trace_path) : FileState{};
+  const bool by_flag = std::any_of(request.variables.begin(), request.variables.end(),
+                                   [](const NameValue& v) { return v.first == "SPILLWAY_STATS"; });
+  const RunOutputs outputs(request.trace_path.value_or(""), settings.stats_path, by_flag);
   LiveStatus live(request.status, status.page());
   ChildProcess program(request.command, environment);
   if (program.start_error() != 0) {
@@ -313,18 +298,21 @@ ProgramEnd run_program(const RunRequest& request) {
                     start_failure(request.command.front(), program.start_error())));
     return {program.start_error() == ENOENT ? 127 : 126, 0};
   }
-  const ProgramEnd end =
-      program.wait({.on_tick = [&] { live.refresh(); }, .on_suspend = [&] { live.hide(); }});
+  const auto on_tick = [&] {
+    if (status.page() != nullptr) note_ends(*status.page());
+    live.refresh();
+  };
+  const ProgramEnd end = program.wait({.on_tick = on_tick, .on_suspend = [&] { live.hide(); }});
   live.hide();
-  report_end(shown, settings, environment, status.page(), end);
+  if (status.page() != nullptr) note_ends(*status.page());
+  report_end(shown, settings, environment, status.page(), end, outputs);
   if (request.json && request.trace_path) {
-    print_line(
-        record_json(end, *request.trace_path, state_of(*request.trace_path) != trace_before));
+    print_line(record_json(end, *request.trace_path, outputs.trace_written()));
   } else if (request.json) {
     print_line(run_json(end, status.page() == nullptr ? std::vector<ProcessStatus>{}
                                                       : read_processes(*status.page())));
   }
-  return end;
+  return went_well(end) && !outputs.all_written() ? ProgramEnd{kNotWritten, 0} : end;
 }
 
 }  // namespace spillway::tools

@@ -41,7 +41,11 @@ std::string run_json(const ProgramEnd& end, std::span<const ProcessStatus> proce
   json["disk_read"] = sum.disk_read.count;
   json["stall_ns"] = sum.stall;
   json["overshoot"] = sum.overshoot.count;
+  json["out_of_memory"] = sum.died_short && (end.code != 0 || end.signal != 0);
+  json["shortages"] = sum.shortages;
+  json["short"] = sum.short_by.count;
   json["steps"] = sum.steps;
+  json["stopped_after_step"] = sum.stopped_after_step;
   json["last_step_ns"] = sum.last_step;
   json["last_step_moved"] = sum.last_step_moved.count;
   return one_line(json);

@@ -31,6 +31,17 @@ std::string progress_of(const ProcessStatus& sum) {
   return fmt::format("op {} of {}", ops, sum.last_step_ops);
 }
 
+void add_moving_parts(std::vector<Part>& parts, const ProcessStatus& sum) {
+  parts.push_back({5, fmt::format("disk {}", short_bytes(sum.disk)), ""});
+  if (sum.steps > 0) {
+    parts.push_back({3, fmt::format("moved {}/step", short_bytes(sum.last_step_moved)), ""});
+  } else {
+    const Bytes moved = sum.evicted + sum.fetched;
+    parts.push_back({3, fmt::format("moved {}", short_bytes(moved)), ""});
+  }
+  parts.push_back({8, fmt::format("stall {}", short_percent(stall_share(sum))), ""});
+}
+
 std::vector<Part> parts_of(const StatusTotals& totals) {
   const ProcessStatus& sum = totals.sum;
   const std::string count = totals.processes > 1 ? fmt::format(" {}x", totals.processes) : "";
@@ -41,19 +52,18 @@ std::vector<Part> parts_of(const StatusTotals& totals) {
   if (sum.unmanaged > Bytes{0}) {
     parts.push_back({2, fmt::format("unmanaged {}", short_bytes(sum.unmanaged)), ""});
   }
-  parts.push_back({5, fmt::format("disk {}", short_bytes(sum.disk)), ""});
-  if (sum.steps > 0) {
-    parts.push_back({3, fmt::format("moved {}/step", short_bytes(sum.last_step_moved)), ""});
+  const bool rests = totals.processes != 0 && totals.resting == totals.processes;
+  if (rests) {
+    parts.push_back({8, fits_text(totals), ""});
   } else {
-    const Bytes moved = sum.evicted + sum.fetched;
-    parts.push_back({3, fmt::format("moved {}", short_bytes(moved)), ""});
+    add_moving_parts(parts, sum);
   }
-  parts.push_back({8, fmt::format("stall {}", short_percent(stall_share(sum))), ""});
-  if (sum.steps > 0) {
+  // What is counted of a program without optimizers ends with the watching.
+  if (sum.steps > 0 && !(rests && sum.steps == sum.stopped_after_step)) {
     const std::string step = fmt::format("step {}", sum.steps);
     parts.push_back({7, fmt::format("{} {}", step, short_time(sum.last_step)), step});
   }
-  const std::string progress = progress_of(sum);
+  const std::string progress = rests ? "" : progress_of(sum);
   if (!progress.empty()) parts.push_back({6, progress, ""});
   return parts;
 }

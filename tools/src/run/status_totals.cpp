@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/status_totals.hpp"
 
+#include <fmt/format.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 
 #include "spillway/runtime/memory/page_pool.hpp"
 
@@ -28,6 +33,30 @@ std::string readable_name(const std::array<char, kBytes>& name) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
+}
+
+// Of the clock that processes note their start by.
+TimeNs clock_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// What the process published itself may be older, and is all there is where it noted no start.
+TimeNs elapsed_of(const runtime::StatusSlot& slot) {
+  const TimeNs started = load_time(slot.started_ns);
+  const TimeNs ended = load_time(slot.ended_ns);
+  const TimeNs published = load_time(slot.elapsed_ns);
+  if (started == 0) return published;
+  return std::max(published, (ended != 0 ? ended : clock_now()) - started);
+}
+
+bool died_short(const runtime::StatusSlot& slot) {
+  if (slot.ending.load(std::memory_order_relaxed) ==
+      static_cast<std::uint32_t>(runtime::Ending::kOutOfMemory)) {
+    return true;
+  }
+  return load(slot.shortages) != 0 && load(slot.ops) == load(slot.ops_at_shortage);
 }
 
 std::vector<Mover> read_movers(const runtime::StatusSlot& slot) {
@@ -60,13 +89,18 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.last_step_moved = load_bytes(slot.last_step_moved_bytes);
   status.overshoot = load_bytes(slot.overshoot_bytes);
   status.stall = load_time(slot.stall_ns);
-  status.elapsed = load_time(slot.elapsed_ns);
+  status.elapsed = elapsed_of(slot);
   status.last_step = load_time(slot.last_step_ns);
   status.steps = load(slot.steps);
   // Two updates may mix: no more ops than there were.
   const std::uint64_t ops = load(slot.ops);
   status.ops_in_step = ops - std::min(ops, load(slot.step_began_ops));
   status.last_step_ops = load(slot.last_step_ops);
+  status.stopped_after_step = load(slot.stopped_after_step);
+  status.shortages = load(slot.shortages);
+  status.short_by = load_bytes(slot.short_bytes);
+  status.died_short = died_short(slot);
+  status.unwritten = slot.unwritten.load(std::memory_order_relaxed) != 0;
   status.io = readable_name(slot.io);
   const std::string& obstacle = runtime::PagePool::why_not();
   status.pages = obstacle.empty() ? "page pool" : "plain arena: " + obstacle;
@@ -114,10 +148,29 @@ void add(ProcessStatus& sum, const ProcessStatus& status) {
     sum.last_step_ops = status.last_step_ops;
   }
   sum.steps = std::max(sum.steps, status.steps);
+  sum.stopped_after_step = std::max(sum.stopped_after_step, status.stopped_after_step);
+  if (status.died_short == sum.died_short) {
+    sum.short_by = std::max(sum.short_by, status.short_by);
+  } else if (status.died_short) {
+    sum.short_by = status.short_by;
+  }
+  sum.shortages += status.shortages;
+  sum.died_short |= status.died_short;
+  sum.unwritten |= status.unwritten;
   add_movers(sum.movers, status.movers);
 }
 
 }  // namespace
+
+void note_ends(runtime::StatusPage& page) {
+  for (runtime::StatusSlot& slot : page.slots) {
+    const std::uint32_t pid = slot.pid.load(std::memory_order_acquire);
+    if (pid == 0 || load(slot.ended_ns) != 0 || load(slot.started_ns) == 0) continue;
+    if (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH) continue;
+    std::uint64_t unsaid = 0;
+    slot.ended_ns.compare_exchange_strong(unsaid, static_cast<std::uint64_t>(clock_now()));
+  }
+}
 
 std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page) {
   std::vector<ProcessStatus> processes;
@@ -137,6 +190,7 @@ StatusTotals total_of(std::span<const ProcessStatus> processes) {
   totals.fullest = processes.front();
   for (const ProcessStatus& status : processes) {
     add(totals.sum, status);
+    if (status.stopped_after_step != 0) ++totals.resting;
     totals.longest_elapsed = std::max(totals.longest_elapsed, status.elapsed);
     if (fullness(status) > fullness(totals.fullest)) totals.fullest = status;
   }
@@ -146,6 +200,15 @@ StatusTotals total_of(std::span<const ProcessStatus> processes) {
     totals.sum.movers.resize(runtime::kTopMovers);
   }
   return totals;
+}
+
+std::string fits_text(const StatusTotals& totals) {
+  if (totals.resting == 0) return "";
+  if (totals.resting < totals.processes) {
+    return fmt::format("fits: stopped watching in {} of {} processes", totals.resting,
+                       totals.processes);
+  }
+  return fmt::format("fits: stopped watching after step {}", totals.sum.stopped_after_step);
 }
 
 double stall_share(const ProcessStatus& status) {

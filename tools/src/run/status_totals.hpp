@@ -42,30 +42,44 @@ struct ProcessStatus {
   Bytes last_step_moved{};
   Bytes overshoot{};
   TimeNs stall = 0;
-  TimeNs elapsed = 0;
+  TimeNs elapsed = 0;  ///< since Spillway was loaded, until the end or now
   TimeNs last_step = 0;
   std::uint64_t steps = 0;
-  std::uint64_t ops_in_step = 0;    ///< since the last step was counted
-  std::uint64_t last_step_ops = 0;  ///< 0: no full step yet
-  std::string io;                   ///< how bytes move
+  std::uint64_t ops_in_step = 0;         ///< since the last step was counted
+  std::uint64_t last_step_ops = 0;       ///< 0: no full step yet
+  std::uint64_t stopped_after_step = 0;  ///< since then ops are not watched; 0: they are
+  std::uint64_t shortages = 0;           ///< ops that did not fit
+  Bytes short_by{};                      ///< what the last of them was short
+  bool died_short = false;               ///< nothing ran after the last of them, or it said so
+  bool unwritten = false;                ///< it said that it could not write a file
+  std::string io;                        ///< how bytes move
   std::string pages;  ///< where pages of tensors come from; the machine's, so set by the reader
   std::vector<Mover> movers;
 };
+
+/// Notes the end of processes that are gone and did not say so. For whoever looks often: the time
+/// is that of looking.
+void note_ends(runtime::StatusPage& page);
 
 /// One entry per claimed slot, in the order of the page.
 std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page);
 
 /// Sums of bytes and times; for what cannot be added, the value of the process that matters most:
 /// `mode` and `io` of the first, `steps`, `last_step` and `elapsed` of the slowest or longest, the
-/// ops of the step of the first one with the most steps.
+/// ops of the step of the first one with the most steps, `short_by` of one that died short.
 struct StatusTotals {
   std::size_t processes = 0;
   ProcessStatus sum;
   TimeNs longest_elapsed = 0;
-  ProcessStatus fullest;  ///< the process whose peak came closest to its budget
+  std::size_t resting = 0;  ///< processes whose ops are not watched any more
+  ProcessStatus fullest;    ///< the process whose peak came closest to its budget
 };
 
 StatusTotals total_of(std::span<const ProcessStatus> processes);
+
+/// `fits: stopped watching after step 4`, or in how many of several processes; empty where all are
+/// watched.
+std::string fits_text(const StatusTotals& totals);
 
 /// Stalled share of the time of all processes, 0 to 1.
 double stall_share(const ProcessStatus& status);

@@ -36,17 +36,35 @@ std::string device_line(const StatusTotals& totals) {
   return line("device", text);
 }
 
-std::string why_nothing(runtime::Mode mode) {
-  return moves(mode) ? "nothing: everything fitted"
-                     : fmt::format("nothing: mode {} moves nothing", to_string(mode));
+std::string why_nothing(const ProcessStatus& sum) {
+  if (!moves(sum.mode)) return fmt::format("nothing: mode {} moves nothing", to_string(sum.mode));
+  return sum.shortages == 0 ? "nothing: everything fitted" : "nothing";
+}
+
+// That an op did not fit is told even of a program that went on.
+std::string outcome_lines(const StatusTotals& totals, bool failed) {
+  const ProcessStatus& sum = totals.sum;
+  std::string text;
+  if (failed && sum.died_short) {
+    text += fmt::format("  ended: out of memory, short {}\n", to_string(sum.short_by));
+  } else if (sum.shortages != 0) {
+    text +=
+        line("refused", fmt::format("{} {} that did not fit, short {}", sum.shortages,
+                                    sum.shortages == 1 ? "op" : "ops", to_string(sum.short_by)));
+  }
+  if (totals.resting != 0) text += fmt::format("  {}\n", fits_text(totals));
+  return text;
 }
 
 std::string steps_line(const StatusTotals& totals) {
   const ProcessStatus& sum = totals.sum;
   if (sum.steps == 0) return line("steps", "none recognised");
-  return line("steps", fmt::format("{}{}, the last took {} and moved {}",
+  // Without an optimizer nothing tells of a step that nobody watches.
+  const bool stands = totals.resting != 0 && sum.steps == sum.stopped_after_step;
+  return line("steps", fmt::format("{}{}{}, the last took {} and moved {}",
                                    totals.processes > 1 ? "up to " : "", sum.steps,
-                                   short_time(sum.last_step), short_bytes(sum.last_step_moved)));
+                                   stands ? " while watched" : "", short_time(sum.last_step),
+                                   short_bytes(sum.last_step_moved)));
 }
 
 std::string movers_lines(const std::vector<Mover>& movers) {
@@ -62,16 +80,16 @@ std::string movers_lines(const std::vector<Mover>& movers) {
 
 }  // namespace
 
-std::string format_summary(const StatusTotals& totals) {
+std::string format_summary(const StatusTotals& totals, bool failed) {
   const ProcessStatus& sum = totals.sum;
-  std::string text = header(totals) + device_line(totals);
+  std::string text = header(totals) + outcome_lines(totals, failed) + device_line(totals);
   if (!sum.pages.empty()) text += line("pages", sum.pages);
   if (sum.overshoot > Bytes{0}) {
     text += line("overshoot", fmt::format("{} above the budget at most", to_string(sum.overshoot)));
   }
   const Bytes evicted = sum.evicted + sum.clean_evicted;
   if (evicted + sum.fetched == Bytes{0}) {
-    text += line("evicted", why_nothing(sum.mode));
+    text += line("evicted", why_nothing(sum));
   } else {
     text += line("evicted", fmt::format("{}, of which {} clean (no copy needed)",
                                         short_bytes(evicted), short_bytes(sum.clean_evicted)));

@@ -10,7 +10,8 @@
 namespace spillway::tools {
 
 /// Several lines, each ended by a newline.
-std::string format_summary(const StatusTotals& totals);
+/// `failed`: the program did not end with status 0.
+std::string format_summary(const StatusTotals& totals, bool failed = false);
 
 /// For a program that never claimed a slot although a limit was asked for. `autoload_is_off`: the
 /// environment holds TORCH_DEVICE_BACKEND_AUTOLOAD=0.

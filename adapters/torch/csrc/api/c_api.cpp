@@ -14,6 +14,7 @@
 
 #include "ops/op_facts.hpp"
 #include "session/adoption.hpp"
+#include "session/at_exit.hpp"
 #include "session/made_storages.hpp"
 #include "session/session.hpp"
 #include "spillway/base/error.hpp"
@@ -87,6 +88,17 @@ SPILLWAY_API char* spillway_statistics() {
 /// See Engine::budget_page.
 SPILLWAY_API char* spillway_budget_page() {
   return spillway::torch::copy(Session::get().engine().budget_page());
+}
+
+/// An optimizer's step begins.
+SPILLWAY_API void spillway_note_step() { Session::get().note_optimizer_step(); }
+
+/// The interpreter ends. `out_of_memory`: for an error of ours that nobody caught. `now`: no
+/// handler of exit will run, so what is to be written is written now.
+SPILLWAY_API void spillway_end(int out_of_memory, int now) {
+  using spillway::runtime::Ending;
+  spillway::torch::end_process(out_of_memory != 0 ? Ending::kOutOfMemory : Ending::kOther,
+                               now != 0);
 }
 
 SPILLWAY_API void spillway_reset_peak() { Session::get().engine().reset_peak(); }

@@ -3,17 +3,11 @@
 
 #include <pthread.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "ops/op_facts.hpp"
+#include "session/at_exit.hpp"
 #include "session/stale_pointer.hpp"
-#include "spillway/machine/this_processor.hpp"
-#include "spillway/trace/trace_io.hpp"
 #include "threads/unseen_ops.hpp"
 
 namespace spillway::torch {
@@ -35,37 +29,6 @@ Bytes share_of(Bytes bytes, double share) {
   return {static_cast<std::uint64_t>(static_cast<double>(bytes.count) * share)};
 }
 
-void write_recorded_step(const runtime::Engine& engine, const std::string& path) {
-  std::optional<Trace> trace = engine.trace();
-  if (!trace) return;
-  trace->framework = "torch " TORCH_VERSION;
-  trace->machine = this_processor();
-  try {
-    write_trace(*trace, path);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "spillway: the trace was not written: %s\n", error.what());
-  }
-}
-
-void write_statistics(const runtime::Statistics& statistics, const std::string& path) {
-  std::ofstream file(path);
-  file << runtime::to_json(statistics) << '\n';
-  file.flush();
-  if (!file) {
-    std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n", path.c_str(),
-                 std::strerror(errno));
-  }
-}
-
-void at_exit() {
-  Session& session = Session::get();
-  const runtime::Settings& settings = session.settings();
-  const runtime::Statistics statistics = session.engine().statistics();
-  if (!settings.stats_path.empty()) write_statistics(statistics, settings.stats_path);
-  if (!settings.trace_path.empty()) write_recorded_step(session.engine(), settings.trace_path);
-  if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
-}
-
 }  // namespace
 
 Session& Session::get() {
@@ -81,7 +44,7 @@ void Session::install() {
   install_out_of_memory_errors();
   ::pthread_atfork([] { get().before_fork(); }, [] { get().after_fork(InChild::kNo); },
                    [] { get().after_fork(InChild::kYes); });
-  std::atexit(at_exit);
+  write_at_exit();
   installed_ = true;
 }
 
@@ -107,8 +70,9 @@ void Session::after_fork(InChild in_child) {
   mutex_.unlock();
 }
 
-void Session::start(const runtime::Settings& settings) {
+void Session::start(const runtime::Settings& stated) {
   const std::lock_guard lock(mutex_);
+  const runtime::Settings settings = with_checked_outputs(stated);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
   try {
     engine_.start(settings);
@@ -177,7 +141,13 @@ void Session::consider_rest(const at::RecordFunction& op) {
   if (attempts_left_ == 0) return;
   --attempts_left_;
   if (never_rests_ || keep_gradients || runtime::framed_threads() != 1) return;
-  if (rest_.begin(op)) attempts_left_ = 0;
+  if (!rest_.begin(op)) return;
+  attempts_left_ = 0;
+  engine_.note_rest(true);
+}
+
+void Session::note_optimizer_step() {
+  if (rest_.rests()) engine_.note_unwatched_step();
 }
 
 void Session::consider_waking() {
@@ -206,6 +176,8 @@ void Session::wake() {
 void Session::end_rest() {
   if (!rest_.end()) return;
   fitting_steps_ = 0;
+  engine_.note_rest(false);
+  steps_looked_at_ = engine_.steps();  // what was counted meanwhile was not looked at
   engine_.forgive_this_step();
 }
 

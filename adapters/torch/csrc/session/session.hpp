@@ -19,8 +19,8 @@ class Session {
  public:
   static Session& get();
 
-  /// Installs allocator and hook (once) and applies `settings`. Throws UserError.
-  void start(const runtime::Settings& settings);
+  /// Installs allocator and hook (once) and applies the settings. Throws UserError.
+  void start(const runtime::Settings& stated);
   /// Everything comes back, nothing moves any more, ops are not watched. Storages keep their
   /// memory.
   void stop();
@@ -40,6 +40,8 @@ class Session {
   /// Distributed training is in use: nothing rests any more, since the buffers of collectives that
   /// nobody sees begin would not be kept.
   void never_rest() { never_rests_.store(true); }
+  /// An optimizer's step begins: counted here while the hook rests.
+  void note_optimizer_step();
 
   /// DistributedDataParallel is in use: gradients never move.
   std::atomic<bool> keep_gradients{false};

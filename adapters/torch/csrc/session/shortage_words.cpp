@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the error of an op that does not fit says in PyTorch's words.
-#include "storage_owner.hpp"
+#include "session/storage_owner.hpp"
 
 namespace spillway::torch {
 

@@ -16,7 +16,7 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 4;
+inline constexpr std::uint32_t kStatusVersion = 5;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
@@ -26,6 +26,13 @@ inline constexpr std::size_t kIoNameBytes = 96;
 struct StatusMover {
   std::array<char, kMoverNameBytes> name;  ///< e.g. "aten::convolution [2, 32, 96, 96, 96] float"
   std::atomic<std::uint64_t> moved_bytes;  ///< out plus in, since start
+};
+
+/// How a process said that it ended.
+enum class Ending : std::uint32_t {
+  kUnsaid,       ///< it goes on, or was killed
+  kOther,        ///< it came to its end
+  kOutOfMemory,  ///< an error of ours that nobody caught
 };
 
 struct StatusSlot {
@@ -54,7 +61,15 @@ struct StatusSlot {
   std::atomic<std::uint64_t> step_began_ops;   ///< `ops` when the last step was counted
   std::atomic<std::uint64_t> last_step_ops;    ///< ops of the last full period; 0: none yet
   std::atomic<std::uint64_t> overshoot_bytes;  ///< most the budget was ever exceeded by, if it was
-  std::array<char, kIoNameBytes> io;           ///< how bytes move; NUL-terminated
+  std::atomic<std::uint64_t> stopped_after_step;  ///< since then ops are not watched; 0: they are
+  std::atomic<std::uint64_t> shortages;           ///< ops that did not fit
+  std::atomic<std::uint64_t> short_bytes;         ///< what the last of them was short
+  std::atomic<std::uint64_t> ops_at_shortage;     ///< `ops` when that was found
+  std::atomic<std::uint64_t> started_ns;          ///< steady clock, when the engine started
+  std::atomic<std::uint64_t> ended_ns;   ///< the same at the end: set by it, or by a reader
+  std::atomic<std::uint32_t> ending;     ///< Ending as a number
+  std::atomic<std::uint32_t> unwritten;  ///< 1: it said that it could not write a file
+  std::array<char, kIoNameBytes> io;     ///< how bytes move; NUL-terminated
   std::array<StatusMover, kTopMovers> movers;
 };
 

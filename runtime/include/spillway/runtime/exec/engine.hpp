@@ -29,6 +29,7 @@
 #include "spillway/runtime/exec/look_ahead.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/out_of_budget.hpp"
+#include "spillway/runtime/exec/run_outcome.hpp"
 #include "spillway/runtime/exec/statistics.hpp"
 #include "spillway/runtime/exec/status_rhythm.hpp"
 #include "spillway/runtime/exec/step_progress.hpp"
@@ -177,6 +178,13 @@ class Engine {
   /// Whether a thread waits for another one's op to end.
   [[nodiscard]] bool waits_for_ops() const { return waiting_.load() != 0; }
 
+  /// Ops are not seen from now on, since the program fits, or are seen again: for what is told.
+  void note_rest(bool resting);
+  /// An optimizer's step while ops are not seen.
+  void note_unwatched_step();
+  /// The process ends. `unwritten`: a file that was asked for could not be written, which was said.
+  void note_end(Ending ending, bool unwritten);
+
   /// For SPILLWAY_BUDGET_PAGE of processes that multiprocessing starts; empty where none is shared.
   std::string budget_page();
 
@@ -244,13 +252,15 @@ class Engine {
   [[nodiscard]] bool may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const;
   [[nodiscard]] bool counts_as_input(const ThreadFrames& frames, const StorageRecord& record) const;
   void publish();
+  void publish_use(StatusSlot& slot) const;
   [[nodiscard]] std::int64_t stalled_ns() const;
   bool will_fit(ThreadFrames& frames);
   void say_whole_need(ThreadFrames& frames);
-  OutOfBudget::Facts shortage(Bytes need, Bytes short_by) const;
-  OutOfBudget::Facts shortage(const RoomRequest& request, Bytes short_by) const;
-  OutOfBudget::Facts shortage_in_op(const RoomRequest& request, Bytes short_by) const;
-  OutOfBudget::Facts refusal(Bytes need) const;
+  OutOfBudget::Facts shortage(Bytes need, Bytes short_by);
+  OutOfBudget::Facts shortage(const RoomRequest& request, Bytes short_by);
+  OutOfBudget::Facts shortage_in_op(const RoomRequest& request, Bytes short_by);
+  OutOfBudget::Facts refusal(Bytes need);
+  void note_shortage(Bytes short_by);
   [[nodiscard]] bool may_overbook() const;
   [[nodiscard]] TraceRecorder* recorder() const {
     return recorder_.load(std::memory_order_acquire);
@@ -291,6 +301,7 @@ class Engine {
   std::vector<void*> dead_owners_;
   std::vector<Block*> freed_;
   Bytes floor_{};
+  RunOutcome outcome_;
   std::int64_t stall_ns_ = 0;  ///< waited on the condition; see stalled_ns
   TimeNs started_ = 0;
   TimeNs step_started_ = 0;

@@ -35,7 +35,12 @@ struct Statistics {
   std::uint64_t steps = 0;
   std::int64_t last_step_ns = 0;
   Bytes last_step_moved{};
-  std::uint64_t storages = 0;  ///< live storages large enough to move
+  std::uint64_t stopped_after_step =
+      0;                        ///< since then ops are not watched, as it fits; 0: they are
+  std::uint64_t shortages = 0;  ///< ops that did not fit
+  Bytes short_by{};             ///< what the last of them was short
+  bool out_of_memory = false;   ///< the process ends for that
+  std::uint64_t storages = 0;   ///< live storages large enough to move
   MoveStatistics moves;
   std::vector<MoveTally::Moved> top_movers;
 };

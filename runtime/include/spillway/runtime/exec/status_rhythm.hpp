@@ -27,6 +27,9 @@ class StatusRhythm {
     return op >= next_.load(std::memory_order_relaxed);
   }
 
+  /// The next op brings the page up to date, whatever its pace.
+  void hurry() { next_.store(0, std::memory_order_relaxed); }
+
   void updated(std::uint64_t op, TimeNs now) {
     const TimeNs since = now - last_;
     if (since < kShortest) ops_between_ = std::min(ops_between_ * 2, kMostOps);

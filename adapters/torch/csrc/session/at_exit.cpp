@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/at_exit.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "session/session.hpp"
+#include "spillway/base/output_path.hpp"
+#include "spillway/machine/this_processor.hpp"
+#include "spillway/trace/trace_io.hpp"
+
+namespace spillway::torch {
+
+namespace {
+
+// True if it was written, or there is nothing to write: too few steps, which is no failure of ours.
+bool write_recorded_step(const runtime::Engine& engine, const std::string& path) {
+  std::optional<Trace> trace = engine.trace();
+  if (!trace) return true;
+  trace->framework = "torch " TORCH_VERSION;
+  trace->machine = this_processor();
+  try {
+    write_trace(*trace, path);
+    return true;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway: the trace was not written: %s\n", error.what());
+    return false;
+  }
+}
+
+bool write_statistics(const runtime::Statistics& statistics, const std::string& path) {
+  std::ofstream file(path);
+  file << runtime::to_json(statistics) << '\n';
+  file.flush();
+  if (file) return true;
+  std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n", path.c_str(),
+               std::strerror(errno));
+  return false;
+}
+
+// Once, however many ends announce themselves. True unless a file could not be written.
+bool write_all() {
+  static std::atomic<bool> done{false};
+  if (done.exchange(true)) return true;
+  Session& session = Session::get();
+  const runtime::Settings& settings = session.settings();
+  const runtime::Statistics statistics = session.engine().statistics();
+  bool written = settings.stats_path.empty() || write_statistics(statistics, settings.stats_path);
+  if (!settings.trace_path.empty()) {
+    written &= write_recorded_step(session.engine(), settings.trace_path);
+  }
+  if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
+  session.engine().note_end(runtime::Ending::kOther, !written);
+  return written;
+}
+
+void at_exit(int status, void*) {
+  if (write_all() || status != 0) return;
+  // exit() may not be called again in here, so handlers registered before ours are left out.
+  std::fflush(nullptr);
+  ::_exit(1);
+}
+
+std::string checked(const std::string& path, const char* variable) {
+  if (path.empty()) return path;
+  require_writable(path, variable);
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+}  // namespace
+
+runtime::Settings with_checked_outputs(runtime::Settings settings) {
+  settings.stats_path = checked(settings.stats_path, "SPILLWAY_STATS");
+  settings.trace_path = checked(settings.trace_path, "SPILLWAY_TRACE");
+  return settings;
+}
+
+void write_at_exit() { ::on_exit(at_exit, nullptr); }
+
+void end_process(runtime::Ending ending, bool now) {
+  Session::get().engine().note_end(ending, false);
+  if (now) static_cast<void>(write_all());
+}
+
+}  // namespace spillway::torch
