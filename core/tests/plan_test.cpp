@@ -110,7 +110,7 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
   EXPECT_THAT(error("\"spillway_plan\":2,\n", ""), HasSubstr("so it is no plan"));
   EXPECT_THAT(error("\"recorded\"", "\"guessed\""),
               HasSubstr("\"durations\" is \"guessed\", neither recorded nor estimated"));
-  EXPECT_EQ(error_of(R"({"spillway_trace":3})"), "p.json is a trace, not a plan.");
+  EXPECT_EQ(error_of(R"({"spillway_trace":4})"), "p.json is a trace, not a plan.");
   EXPECT_THAT(error("\"do\":\"demote\"", "\"do\":\"promote\""),
               HasSubstr("action 5: \"do\" is \"promote\", which is no action"));
   EXPECT_THAT(error("\"do\":\"demote\",", ""), HasSubstr("action 5: \"do\" is missing"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What version 2 of the trace format added.
+// What versions of the trace format added.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,6 +40,14 @@ TEST(TraceText, KeepsWhatTheSecondVersionAdded) {
   for (OpAlternative& way : untimed.ops.alternatives.items) way.duration_ns = 0;
   EXPECT_EQ(parse_trace(format_trace(untimed), "t"), untimed);
   EXPECT_EQ(format_trace(untimed).find("\"ns\""), std::string::npos);
+}
+
+TEST(TraceText, KeepsTheRunsPeakAndFloor) {
+  Trace trace = second_version_step();
+  EXPECT_EQ(format_trace(trace).find("\"run_"), std::string::npos) << "none was measured";
+  trace.run_peak = kMiB * 5;
+  trace.run_floor = Bytes{0};
+  EXPECT_EQ(parse_trace(format_trace(trace), "t"), trace);
 }
 
 TEST(TraceValidate, RefusesContinuationsThatAreNone) {

@@ -25,6 +25,7 @@ COUNTERS = (
     "disk_bytes",
     "unmanaged_bytes",
     "peak_device_bytes",
+    "floor_bytes",
     "evicted_bytes",
     "clean_evicted_bytes",
     "fetched_bytes",

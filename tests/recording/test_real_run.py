@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -128,6 +129,25 @@ def test_only_what_an_op_changes_is_written(trace):
 def test_in_place_ops_read_what_they_change(trace):
     for op in ops(trace, "aten::add_.Tensor"):
         assert set(op["writes"]) <= set(op["reads"]), op
+
+
+def test_one_program_has_one_peak_and_one_floor(tmp_path):
+    """In the summary, the statistics, and what is said of the trace: the same words and bytes."""
+    trace, statistics = tmp_path / "step.json", tmp_path / "statistics.json"
+    done = subprocess.run(
+        [COMMAND, "record", "--summary", "on", "--stats", statistics, "-o", trace, "--",
+         sys.executable, "-m", "tests.recording.real_program"],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    told = json.loads(statistics.read_text())
+    (summary,) = re.findall(r"peak (.*), floor (.*)\n", done.stderr)
+    words = [COMMAND, "trace", "stats", trace]
+    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    of_trace = [re.search(rf"^{word} +(.*)$", text, re.MULTILINE)[1] for word in ("peak", "floor")]
+    assert of_trace == list(summary)
+    answer = json.loads(subprocess.run([*words, "--json"], capture_output=True, check=True).stdout)
+    assert answer["peak"] == told["peak_device_bytes"] > answer["step_peak"] > 0
+    assert answer["floor"] == told["floor_bytes"] > 0
 
 
 def test_recording_changes_no_bit(tmp_path):

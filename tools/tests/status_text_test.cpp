@@ -388,6 +388,15 @@ TEST(Summary, ClaimsNoFitWhereNothingCouldMove) {
   EXPECT_THAT(format_summary(totals_of({off})), HasSubstr("nothing: mode off moves nothing"));
 }
 
+TEST(Summary, OfARecordedRunHasPeakAndFloor) {
+  ProcessStatus process = busy_process();
+  process.mode = runtime::Mode::kRecord;
+  process.budget = {};
+  process.floor = kMiB * 231;
+  EXPECT_THAT(format_summary(totals_of({process})),
+              HasSubstr("  device    peak 1021 MiB, floor 231 MiB\n"));
+}
+
 TEST(Summary, ShowsAnOvershoot) {
   ProcessStatus over = busy_process();
   over.overshoot = kMiB * 3;

@@ -75,10 +75,22 @@ TEST(TraceStats, SumsUp) {
   EXPECT_THAT(text, HasSubstr("torch 2.15.0"));
   EXPECT_THAT(text, HasSubstr("ops                   3 in 3.4 ms\n"));
   EXPECT_THAT(text, HasSubstr("peak                  7 MiB\n"));
-  EXPECT_THAT(text, HasSubstr("persistent            1 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("floor                 7 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("this step's tensors   7 MiB at once, 1 MiB persistent\n"));
   EXPECT_THAT(text, HasSubstr("largest working set   7 MiB, of op 1, aten::linear_backward"));
   EXPECT_THAT(text, HasSubstr("  activation                 1       2 MiB\n"));
   expect_eighty_columns(text);
+}
+
+// The run needed more than the recorded step: its words are those of its summary.
+TEST(TraceStats, PeakAndFloorAreTheRuns) {
+  Trace trace = small_step();
+  trace.run_peak = kMiB * 9 + kKiB;
+  trace.run_floor = kMiB * 8;
+  const std::string text = format_trace_stats(trace);
+  EXPECT_THAT(text, HasSubstr("peak                  " + to_string(kMiB * 9 + kKiB) + "\n"));
+  EXPECT_THAT(text, HasSubstr("floor                 8 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("this step's tensors   7 MiB at once"));
 }
 
 TEST(TraceStats, AnEmptyTraceIsFine) {
@@ -119,6 +131,8 @@ TEST(TraceText, IsJsonIfAsked) {
   EXPECT_EQ(shown[1]["reads"], (kMiB * 3).count);
   const auto stats = answer(View::kStats);
   EXPECT_EQ(stats["peak"], (kMiB * 7).count);
+  EXPECT_EQ(stats["floor"], (kMiB * 7).count);
+  EXPECT_EQ(stats["step_peak"], (kMiB * 7).count);
   EXPECT_EQ(stats["time_ns"], 3'350'000);
   EXPECT_EQ(stats["roles"]["activation"]["bytes"], (kMiB * 2).count);
   EXPECT_EQ(stats["by_name"][0]["name"], "aten::linear");

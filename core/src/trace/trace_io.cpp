@@ -17,9 +17,17 @@
 namespace spillway {
 namespace {
 
-enum MemberKey : std::size_t { kVersion, kMachine, kFramework, kTimed, kScratchKnown };
-constexpr std::array<std::string_view, 5> kMembers{"spillway_trace", "machine", "framework",
-                                                   "timed", "scratch_known"};
+enum MemberKey : std::size_t {
+  kVersion,
+  kMachine,
+  kFramework,
+  kTimed,
+  kScratchKnown,
+  kRunPeak,
+  kRunFloor,
+};
+constexpr std::array<std::string_view, 7> kMembers{
+    "spillway_trace", "machine", "framework", "timed", "scratch_known", "run_peak", "run_floor"};
 
 enum StorageKey : std::size_t { kId, kBytes, kRole, kPersistent, kStorageName, kContinues };
 constexpr std::array<std::string_view, 6> kStorageKeys{"id",         "bytes", "role",
@@ -89,8 +97,14 @@ class TraceTarget final : public JsonRowTarget {
       case kTimed:
         trace_.timed = value.as_flag(kMembers[key]);
         return;
-      default:
+      case kScratchKnown:
         trace_.scratch_known = value.as_flag(kMembers[key]);
+        return;
+      case kRunPeak:
+        trace_.run_peak = Bytes{value.as_whole(kMembers[key])};
+        return;
+      default:
+        trace_.run_floor = Bytes{value.as_whole(kMembers[key])};
         return;
     }
   }
@@ -284,6 +298,8 @@ class TraceWriter {
            json_text(trace_.framework));
     if (!trace_.timed) text_ += "\"timed\":false,\n";
     if (!trace_.scratch_known) text_ += "\"scratch_known\":false,\n";
+    if (trace_.run_peak) format("\"{}\":{},\n", kMembers[kRunPeak], trace_.run_peak->count);
+    if (trace_.run_floor) format("\"{}\":{},\n", kMembers[kRunFloor], trace_.run_floor->count);
     text_ += "\"storages\":[";
     for (std::size_t row = 0; row < trace_.storages.size(); ++row) append_storage(row);
     text_ += "\n],\n\"ops\":[";

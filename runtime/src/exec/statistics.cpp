@@ -83,6 +83,7 @@ void Engine::publish() {
   slot.budget_bytes.store(limited ? stated_budget().count : 0, kRelaxed);
   publish_use(slot);
   slot.unmanaged_bytes.store(unmanaged_beside(memory_.budget().used()).count, kRelaxed);
+  slot.floor_bytes.store(floor_.count, kRelaxed);
   slot.host_bytes.store(mover_.used(Tier::kHost).count, kRelaxed);
   slot.disk_bytes.store(mover_.spool() == nullptr ? 0 : mover_.spool()->used_bytes().count,
                         kRelaxed);
@@ -172,6 +173,10 @@ std::string to_summary(const Statistics& s) {
   const double share =
       s.elapsed_ns > 0 ? 100.0 * static_cast<double>(s.stall_ns) / static_cast<double>(s.elapsed_ns)
                        : 0.0;
+  if (s.mode == Mode::kRecord) {
+    return fmt::format("spillway: peak {}, floor {}; {} steps\n", to_string(s.peak_device),
+                       to_string(s.floor), s.steps);
+  }
   std::string text = fmt::format(
       "spillway: peak {} of budget {}; evicted {} ({} clean), fetched {}\n"
       "spillway: disk written {}, read {}; stalled {:.1f} s ({:.0f} %); {} steps\n",

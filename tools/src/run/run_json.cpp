@@ -6,6 +6,7 @@
 
 #include "spillway/trace/trace_io.hpp"
 #include "text/output_text.hpp"
+#include "trace/trace_summary.hpp"
 
 namespace spillway::tools {
 namespace {
@@ -34,6 +35,7 @@ std::string run_json(const ProgramEnd& end, std::span<const ProcessStatus> proce
   json["elapsed_ns"] = totals.longest_elapsed;
   json["budget"] = totals.fullest.budget.count;
   json["peak_device"] = totals.fullest.peak_device.count;
+  json["floor"] = totals.fullest.floor.count;
   json["evicted"] = sum.evicted.count;
   json["clean_evicted"] = sum.clean_evicted.count;
   json["fetched"] = sum.fetched.count;
@@ -62,7 +64,9 @@ std::string record_json(const ProgramEnd& end, const std::string& path, bool wri
   json["file_bytes"] = static_cast<std::uint64_t>(std::filesystem::file_size(path));
   json["ops"] = trace.ops.size();
   json["storages"] = trace.storages.size();
-  json["peak"] = peak_bytes(trace).count;
+  const TraceSummary summary = summary_of(trace);
+  json["peak"] = summary.peak.count;
+  json["floor"] = summary.floor.count;
   json["timed"] = trace.timed;
   return one_line(json);
 }

@@ -81,6 +81,7 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.unmanaged = load_bytes(slot.unmanaged_bytes);
   status.disk = load_bytes(slot.disk_bytes);
   status.peak_device = load_bytes(slot.peak_device_bytes);
+  status.floor = load_bytes(slot.floor_bytes);
   status.evicted = load_bytes(slot.evicted_bytes);
   status.clean_evicted = load_bytes(slot.clean_evicted_bytes);
   status.fetched = load_bytes(slot.fetched_bytes);
@@ -132,6 +133,7 @@ void add(ProcessStatus& sum, const ProcessStatus& status) {
   sum.unmanaged += status.unmanaged;
   sum.disk += status.disk;
   sum.peak_device += status.peak_device;
+  sum.floor = std::max(sum.floor, status.floor);
   sum.evicted += status.evicted;
   sum.clean_evicted += status.clean_evicted;
   sum.fetched += status.fetched;

@@ -34,6 +34,7 @@ struct ProcessStatus {
   Bytes unmanaged{};  ///< resident besides tensors
   Bytes disk{};
   Bytes peak_device{};
+  Bytes floor{};          ///< of mode record; of several processes the largest
   Bytes evicted{};        ///< with a copy made
   Bytes clean_evicted{};  ///< without one
   Bytes fetched{};

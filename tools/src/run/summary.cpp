@@ -27,6 +27,10 @@ std::string header(const StatusTotals& totals) {
 std::string device_line(const StatusTotals& totals) {
   const ProcessStatus& fullest = totals.fullest;
   const char* which = totals.processes > 1 ? " (the fullest process)" : "";
+  if (fullest.mode == runtime::Mode::kRecord) {
+    return line("device", fmt::format("peak {}, floor {}{}", to_string(fullest.peak_device),
+                                      to_string(fullest.floor), which));
+  }
   if (fullest.budget.count == 0) {
     return line("device",
                 fmt::format("peak {}, no budget{}", to_string(fullest.peak_device), which));

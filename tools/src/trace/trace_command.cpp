@@ -110,6 +110,8 @@ Json totals_json(const Trace& trace, const TraceSummary& summary) {
             {"storages", trace.storages.size()},
             {"time_ns", nullptr},
             {"peak", summary.peak.count},
+            {"floor", summary.floor.count},
+            {"step_peak", summary.step_peak.count},
             {"persistent", summary.persistent.count}};
   if (trace.timed) json["time_ns"] = summary.time_ns;
   return json;
@@ -166,9 +168,12 @@ std::string format_trace_stats(const Trace& trace) {
   text += fmt::format("ops                   {}{}\n", trace.ops.size(),
                       trace.timed ? " in " + short_time(summary.time_ns)
                                   : ", recorded without running: no durations");
-  text += fmt::format("peak                  {}{}\n", short_bytes(summary.peak),
-                      trace.scratch_known ? "" : " without workspace");
-  text += fmt::format("persistent            {}\n", short_bytes(summary.persistent));
+  // With all digits, as the summary of the run has them.
+  const char* lacking = trace.scratch_known ? "" : " without workspace";
+  text += fmt::format("peak                  {}{}\n", to_string(summary.peak), lacking);
+  text += fmt::format("floor                 {}{}\n", to_string(summary.floor), lacking);
+  text += fmt::format("this step's tensors   {} at once, {} persistent\n",
+                      short_bytes(summary.step_peak), short_bytes(summary.persistent));
   if (trace.ops.size() == 0) return text + roles_table(summary);
   text += row_of_line(fmt::format("largest working set   {}, of op {}, ",
                                   short_bytes(summary.largest_working_set), summary.largest_op),
@@ -186,7 +191,7 @@ std::string format_trace_diff(const Trace& trace, const Trace& other) {
   row("", "first", "second");
   row("ops", trace.ops.size(), other.ops.size());
   row("time", time_cell(trace, mine.time_ns), time_cell(other, theirs.time_ns));
-  row("peak", short_bytes(mine.peak), short_bytes(theirs.peak));
+  row("step's tensors", short_bytes(mine.step_peak), short_bytes(theirs.step_peak));
   row("storages", trace.storages.size(), other.storages.size());
   const TraceAgreement alike = agreement_of(trace, other);
   if (alike.first == trace.ops.size() && alike.first == other.ops.size()) {

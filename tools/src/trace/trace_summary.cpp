@@ -70,13 +70,15 @@ Bytes bytes_of(const Trace& trace, std::span<const StorageId> storages) {
 TraceSummary summary_of(const Trace& trace) {
   TraceSummary summary;
   summary.time_ns = compute_time(trace);
-  summary.peak = peak_bytes(trace);
+  summary.step_peak = peak_bytes(trace);
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
     const Bytes bytes = working_set(trace, OpIndex{op});
     if (bytes <= summary.largest_working_set) continue;
     summary.largest_working_set = bytes;
     summary.largest_op = op;
   }
+  summary.peak = trace.run_peak.value_or(summary.step_peak);
+  summary.floor = trace.run_floor.value_or(summary.largest_working_set);
   for (std::size_t id = 0; id < trace.storages.size(); ++id) {
     RoleSum& role = summary.roles[static_cast<std::size_t>(trace.storages.role[id])];
     ++role.count;

@@ -33,7 +33,9 @@ TimeNs compute_time(const Trace& trace);
 /// Refers to the trace it was made from.
 struct TraceSummary {
   TimeNs time_ns = 0;  ///< by compute_time
-  Bytes peak{};
+  Bytes peak{};        ///< of the run; where nothing ran, of the step
+  Bytes floor{};       ///< likewise; of the step, the largest working set
+  Bytes step_peak{};   ///< of this step, without rounding to pages
   Bytes persistent{};
   Bytes largest_working_set{};  ///< what one op needs in memory at once, at most
   std::size_t largest_op = 0;   ///< which op that is

@@ -23,9 +23,12 @@ namespace spillway::torch {
 namespace {
 
 // True if it was written, or there is nothing to write: too few steps, which is no failure of ours.
-bool write_recorded_step(const runtime::Engine& engine, const std::string& path) {
+bool write_recorded_step(const runtime::Engine& engine, const runtime::Statistics& statistics,
+                         const std::string& path) {
   std::optional<Trace> trace = engine.trace();
   if (!trace) return true;
+  trace->run_peak = statistics.peak_device;
+  trace->run_floor = statistics.floor;
   trace->framework = "torch " TORCH_VERSION;
   trace->machine = this_processor();
   try {
@@ -56,7 +59,7 @@ bool write_all() {
   const runtime::Statistics statistics = session.engine().statistics();
   bool written = settings.stats_path.empty() || write_statistics(statistics, settings.stats_path);
   if (!settings.trace_path.empty()) {
-    written &= write_recorded_step(session.engine(), settings.trace_path);
+    written &= write_recorded_step(session.engine(), statistics, settings.trace_path);
   }
   if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
   session.engine().note_end(runtime::Ending::kOther, !written);

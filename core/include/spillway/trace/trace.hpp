@@ -170,6 +170,9 @@ struct Trace {
   std::string framework;      ///< by what, e.g. `torch 2.12.0`
   bool timed = true;          ///< false: recorded without running, so that every duration is 0
   bool scratch_known = true;  ///< false: recorded without kernels, so that alloc_peak lacks theirs
+  /// Peak and floor of the whole run, as its statistics have them; nothing where none was measured.
+  std::optional<Bytes> run_peak{};
+  std::optional<Bytes> run_floor{};
   TraceStorages storages;
   TraceOps ops;
 

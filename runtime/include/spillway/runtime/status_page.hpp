@@ -46,6 +46,7 @@ struct StatusSlot {
   std::atomic<std::uint64_t> disk_bytes;       ///< spool bytes in use now
   std::atomic<std::uint64_t> unmanaged_bytes;  ///< resident besides device_bytes
   std::atomic<std::uint64_t> peak_device_bytes;
+  std::atomic<std::uint64_t> floor_bytes;    ///< of mode record; else 0
   std::atomic<std::uint64_t> evicted_bytes;  ///< left the device tier, copies made
   std::atomic<std::uint64_t>
       clean_evicted_bytes;                   ///< left without a copy: an identical one existed
