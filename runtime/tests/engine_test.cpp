@@ -261,6 +261,24 @@ TEST_F(EngineTest, FuzzEvictsAllButTheInputs) {
   EXPECT_TRUE(tiny->holds(2));
 }
 
+TEST_F(EngineTest, FuzzPushesOutBetweenOpsWhatNoOpMade) {
+  start(kMiB * 16, Mode::kFuzz);
+  FakeStorage* a = make(kBytes, 1);
+  FakeStorage* made = make(kBytes, 2);
+  {
+    FakeOp op(engine_);
+    ASSERT_TRUE(op.read(*a));
+    engine_.push_out(true);  // not while an op runs
+    EXPECT_EQ(state(*a), ResidencyState::kResident);
+    engine_.produced(*made->record);
+  }
+  engine_.push_out(false);
+  EXPECT_EQ(state(*a), ResidencyState::kOnDisk);
+  EXPECT_EQ(state(*made), ResidencyState::kResident);
+  engine_.push_out(true);
+  EXPECT_EQ(state(*made), ResidencyState::kOnDisk);
+}
+
 TEST_F(EngineTest, StoppingBringsEverythingBack) {
   start(kMiB * 2);
   std::vector<FakeStorage*> storages;

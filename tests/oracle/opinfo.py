@@ -57,13 +57,22 @@ def _tensors(value):
     return [leaf for leaf in pytree.tree_leaves(value) if torch.is_tensor(leaf)]
 
 
+def run_unrelated_op():
+    """Under fuzz all that it does not use leaves, the latest result among them. What a call reads
+    past every op would otherwise be there by chance: its arguments were made right before it.
+    """
+    torch.zeros(1).add_(1)
+
+
 def _copies(sample):
     """The sample with tensors of its own, so that in-place variants spoil nothing."""
 
     def copied(leaf):
         return leaf.detach().clone().requires_grad_(leaf.requires_grad)
 
-    return pytree.tree_map_only(torch.Tensor, copied, (sample.input, sample.args, sample.kwargs))
+    copies = pytree.tree_map_only(torch.Tensor, copied, (sample.input, sample.args, sample.kwargs))
+    run_unrelated_op()
+    return copies
 
 
 def _forward_backward(op, sample):
@@ -75,6 +84,7 @@ def _forward_backward(op, sample):
     if not outputs or not leaves:
         return result
     seeds = [torch.ones_like(t) * 0.5 for t in outputs]
+    run_unrelated_op()
     gradients = torch.autograd.grad(outputs, leaves, seeds, allow_unused=True)
     return result, [g for g in gradients if g is not None]
 
@@ -82,6 +92,7 @@ def _forward_backward(op, sample):
 def _in_place(variant, sample):
     given, args, kwargs = _copies(sample)
     given = given.detach().clone()
+    run_unrelated_op()
     with torch.no_grad():
         variant(given, *args, **kwargs)
     return given
@@ -95,6 +106,7 @@ def _out(op, sample):
             return None
         out = pytree.tree_map(torch.zeros_like, expected)
         out = tuple(out) if isinstance(out, (tuple, list)) else out
+        run_unrelated_op()
         op(given, *args, out=out, **kwargs)
     return out
 

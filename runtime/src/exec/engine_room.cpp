@@ -134,6 +134,18 @@ void Engine::evict_everything(Lock& lock) {
   }
 }
 
+void Engine::push_out(bool outputs) {
+  ThreadFrames& frames = this_thread_frames();
+  if (mode() != Mode::kFuzz || in_child_ || frames.depth != 0) return;
+  if (outputs) {
+    ThreadFrames::unpin_all(frames.outputs);
+    ThreadFrames::unpin_all(frames.touched);
+  }
+  Lock lock(*this);
+  drain_freed();
+  evict_everything(lock);
+}
+
 // What stays whatever other threads do: this op's inputs, and what never leaves.
 Bytes Engine::stays_anyway(ThreadFrames& frames) {
   std::ranges::sort(frames.pinned);

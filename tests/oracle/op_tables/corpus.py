@@ -11,6 +11,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 
 from tests.oracle import opinfo
+from tests.oracle.op_tables import sparse
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,14 @@ def _train(make, inputs, keywords):
     results = []
     for training in (True, False):
         module = make().train(training)
-        outputs = module(*copy.deepcopy(inputs), **copy.deepcopy(keywords))
+        inputs_now, keywords_now = copy.deepcopy(inputs), copy.deepcopy(keywords)
+        opinfo.run_unrelated_op()
+        outputs = module(*inputs_now, **keywords_now)
         leaves = [t for t in opinfo._tensors(outputs) if t.requires_grad]
         if leaves:
-            torch.autograd.backward(leaves, [torch.ones_like(t) * 0.5 for t in leaves])
+            seeds = [torch.ones_like(t) * 0.5 for t in leaves]
+            opinfo.run_unrelated_op()
+            torch.autograd.backward(leaves, seeds)
         gradients = [p.grad for p in module.parameters() if p.grad is not None]
         results.append((outputs, gradients, list(module.buffers())))
     return results
@@ -129,6 +134,7 @@ def _own():
     yield case("encoder", lambda: encoder(8, 2, 16, batch_first=True), 3, 7, 8)
     yield Case("own.batch_norm_update_stats", lambda: {"stats": _updated_statistics})
     yield case("conv.reflect", lambda: torch.nn.Conv2d(3, 4, 3, padding_mode="reflect"), 2, 3, 9, 9)
+    yield from sparse.cases(Case)
 
 
 def cases():

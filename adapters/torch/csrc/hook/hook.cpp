@@ -210,9 +210,13 @@ bool takes_nested(const OpFacts& facts, const at::RecordFunction& function) {
   });
 }
 
+bool inside_transparent() {
+  return !t_hook.open.empty() && t_hook.open.back().kind == Kind::kTransparent;
+}
+
 // For the tests that look for composites which may be transparent.
 void note_caller() {
-  if (t_hook.open.empty() || t_hook.open.back().kind != Kind::kTransparent) return;
+  if (!inside_transparent()) return;
   t_hook.open.back().facts->called_others.store(true);
 }
 
@@ -249,6 +253,9 @@ void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened
   if (facts.transparent.load(std::memory_order_relaxed) &&
       !facts.keep.load(std::memory_order_relaxed) && !takes_nested(facts, function)) {
     opened.kind = Kind::kTransparent;
+    // Nothing that it may not read must be there by chance. (The result of `torch.tensor` of
+    // tensors is being filled while numbers are read.)
+    if (!facts.reads_number) engine.push_out(true);
     return;
   }
   opened.leaf = engine.tracing() && trace_op(engine, function);
@@ -334,7 +341,9 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (opened.kind == Kind::kNode) OpOrigins::leave_node();
   if (opened.kind != Kind::kFrame) return;
   try {
-    close_frame(Session::get().engine(), function, opened);
+    Engine& engine = Session::get().engine();
+    close_frame(engine, function, opened);
+    if (inside_transparent()) engine.push_out(false);
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }

@@ -19,7 +19,7 @@ inline constexpr std::array kUndeclaredWrites{
 };
 
 /// Composites that reach memory only through the operators they call, sorted.
-inline constexpr std::array<std::string_view, 354> kSafeComposites{
+inline constexpr std::array<std::string_view, 352> kSafeComposites{
     "aten::__and__.Tensor",
     "aten::__iand__.Tensor",
     "aten::__ior__.Tensor",
@@ -307,7 +307,6 @@ inline constexpr std::array<std::string_view, 354> kSafeComposites{
     "aten::selu_",
     "aten::slow_conv3d",
     "aten::softmax.int",
-    "aten::sparse_coo_tensor.indices_size",
     "aten::special_ndtr",
     "aten::special_ndtr.out",
     "aten::special_polygamma",
@@ -330,7 +329,6 @@ inline constexpr std::array<std::string_view, 354> kSafeComposites{
     "aten::take_along_dim.out",
     "aten::tensor_split.indices",
     "aten::tensor_split.sections",
-    "aten::tensor_split.tensor_indices_or_sections",
     "aten::tensordot",
     "aten::tensordot.out",
     "aten::thnn_conv2d",

@@ -102,6 +102,9 @@ class Engine {
   void produced(StorageRecord& record);
   /// Returns the most that an outermost frame allocated at once; zero for those within.
   Bytes end_frame();
+  /// Fuzz mode, between two ops: everything leaves that no op of any thread uses. `outputs`: also
+  /// what the calling thread's last op made and what it has touched since, as at its next op.
+  void push_out(bool outputs);
 
   /// Makes `record` accessible without a frame, for framework code that reads memory between ops.
   bool touch(StorageRecord& record, Access access);
