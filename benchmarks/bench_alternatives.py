@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else can be done about too little memory: peak and seconds per step of each way.
+"""Other ways to train with too little memory: peak and seconds per step of each way.
 
 Stock and tuned PyTorch, torch.utils.checkpoint around each block, saved tensors in files, swap by
 the kernel, and Spillway at the peaks that others reach. One network each of convolutions, of a
@@ -75,7 +75,7 @@ QUICK = replace(FULL, pairs=2, kernel_pairs=1, warm_up=3, kernel_warm_up=1, seco
 
 @dataclass(frozen=True)
 class Way:
-    """What runs in turns with the reference."""
+    """A contestant that runs in turns with the reference."""
 
     name: str
     change: str  # to the program

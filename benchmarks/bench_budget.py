@@ -98,7 +98,7 @@ SMOKE_SIZE = 32
 
 @dataclass(frozen=True)
 class Needs:
-    """What the observed run showed, in bytes."""
+    """Figures of the observed run, in bytes."""
 
     peak: int  # of tensor memory
     floor: int
@@ -244,7 +244,7 @@ class Contest:
             stock.run(self.effort.warm_up)
             for index, contestant in enumerate(contestants):
                 now = time.monotonic()
-                # What one contestant does not use is there for those after it.
+                # Time that one contestant does not use is there for those after it.
                 until = now + max(self.until - now, 0) / (len(contestants) - index)
                 found.append(contestant(stock, until=until))
         return needs, found

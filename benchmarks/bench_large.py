@@ -37,7 +37,7 @@ from report import PAGE, Report, size, table
 SCRIPT = HERE / "programs" / "gpt.py"
 # Weight, gradient and AdamW's two moments, in float32.
 STATE_BYTES = 4 * 4
-# What the process holds besides tensors and imports: threads' stacks, page tables, queues.
+# Memory of the process besides tensors and imports: threads' stacks, page tables, queues.
 ALLOWANCE = 512 << 20
 # Stock may have all memory that is free but this, which keeps the machine alive.
 RESERVE = 1 << 30
@@ -148,7 +148,7 @@ def alone(first, second, few, more, layers):
 
 
 def available_bytes():
-    """What the machine has left for programs."""
+    """Returns the bytes that the machine has left for programs."""
     for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -297,7 +297,7 @@ def speeds(rates):
 
 
 def text(effort, run, stock):
-    """What was run, for the page."""
+    """Returns a description of the run, for the page."""
     model = effort.model
     need = model.state()
     lines = [

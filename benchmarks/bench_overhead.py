@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spillway costs a program that does not need it: ratios to stock PyTorch.
+"""The cost of Spillway for a program that does not need it: ratios to stock PyTorch.
 
 Four questions: a program that fits into its budget, started by the variable; the same after
 `enable()` in a program that has its tensors already, as in a notebook; the hook per event while it

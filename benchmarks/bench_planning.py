@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does planning cost, and how good are the plans?
+"""Measures the cost of planning and the quality of the plans.
 
 python benchmarks/bench_planning.py [--programs build/bench/benchmarks] [--every N] [--write]
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from report import PAGE, ROOT, Report, table, verdict
 
-# What the figures of spillway_planning_speed must not exceed, by number of ops and column.
+# The bounds of the figures of spillway_planning_speed, by number of ops and column.
 SPEED_BOUNDS = {
     (100_000, "simulate"): 0.5,
     (100_000, "all"): 2,

@@ -86,7 +86,7 @@ SMOKE = Effort(rounds=1, pairs=1, disk_bytes=64 << 20, shares=(FITS, 0.5))
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run that only observes showed, in bytes."""
+    """Figures of a run that only observes, in bytes."""
 
     peak: int
     floor: int
@@ -142,7 +142,7 @@ def resident_after(imports):
 
 @dataclass
 class Contestant:
-    """What runs beside the tuned program, and what came of it."""
+    """A contestant beside the tuned program, with its figures."""
 
     name: str
     environment: dict

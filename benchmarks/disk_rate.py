@@ -59,7 +59,7 @@ def fio(path, direction, total, engine):
 
 
 def fio_job(path, pattern, total, engine, *options, pages=HUGE_PAGES):
-    """What fio tells of a job, or nothing if it fails. `pages` are those of its buffers."""
+    """Returns fio's figures of a job, or nothing if it fails. `pages` are those of its buffers."""
     command = [
         "fio", "--name=rate", f"--filename={path}", f"--rw={pattern}", f"--size={total}",
         f"--bs={BLOCK}", f"--iodepth={DEPTH}", f"--ioengine={engine}", "--direct=1",

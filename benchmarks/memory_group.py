@@ -64,7 +64,9 @@ class MemoryGroup:
             return 0
 
     def kernel_message(self):
-        """What the kernel wrote when it ended a program of the group; "" where it can't be read."""
+        """Returns the kernel's line about a program of the group that it ended; "" where it can't
+        be read.
+        """
         done = subprocess.run(["dmesg"], capture_output=True, text=True, check=False)
         return last_kill(done.stdout, self._group.name)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What do reading, simulating and planning cost, and how does it grow with the step? `all` is
+// Measures the cost of reading, simulating and planning, and how it grows with the step. `all` is
 // what `spillway plan` does, called as functions: read, plan by hybrid, simulate, bound.
 //
 // Steps of the shape of training (testing/random_steps.hpp), from 1 000 ops up in factors of ten.

@@ -35,7 +35,9 @@ QUIET_SECONDS = 0.1
 
 
 def moved_bytes():
-    """What Spillway wrote to its spool and read from it; 0 where it is not active."""
+    """Returns the bytes that Spillway wrote to its spool and read from it; 0 where it is not
+    active.
+    """
     # Asked of the loaded modules: importing the package would be something stock does not do.
     if "spillway._activation" not in sys.modules:
         return 0
@@ -64,7 +66,7 @@ def settle(moved_before, moved=moved_bytes, clock=time.perf_counter, sleep=time.
 
 
 def swapped_bytes():
-    """What the whole machine moved to and from swap since it started."""
+    """Returns the bytes that the machine moved to and from swap since it started."""
     with open("/proc/vmstat", encoding="ascii") as vmstat:
         pages = [
             int(line.split()[1]) for line in vmstat if line.startswith(("pswpin ", "pswpout "))
@@ -73,7 +75,7 @@ def swapped_bytes():
 
 
 def file_bytes():
-    """What disks took from this process and gave to it; 0 where the kernel does not tell."""
+    """Returns the bytes that disks took from this process and gave to it; else 0."""
     try:
         with open("/proc/self/io", encoding="ascii") as io:
             values = dict(line.split(": ") for line in io)
@@ -83,7 +85,7 @@ def file_bytes():
 
 
 def counters():
-    """What the kernel and, where it is active, Spillway count of this process, in bytes."""
+    """Returns the bytes of this process by the kernel and, where active, by Spillway."""
     values = {}
     with open("/proc/self/status", encoding="ascii") as status:
         for line in status:

@@ -17,7 +17,7 @@ import time
 
 from step_protocol import Orders, counters, moved_bytes, settle
 
-# What the programs of examples/ print, and those of benchmarks/programs/.
+# The step lines of the programs of examples/, and those of benchmarks/programs/.
 STEP = re.compile(r'step \d+ loss |\{"step": ')
 
 

@@ -52,7 +52,7 @@ DEMOS = {
 
 @dataclass
 class Run:
-    """What one training printed, and what it took."""
+    """The output of one training, and its memory and time."""
 
     seconds: list  # between the reports of successive steps
     losses: list  # as hexadecimal text

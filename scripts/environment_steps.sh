@@ -153,7 +153,7 @@ prepare_environment() {
   install_requirements
 }
 
-# What the other scripts source: the environment (empty without PyTorch), its torch, why there is
+# Sourced by the other scripts: the environment (empty without PyTorch), its torch, why there is
 # none, and where to build.
 write_outcome() {
   local build=build/release${TORCH:+-$TORCH}

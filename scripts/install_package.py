@@ -85,7 +85,7 @@ def main(build):
     paths = [pathlib.Path(folder, name) for folder, name, _, _ in wanted]
     changed = [put(p, content, x) for p, (_, _, content, x) in zip(paths, wanted)]
 
-    # What a former version installed and this one does not have must not linger.
+    # A file of a former version that this one does not have must not linger.
     record = site / info / "RECORD"
     for old in sorted(site.glob("spillway-*.dist-info")):
         if old.name != info:

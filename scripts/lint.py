@@ -21,7 +21,7 @@ CPP = (".cpp", ".hpp")
 MAX_LINES = 500
 MAX_COLUMNS = 100
 
-# What each file must begin with; JSON, Markdown and the licence itself have no such line.
+# The line that each file must begin with; JSON, Markdown and the licence itself have no such line.
 LICENCE = {
     ".cpp": "// SPDX", ".hpp": "// SPDX", ".py": "# SPDX", ".sh": "# SPDX", ".cmake": "# SPDX",
     "CMakeLists.txt": "# SPDX", "Makefile": "# SPDX",
@@ -43,7 +43,7 @@ def files():
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         listed = done.stdout if done.returncode == 0 else ""
     if listed:
-        # What a script writes is as the script writes it.
+        # A generated file is as its script writes it.
         names = [n for n in listed.split("\0") if n and "/generated/" not in n]
         return [p for name in names if (p := ROOT / name).is_file()]
     found = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share."""
+"""Fixtures for all tests."""
 
 import datetime
 import os
@@ -9,7 +9,7 @@ import pytest
 
 
 def pytest_configure():
-    """What has its turn depends on the day: one for all processes of a run. And a shell's
+    """Sets the turn by the day: one for all processes of a run. And a shell's
     background jobs ignore these signals, as the programs under test would.
     """
     today = datetime.datetime.now(tz=datetime.timezone.utc).toordinal()

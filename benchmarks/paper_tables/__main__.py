@@ -22,7 +22,7 @@ AnyRow = TypeVar("AnyRow", Row, MemoryRow)
 
 
 def progress(text: str) -> None:
-    """What is being worked on, on one line of a terminal."""
+    """Shows the work in progress on one line of a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text[:78]}", end="", file=sys.stderr, flush=True)
 

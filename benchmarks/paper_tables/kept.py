@@ -60,7 +60,9 @@ class Recording:
 
     @property
     def _affine_in(self) -> tuple[str, tuple[int, int], int] | None:
-        """What grows, the two values and the third; None where the network itself changes."""
+        """Returns the name of what grows, its two values and the third; None where the network
+        itself changes.
+        """
         return _AFFINE_ELSEWHERE.get((self.network, self.sizes), _AFFINE.get(self.network))
 
     @property
@@ -93,7 +95,7 @@ class Recording:
         return min(self.values, key=lambda kept: abs(kept - value))
 
     def measure(self, value: int) -> int:
-        """What sizes grow affinely with: voxels of a volume, else the value itself."""
+        """Returns what sizes grow affinely with: voxels of a volume, else the value."""
         return value**3 if self.grows == "resolution" else value
 
     def path(self, value: int) -> pathlib.Path:

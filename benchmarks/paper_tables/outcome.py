@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is reached here for each published row, worked out from the kept recordings."""
+"""The sizes, budgets and times reached here for each published row, worked out from the kept
+recordings.
+"""
 
 import dataclasses
 import functools

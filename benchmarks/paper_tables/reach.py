@@ -21,7 +21,7 @@ _NO_IMPROVING = {"hybrid": ("--time-limit", "0s")}
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a step may use."""
+    """The memory that a step may use."""
 
     machine: str
     device_bytes: int

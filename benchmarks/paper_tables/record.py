@@ -17,7 +17,7 @@ import tempfile
 from .affine import AffineTrace
 from .kept import FOLDER, Recording, read_trace, recordings
 
-# What is kept in a repository is read often and written once: the slowest level that needs no
+# A file in a repository is read often and written once: the slowest level that needs no
 # more memory to read. It is a third smaller than what the recorder itself writes.
 _LEVEL = 19
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the papers published, row by row.
+"""The papers' published figures, row by row.
 
 A row says which network grew in which size on which machine, how far it got without the paper's
 system and with it. docs/paper-tables.md names the papers in full. `soft` rows rest on second-hand
@@ -30,7 +30,7 @@ TITLES = {
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
-    """What the paper measured at one size, in the row's unit of speed."""
+    """The paper's measurement at one size, in the row's unit of speed."""
 
     value: int
     without: float | None  #: None where it did not fit, or was not published

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people write into a program that takes too much memory for what autograd saves.
+"""The usual ways to write a program so that autograd saves less memory.
 
 `recompute` is torch.utils.checkpoint around each block. `disk` is to a program on the CPU what
 `save_on_cpu` is to one on an accelerator: hooks that put each saved tensor into a file and read it

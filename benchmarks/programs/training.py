@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training scripts here share: options, the loop, one line of JSON per step.
+"""Code that the training scripts here share: options, the loop, one line of JSON per step.
 
 Each script is a program as anyone would write it: it knows nothing of Spillway. Data are synthetic
 and fixed, weights random from a seed, so two runs print the same losses and the same hash.

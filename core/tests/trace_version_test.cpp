@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What versions of the trace format added.
+// Members that versions of the trace format added.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

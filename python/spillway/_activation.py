@@ -40,7 +40,7 @@ def _publish_page(page: str | None) -> None:
 
 
 def defaults(named: dict[str, str]) -> dict[str, str]:
-    """What the environment says of settings that a program does not name."""
+    """Returns the environment's values of settings that the program does not name."""
     found = settings_of_environment()
     # The program's own limit is not shared with whoever started it, and stands instead of another.
     limits = {"SPILLWAY_BUDGET", "SPILLWAY_EMULATE_DEVICE"}

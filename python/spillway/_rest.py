@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends the rest of a thread whose ops are not watched, since the program fits.
+"""Ends the rest of a thread whose ops are not watched, since the program fits.
 
 The library ends it by itself where memory gets short or another thread runs an op. It can't see
 what follows here: a profiler would see nothing of such a thread either, one that waits for others

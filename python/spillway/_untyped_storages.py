@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs, and torch itself, do with an UntypedStorage past every operator.
+"""Accesses to an UntypedStorage, by programs and torch itself, past every operator.
 
 Made in Python, a storage has memory of torch's default allocator, which nothing that is set in its
 place serves: ``copy.deepcopy``, ``pickle.loads`` and files in the old format make theirs so. They

@@ -74,7 +74,7 @@ std::uint64_t taken_in(const std::string& group, bool unified) {
   return usage - std::min(usage, cache);
 }
 
-// What this process's cgroup and all its ancestors leave.
+// The memory that this process's cgroup and all its ancestors leave.
 Room cgroup_room(const std::string& root) {
   Room room;
   std::ifstream groups(root + "/proc/self/cgroup");
@@ -132,7 +132,7 @@ MachineMemory measure_disk(const std::string& directory, std::uint32_t local_pro
   }
   const int error = usable ? new_file_error(where) : errno;
   if (error != 0) {
-    // What /proc and its like answer, although they are there.
+    // The answer of /proc and its like, although they are there.
     const std::string why =
         usable && error == ENOENT ? "its file system takes no new files" : std::strerror(error);
     throw UserError(fmt::format(

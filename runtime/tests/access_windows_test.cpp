@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stale pointer meets while a storage leaves and while it comes back. The engine's lock is
-// held throughout, so that no copy is over before it is looked at: its end needs the lock.
+// The fault that a stale pointer meets while a storage leaves and while it comes back. The engine's
+// lock is held throughout, so that no copy is over before it is looked at: its end needs the lock.
 #include <gtest/gtest.h>
 
 #include <algorithm>

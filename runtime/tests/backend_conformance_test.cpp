@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine promises over every set of tiers that it may find below the device: one suite.
+// The engine's promises over every set of tiers that it may find below the device: one suite.
 //
 //   | backend            | device            | below it                           |
 //   |--------------------|-------------------|------------------------------------|

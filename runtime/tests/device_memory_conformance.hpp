@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every memory of the device tier promises, whatever its pages are: a typed suite that each
+// The promises of every memory of the device tier, whatever its pages are: a typed suite that each
 // implementation instantiates with
 //
 //   struct Tier {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine moves along the recorded step, and takes back when the program leaves it.
+// The engine's movements along the recorded step, taken back when the program leaves it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads hold after an op, while others need room.
+// The storages that threads hold after an op, while others need room.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine measures in record mode: the floor of any budget, and the step.
+// The engine's measurements in record mode: the floor of any budget, and the step.
 #include <gtest/gtest.h>
 
 #include <cstdint>

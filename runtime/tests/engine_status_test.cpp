@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine shows of a running program on the status page.
+// The status page of a running program.
 #include "engine_fixture.hpp"
 #include "spillway/runtime/status_page.hpp"
 
@@ -60,7 +60,7 @@ TEST_F(EngineStatus, CountsStepsThatAreNotWatched) {
   EXPECT_EQ(slot().stopped_after_step, 0U);
 }
 
-// What repeated was a part of a step, or of the making of the model.
+// The repetition was a part of a step, or of the making of the model.
 TEST_F(EngineStatus, CountsNoStepAfterRepetitionsOfOps) {
   engine_.note_rest(true);
   engine_.note_unwatched_step();

@@ -23,7 +23,7 @@ constexpr const char* kOutOfPatience = "wait.patience=EIO@1+";
 
 class EngineWaitTest : public EngineTest {
  protected:
-  /// What a request says that was refused; empty: it was met.
+  /// Returns the text of a refused request; empty: it was met.
   std::string refusal_of(std::uint64_t bytes) {
     try {
       engine_.free(engine_.allocate(bytes));
@@ -89,7 +89,7 @@ TEST_F(EngineWaitTest, AHelperThatUsesWhatHasLeftGetsTheErrorToo) {
   arm_faults("");
 }
 
-// What no end of another thread's op can make fit is refused at once, without the fault.
+// A request that no end of another thread's op can make fit is refused at once, without the fault.
 TEST_F(EngineWaitTest, WhatCannotFitWaitsForNobody) {
   start(kMiB * 2);
   FakeStorage* a = make(kBytes, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every tier below the device promises, whatever it keeps copies in: one typed suite. Each
+// The promises of every tier below the device, whatever it keeps copies in: one typed suite. Each
 // implementation is reached through a Tier, made with its limit:
 //
 //   Place                   where a copy is

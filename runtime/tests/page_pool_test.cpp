@@ -405,7 +405,7 @@ class Storm {
     forks.fetch_add(1);
   }
 
-  // What the program itself and its libraries map settles wherever nothing is mapped. In a hole it
+  // A mapping of the program or its libraries settles wherever nothing is mapped. In a hole it
   // would be destroyed when pages move there. One is asked for right inside the reservation, which
   // the kernel grants in a hole alone; one may go anywhere and must keep its bytes. Without a lock:
   // a hole that is open for a moment counts.

@@ -143,7 +143,7 @@ struct Shares {
   double unknown = 0;
 };
 
-/// What the recogniser said about each touch, and what was true.
+/// The recogniser's statement about each touch, and the truth.
 struct Outcome {
   StepRecogniser recogniser;
   std::vector<std::uint8_t> on_path;       ///< per op

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says it holds.
+// Resident pages, by the kernel.
 #pragma once
 
 #include <cinttypes>

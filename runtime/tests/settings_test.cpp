@@ -110,7 +110,7 @@ TEST(ResolveBudget, AutoLeavesWhatIsNotOursAndAReserve) {
                      {.total = kGiB * 4, .available = kGiB * 4, .ours = {}, .local_processes = 0}),
             kMiB * 3584)
       << "no process counts as one";
-  // What is ours stays ours; the others have their parts of what is left.
+  // Our own part stays ours; the others have their parts of what is left.
   EXPECT_EQ(resolved("auto",
                      {.total = kGiB * 64, .available = {}, .ours = kGiB * 5, .local_processes = 4}),
             kGiB * 5);

@@ -57,7 +57,7 @@ TEST(StepRecogniser, ABoundaryMakesTheFirstPredictionsComplete) {
   }
 }
 
-// What was odd at the start is no reason to remember ever more.
+// An odd start is no reason to remember ever more.
 TEST(StepRecogniser, RemembersNoMoreThanAPlainLoopNeeds) {
   Stream stream;
   Network network(stream, "", 12, true);

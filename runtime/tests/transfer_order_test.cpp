@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What starts first, what can be taken back, which implementation is taken.
+// The order of starting, cancelling, and the choice of the implementation.
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

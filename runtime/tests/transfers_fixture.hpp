@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of transfers share: memory with a guard, and one fixture for each implementation.
+// Parts that the tests of transfers share: memory with a guard, and one fixture for each
+// implementation.
 #pragma once
 
 #include <gtest/gtest.h>

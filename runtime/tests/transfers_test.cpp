@@ -40,7 +40,7 @@ TEST_P(TransfersTest, BytesComeBackWhateverLengthAndAddress) {
   }
 }
 
-// What follows an extent belongs to somebody else.
+// The bytes behind an extent belong to somebody else.
 TEST_P(TransfersTest, PaddingStaysInsideTheExtent) {
   const auto transfers = make_one();
   Block first(kExtentGranule + 1);

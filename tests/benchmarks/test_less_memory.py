@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks of large and of alternative programs compute from what they measured."""
+"""Figures that the benchmarks of large and of alternative programs derive from measurements."""
 
 import importlib
 import sys

@@ -107,7 +107,7 @@ def claim_busy():
 
 
 def progress_bar(updates):
-    """What tqdm writes: one line, rewritten from its start."""
+    """Prints as tqdm does: one line, rewritten from its start."""
     for done in range(updates + 1):
         sys.stderr.write(f"\r{100 * done // updates:3d}%|{'#' * (20 * done // updates):20}|")
         sys.stderr.flush()

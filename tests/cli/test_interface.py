@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every command: JSON where it answers something, documented exit statuses."""
+"""Rules for every command: JSON where it answers something, documented exit statuses."""
 
 import json
 import pathlib

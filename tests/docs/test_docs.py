@@ -94,7 +94,7 @@ def test_every_page_is_in_the_index():
 def test_named_files_exist(name):
     top = [p.name for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith(".")]
     path = re.compile(rf"`((?:{'|'.join(map(re.escape, top))})/[\w./-]*)`")
-    # What a build or a run makes is not in the checkout; these stand for an include and a source
+    # Products of a build or a run are not in the checkout; these stand for an include and a source
     # folder each.
     made = re.compile(
         r"(build|dist|out)/|core/(base|machine|plan|trace)$|runtime/(memory|transfer|store|exec)$"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pages say of figures is what the tables say."""
+"""The figures in the text of pages are those of the tables."""
 
 import re
 import statistics

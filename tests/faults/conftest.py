@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fault tests share: the process that starts their children."""
+"""Fixtures for the fault tests: the process that starts their children."""
 
 import importlib.metadata
 import sys

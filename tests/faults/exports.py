@@ -31,7 +31,7 @@ def of_the_protocol(tensor):
 
 
 class Capsule:
-    """What numpy takes: an object that gives the capsule."""
+    """An object as numpy takes it, that gives the capsule."""
 
     def __init__(self, capsule):
         self._capsule = capsule

@@ -65,6 +65,6 @@ def spool_descriptors():
 
 
 def resident_bytes():
-    """What the kernel counts as this process's memory."""
+    """Returns the kernel's count of this process's memory."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

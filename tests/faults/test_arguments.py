@@ -11,7 +11,7 @@ import pytest
 from tests.faults.in_child import in_child
 from tests.faults.starter import activate
 
-# What an op is given around a tensor, and the type of its schema.
+# The container of a tensor in an op's argument, and the type in its schema.
 SHAPES = {
     "Dict(str, Tensor)": lambda tensor: {"weight": tensor},
     "Dict(str, Tensor[])": lambda tensor: {"weights": [tensor]},
@@ -56,7 +56,7 @@ def test_a_tensor_inside_an_argument_is_an_input(schema):
 
 @in_child
 def test_an_op_with_a_closed_argument_loses_nothing_while_it_runs():
-    """What is in memory when it begins stays there, and what it writes is kept."""
+    """Storages in memory when it begins stay there, and its writes are kept."""
     import torch
 
     import spillway

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a thread holds after its last op: addresses it asked for, and what the op made."""
+"""Storages that a thread holds after its last op: addresses that it asked for, and results."""
 
 import ctypes
 import threading

@@ -54,7 +54,7 @@ def test_indices_of_checked_sparse_tensors_are_brought_back():
 @pytest.mark.parametrize("checked", [True, False])
 @in_child(timeout=240)
 def test_sparse_tensors_and_optimizers_under_fuzz(checked):
-    """What PyTorch's own tests of optimizers and autograd do with them, invariants checked."""
+    """The uses in PyTorch's own tests of optimizers and autograd, invariants checked."""
     from tests.oracle import opinfo
     from tests.oracle.op_tables import sparse
 

@@ -93,7 +93,7 @@ def test_without_a_disk_tensors_stay(faults):
 @pytest.mark.parametrize("faults", NOTHING_LEAVES)
 @in_child(timeout=30)
 def test_without_a_disk_a_full_budget_is_an_error(faults):
-    """What fits is held with its values; what does not is refused with the reason."""
+    """A tensor that fits is held with its values; another is refused with the reason."""
     import torch
 
     import spillway

@@ -63,7 +63,7 @@ def test_arrays_exported_before_still_share_their_memory():
 
 @in_child
 def test_enabling_again_replaces_the_settings():
-    """What was evicted under the former settings is still found."""
+    """A tensor evicted under the former settings is still found."""
     import spillway
     from tests.faults.training import Training, train
 

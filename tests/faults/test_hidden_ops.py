@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/pytorch.md says of ops that are hidden from the hook: an error, or held by the user."""
+"""The rows of docs/pytorch.md about ops that are hidden from the hook: an error, or held by the
+user.
+"""
 
 import threading
 

@@ -102,7 +102,7 @@ def test_a_forked_process_counts():
 
 @in_child
 def test_the_root_goes_on_where_it_would_have_alone():
-    """What others claim must not make a step fail that fits the whole budget."""
+    """The claims of others must not make a step fail that fits the whole budget."""
     import torch
 
     import spillway

@@ -93,7 +93,7 @@ def test_what_repeats_inside_the_first_step_is_no_step_that_fits():
 
 
 def _live_peak():
-    """What the training needs at its peak, without cached blocks."""
+    """Returns the training's peak, without cached blocks."""
     import spillway
     from tests.faults.training import train
 

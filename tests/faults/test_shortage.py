@@ -251,7 +251,7 @@ def _big_then_small(op):
 
 @in_child
 def test_the_same_op_on_less_is_not_refused():
-    """What was seen of large tensors says nothing of small ones, whatever names the size."""
+    """Observations of large tensors say nothing of small ones, whatever names the size."""
     import torch
 
     activate(BUDGET="256MiB")

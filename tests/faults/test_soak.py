@@ -43,7 +43,9 @@ class _Network:
 
 
 def _held():
-    """What may grow: resident bytes, descriptors, threads, mappings, and the engine's own."""
+    """Returns the numbers that must not grow: resident bytes, descriptors, threads, mappings, and
+    the engine's own.
+    """
     import gc
 
     import spillway

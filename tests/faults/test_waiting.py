@@ -17,7 +17,7 @@ def _floats(mib):
 
 
 def _in_thread(function):
-    """What it returns, or the exception it raises, on a thread of its own."""
+    """Returns its result, or the exception it raises, on a thread of its own."""
     outcome = []
 
     def run():

@@ -143,7 +143,7 @@ class Thread(threading.Thread):
 @pytest.mark.parametrize("mode", MODES)
 @in_child
 def test_an_unseen_op_of_the_thread_that_rests(mode, runs_ops):
-    """What it runs itself is seen once the hook is awake, and proves nothing."""
+    """Its own ops are seen once the hook is awake, and prove nothing."""
     activate(BUDGET=BUDGET)
     op, tensor = HeldOp(runs_ops=runs_ops), _known(mode)
 

@@ -267,7 +267,7 @@ FOREIGN = {
 
 
 class Held(list):
-    """What was made. A test that fails prints its variables, and a storage prints all its bytes."""
+    """Holds a storage: a failing test prints its variables, and a storage all its bytes."""
 
     def __repr__(self):
         return f"{len(self)} storages"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of a run, each with a text that says what was expected and what to do next."""
+"""The conditions of a run, each with a text that says what was expected and what to do next."""
 
 from tests.oracle import machine
 from tests.oracle.compare import differences
@@ -39,7 +39,7 @@ def used(stats, page_pool, io_uring):
 
 
 def used_what_is_there(stats, moved=True):
-    """What `spillway doctor` says is available was in use, so it is what was tested."""
+    """The features that `spillway doctor` names were in use, so they were tested."""
     used(stats, machine.has_page_pool(), machine.has_io_uring() if moved else None)
 
 

@@ -45,7 +45,7 @@ STATISTICS = (
 
 @dataclass
 class Child:
-    """What one process left behind."""
+    """The output of one process."""
 
     command: str
     returncode: int

@@ -145,7 +145,9 @@ class Schedule:
 
 
 def resident_allowance(budget):
-    """What a process may hold beyond an idle one: heap, code paged in, rounding, and the budget."""
+    """Returns the bytes that a process may hold beyond an idle one: heap, code paged in, rounding,
+    and the budget.
+    """
     return budget + 256 * MIB + budget * 3 // 100
 
 

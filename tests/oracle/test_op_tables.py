@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the adapter knows of operators beyond their schemas is what running them shows.
+"""The adapter's tables of operators agree with running them.
 
 OPTABLES=sample   one tenth of the databases, which one rotates with the date (sample:K, the K-th)
 OPTABLES=all      everything: the tables must be just what it shows

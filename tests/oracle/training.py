@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs share: sizes, optimizers, and the shape of what they return."""
+"""Parts that the programs share: sizes, optimizers, and the shape of what they return."""
 
 import torch
 

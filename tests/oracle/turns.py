@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has its turn today, where a quick run takes only a part: in so many days, everything."""
+"""The cases whose turn is today, where a run takes only a part: in so many days, all."""
 
 import os
 

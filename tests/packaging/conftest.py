@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the packaging tests share: what is installed, and an environment that pip installs into."""
+"""Fixtures for the packaging tests: the installed package, and an environment for pip."""
 
 import fcntl
 import importlib.util

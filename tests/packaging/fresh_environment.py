@@ -71,7 +71,7 @@ def site_packages(python):
 
 
 def lines_of_readme():
-    """What is to be copied from the README's section on installing."""
+    """Returns the lines to copy from the README's section on installing."""
     section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Install\n")[1]
     section = section.split("\n## ")[0]
     lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]

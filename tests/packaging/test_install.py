@@ -43,7 +43,9 @@ def test_a_budget_manages_a_program(fresh):
 
 
 def test_the_readme_names_all_that_is_run():
-    """What `fresh` runs; no line sends anybody to an index for a package of our name."""
+    """README's lines are those that `fresh` runs; none sends anybody to an index for a package of
+    our name.
+    """
     lines = lines_of_readme()
     assert lines[-2:] == ["pip install --no-build-isolation .", "spillway doctor"]
     assert "pip install -r requirements/build.txt" in lines

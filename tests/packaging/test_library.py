@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the installed library needs, which torch it accepts, and that it stays out unless asked."""
+"""The installed library: its dependencies, the torch that it accepts, inactive unless asked."""
 
 import json
 import os

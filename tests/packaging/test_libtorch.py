@@ -45,7 +45,7 @@ def unmanaged(program):
 
 
 def managed(program, folder, *options):
-    """What the program prints, and its statistics."""
+    """Returns the program's output and its statistics."""
     done = run(program, *options, "--stats", folder / "statistics.json")
     return done.stdout, json.loads((folder / "statistics.json").read_text(encoding="utf-8"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording says of storages and ops."""
+"""Storages and ops in a recording."""
 
 import pytest
 import torch

@@ -39,7 +39,7 @@ def rows(trace, **wanted):
     return [row for row in trace["storages"] if all(row.get(k) == v for k, v in wanted.items())]
 
 
-# What calls them. Under a minor of PyTorch that has no table of such ops they are recorded whole.
+# Their callers. Under a minor of PyTorch that has no table of such ops they are recorded whole.
 CALLERS = {
     "aten::convolution": "aten::conv2d",
     "aten::max_pool2d_with_indices": "aten::max_pool2d",

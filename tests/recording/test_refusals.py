@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording without memory cannot do, and says."""
+"""The refusals of a recording without memory."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report shows of real plans is what the simulator says of them."""
+"""The report of a real plan agrees with the simulator."""
 
 import json
 import pathlib

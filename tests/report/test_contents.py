@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report collects, before anything is drawn."""
+"""The contents of a report, before anything is drawn."""
 
 import json
 

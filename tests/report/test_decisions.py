@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the table says of plans small enough to check by hand."""
+"""The table of plans small enough to check by hand."""
 
 import pytest
 

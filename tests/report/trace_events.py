@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Perfetto and Chrome's tracing accept, by the Trace Event Format (docs of the Chromium
+"""The rules of Perfetto and Chrome's tracing, by the Trace Event Format (docs of the Chromium
 project), as far as Spillway writes it."""
 
 import collections
@@ -11,7 +11,7 @@ _ROUNDING = 0.0015
 
 
 def flaws(text: str) -> list[str]:
-    """What is wrong with a file, one line each; nothing if it would be shown as meant."""
+    """Returns the flaws of a file, one line each; nothing if it would be shown as meant."""
     document = json.loads(text)
     found = []
     if document.get("displayTimeUnit") not in ("ms", "ns"):

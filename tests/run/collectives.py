@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks tell each other in other ways than DistributedDataParallel does, one digest each.
+"""Collectives among ranks other than DistributedDataParallel's, one digest each.
 
 Started by torchrun; writes ``rankN`` into the folder it is given.
 """

@@ -27,7 +27,7 @@ class Run:
 
     @property
     def results(self):
-        """What must not depend on how the program was run."""
+        """Returns the figures that must not depend on how the program was run."""
         return self.report["losses"], self.report["weights"]
 
     @property
@@ -49,7 +49,7 @@ def run(words, report, **variables):
 
 
 def read(report):
-    """What the program wrote; nothing if it did not get so far."""
+    """Returns the program's report; nothing if it did not get so far."""
     return json.loads(report.read_text()) if report.exists() else {}
 
 

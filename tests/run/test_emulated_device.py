@@ -28,7 +28,7 @@ def test_stock_runs_out_of_memory(command, stock, peak, tmp_path):
     assert small.status == 1, small.stderr[-2000:]
     assert "torch.OutOfMemoryError" in small.stderr, small.stderr[-2000:]
     assert "(budget 96 MiB)" in small.stderr and not small.report, small.stderr[-2000:]
-    # What would help is to let it be managed; a budget is not what was short.
+    # The remedy is to let it be managed; a budget was not short.
     assert "SPILLWAY_MODE=off moves nothing" in small.stderr, small.stderr[-2000:]
     assert "SPILLWAY_BUDGET" not in small.stderr, small.stderr[-2000:]
     assert "nothing: mode off moves nothing" in small.stderr, small.stderr[-2000:]
@@ -43,7 +43,7 @@ def test_what_does_not_fit_lies_in_host_memory(command, stock, peak, tmp_path):
     assert managed.results == stock.results
     _require_held(managed, peak)
     assert managed.last_count["stall_ns"] > 0, managed.last_count
-    # What lives between steps is more than the device holds: the rest is there, and nowhere else.
+    # Storages that live between steps are more than the device holds: the rest is on the host.
     assert managed.last_count["host_bytes"] > 0, managed.last_count
     assert managed.last_count["disk_written_bytes"] == 0, managed.last_count
     assert managed.last_count["disk_bytes"] == 0, managed.last_count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `spillway run` tells of a program's time, steps and peak, however the program ends."""
+"""Time, steps and peak as `spillway run` tells them, however the program ends."""
 
 import json
 import re

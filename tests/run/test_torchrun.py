@@ -82,7 +82,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _train(folder, *before, program=PROGRAM, arguments=(), **variables):
-    """What each rank wrote, trained by torchrun with these words before it."""
+    """Returns each rank's report, trained by torchrun with these words before it."""
     folder.mkdir()
     (folder / "train.py").write_text(program)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of this folder train: some 300 MiB at its peak, most of it optimizer state.
+"""The training program of this folder's tests: some 300 MiB at its peak, most of it optimizer
+state.
 
     python tests/run/train.py REPORT [--steps N] [--depth N] [--bar]
 
@@ -32,7 +33,7 @@ COUNTED = (
 
 
 def resident_peak_bytes():
-    """What the kernel counted of this process, at most."""
+    """Returns the kernel's maximum of this process's memory."""
     with open("/proc/self/status", encoding="ascii") as status:
         (line,) = [line for line in status if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024

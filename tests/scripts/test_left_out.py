@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left out for want of a package or a tool is told, and fails where all must be there."""
+"""Tests left out for want of a package or a tool are told, and fail where all must be there."""
 
 import os
 import shutil

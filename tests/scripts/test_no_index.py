@@ -59,7 +59,7 @@ class Checkout:
         )
 
     def called(self):
-        """What the stand-ins were asked to do."""
+        """Returns the commands that the stand-ins received."""
         log = self.folder / "called"
         return log.read_text() if log.exists() else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends a program, what it says, and what is left alone."""
+"""Mistakes that end a program, with their words, and cases that are left alone."""
 
 import os
 import shutil

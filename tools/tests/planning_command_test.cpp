@@ -292,7 +292,7 @@ TEST_F(PlanningCommandTest, WorkspaceThatTheTraceDoesNotKnowIsLeftFree) {
   EXPECT_TRUE(planned(path("quiet.json"), {std::to_string(fits) + "B"})["feasible"]);
   EXPECT_FALSE(planned(path("quiet.json"), {std::to_string(fits / 2) + "B"})["feasible"]);
   EXPECT_THAT(refused["remedies"].dump(), HasSubstr(to_string(Bytes{fits})));
-  // What is short is short of the budget that was stated, not of what the margin leaves of it.
+  // The shortage is measured against the stated budget, not what the margin leaves of it.
   EXPECT_EQ(refused["short"]["device"], fits - kMiB.count);
   EXPECT_THAT(answer({"plan", path("quiet.json"), "--planner", "lru", "--budget", "1MiB"}).text,
               HasSubstr(fmt::format("need {}, have 1 MiB, short {}", to_string(Bytes{fits}),

@@ -97,7 +97,7 @@ class PlannedDurationsTest : public PlanningCommandTest {
   }
 };
 
-// What the plan costs, and what its alternatives would, is told with the plan's own durations.
+// The costs of the plan and of its alternatives are told with the plan's own durations.
 TEST_F(PlannedDurationsTest, APlanKnowsWhatItsDurationsAre) {
   const std::vector<std::string> made{"plan",      trace(), "--budget",  "60%",
                                       "--planner", "lru",   "--machine", "v100-pcie"};

@@ -12,7 +12,7 @@
 namespace spillway::tf {
 namespace {
 
-// What must hold for a node to run: that a predicate came out on this side, or, with a side below
+// The condition under which a node runs: a predicate came out on this side, or, with a side below
 // zero, something that has no other name than a node's.
 using Condition = std::pair<std::string, std::int64_t>;
 using Conditions = std::set<Condition>;

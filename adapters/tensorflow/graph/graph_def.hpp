@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A graph of TensorFlow as the framework hands it over: nodes, their inputs and devices.
 //
-// What is not needed here (attributes, versions, the function library) is kept as bytes and
+// The rest (attributes, versions, the function library) is kept as bytes and
 // written back unchanged, so that fields of later versions survive. Inputs are text, as in the
 // message: `name`, `name:port`, or `^name` for an edge that only orders.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs before what in a graph, how far apart nodes lie, and which nodes run together.
+// The order of a graph: levels, distances, and which nodes run together.
 //
 //     level     length of the longest way from a source; a source lies one below its first user
 //     context   nodes of one context run equally often: same loop, same branches, same device

@@ -22,7 +22,7 @@ namespace spillway::tf {
 constexpr std::string_view kSwapOutOp = "SpillwaySwapOut";
 constexpr std::string_view kSwapInOp = "SpillwaySwapIn";
 
-/// What the framework's graph calls the tensor that a pair moves.
+/// The name, in the framework's graph, of the tensor that a pair moves.
 struct PairName {
   std::string tensor;  ///< node, and `:port` where that is not 0
   std::string op;

@@ -59,7 +59,7 @@ std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
     if (std::byte* const pointer = try_locked(bytes, alignment)) return pointer;
     ++waits_;
   }
-  // What can never fit need not wait.
+  // A request that can never fit need not wait.
   bool hopeless = bytes > memory_.budget().limit();
   while (!hopeless) {
     const std::uint64_t now = wait_for_room(seen, kPatience);

@@ -60,7 +60,7 @@ class BudgetedMemory {
   static std::string last_failure();
   /// The same of so many bytes now, for who did not allocate in vain here.
   std::string describe_failure(Bytes bytes);
-  /// What a person reads of either: `figures` and what helps.
+  /// The text for a person of either: `figures` and what helps.
   static std::string shortage(const std::string& figures);
 
   [[nodiscard]] MemoryUsage usage();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TensorFlow calls: the plugin's entry, and the optimizer that sees every graph before it
-// runs. C interface only.
+// The functions that TensorFlow calls: the plugin's entry, and the optimizer that sees every graph
+// before it runs. C interface only.
 //
 // TensorFlow's optimizers run twice over a graph, plugins last each time. Pairs are put in the
 // second time: fusions that TensorFlow makes in its second round would else differ, and with them

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Spillway has in a process with TensorFlow: memory, store, table, and what became of graphs.
+// The parts of Spillway in a process with TensorFlow: memory, store, table, and what became of
+// graphs.
 //
 // Made once, by start(), and never destroyed: the framework's threads outlive every destructor.
 // Knows no header of TensorFlow. Thread-safe after start().

@@ -65,7 +65,7 @@ class Token : public TensorBuffer {
   std::uint64_t pair_;
 };
 
-// What came back, in memory of the budget.
+// Bytes that came back, in memory of the budget.
 class Restored : public TensorBuffer {
  public:
   Restored(std::byte* memory, std::size_t bytes) : TensorBuffer(memory), bytes_(bytes) {}

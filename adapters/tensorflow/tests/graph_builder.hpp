@@ -109,7 +109,7 @@ class RandomGraph {
       sides[1].push_back(name + ":1");
     }
     for (auto& side : sides) {
-      // What a branch computes hangs on an op in it: an output of Switch must not be controlled by.
+      // A branch's computation hangs on an op in it: an output of Switch must not be controlled by.
       side = {builder_.add_fresh("Mul", side)};
       block(side, below(ops), depth + 1);
     }

@@ -30,7 +30,7 @@ class Interpreter {
  public:
   Interpreter(const Graph& graph, std::uint64_t seed);
 
-  /// What each firing of each node put out first.
+  /// The first output of each firing of each node.
   std::map<Firing, Value> execute();
 
  private:

@@ -140,7 +140,7 @@ TEST(RewriteTest, nodes_of_another_device_are_not_tied) {
   EXPECT_FALSE(rewrite(builder.graph, {.distance = 6}).rewritten);
 }
 
-// What is behind a Merge of two branches runs whichever is taken; what is in one does not.
+// A node behind a Merge of two branches runs whichever is taken; one inside a branch does not.
 TEST(GraphOrderTest, contexts_are_frames_and_branches) {
   GraphBuilder builder;
   builder.add("p", "Mul");

@@ -38,7 +38,7 @@ def _pooled(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class Branches(nn.Module):
-    """What all branches make of the same input, side by side in one tensor."""
+    """Concatenates the results of all branches on the same input."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()

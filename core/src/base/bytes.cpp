@@ -79,7 +79,7 @@ Bytes& Bytes::operator-=(Bytes other) {
 std::string to_string(Bytes bytes) {
   auto value = static_cast<double>(bytes.count);
   std::size_t unit = 0;
-  // What would print as 1024 of a unit is 1 of the next.
+  // A value that would print as 1024 of a unit is 1 of the next.
   while (value >= 1023.9995 && unit + 1 < kUnits.size()) {
     value /= 1024;
     ++unit;

@@ -62,7 +62,8 @@ struct JsonRows {
   std::uint32_t lists = 0;                 ///< bit i: keys[i] is a list of scalars
 };
 
-/// What the document is read into, in the order of the text. Keys are positions in the tables.
+/// The receiver of the document's values, in the order of the text. Keys are positions in the
+/// tables.
 class JsonRowTarget {
  public:
   virtual ~JsonRowTarget() = default;

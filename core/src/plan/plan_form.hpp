@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be seen of a plan without walking the step: order, ids, words.
+// Checks of a plan that need no walk of the step: order, ids, words.
 #pragma once
 
 #include <optional>

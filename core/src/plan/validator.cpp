@@ -29,7 +29,7 @@ struct Life {
   bool forget_on_arrival = false;
 };
 
-/// What an op saw when it ran, of one storage that it reads.
+/// The content that an op saw of one storage that it reads.
 struct Seen {
   StorageId storage{};
   std::uint64_t writes = 0;

@@ -32,10 +32,10 @@ struct CyclicView {
     const Position op = position % ops;
     return static_cast<Row>(op < 0 ? op + ops : op);
   }
-  /// What the op needs at once, with its smallest scratch memory.
+  /// The bytes that the op needs at once, with its smallest workspace.
   [[nodiscard]] std::uint64_t working_set(Row op) const { return model->least_working_set(op); }
 
-  /// What is alive while the op runs, with its smallest scratch memory.
+  /// The bytes alive while the op runs, with its smallest workspace.
   [[nodiscard]] std::uint64_t alive(Row op) const { return model->least_alive(op); }
   /// The op during which most is.
   [[nodiscard]] Row fullest() const {

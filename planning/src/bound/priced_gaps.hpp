@@ -21,7 +21,7 @@ struct Prices {
   std::vector<double> replay;  ///< ns a ns of computing again
 };
 
-/// What the gaps chose: a subgradient is this less what there is.
+/// The gaps' choice: a subgradient is this less what there is.
 struct Demand {
   explicit Demand(std::size_t instants)
       : away(instants), in(instants), out(instants), replay(instants) {}
@@ -51,7 +51,7 @@ class PricedGaps {
   [[nodiscard]] double work() const { return work_; }
   [[nodiscard]] std::size_t gaps() const { return gaps_.size(); }
 
-  /// What each gap does at these prices, at the least it can pay.
+  /// The cheapest choice of each gap at these prices.
   void demand(const Prices& prices, Demand& demand);
 
  private:

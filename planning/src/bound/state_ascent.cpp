@@ -151,7 +151,7 @@ class StateAscent {
     }
   }
 
-  // What waiting costs goes to the jobs that are waited for.
+  // The cost of waiting goes to the jobs that are waited for.
   void share_out(double ns, const StateGraph::Transition& way) {
     const double all = way.in + way.out + way.runs;
     if (all <= 0) return;

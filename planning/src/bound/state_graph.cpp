@@ -82,7 +82,7 @@ class StateGraph::Builder {
     return graph_.boundary_.capacity > need ? graph_.boundary_.capacity - need : 0;
   }
 
-  // What lives on may be anywhere when the step begins, with a copy from the step before.
+  // A storage that lives on may be anywhere when the step begins, with a copy from the step before.
   void begin(std::size_t i, State state, std::uint64_t left) {
     if (i == graph_.tracked_.size()) {
       graph_.states_[0].push_back(state);
@@ -159,7 +159,7 @@ class StateGraph::Builder {
     return tracked.made_by != kNoRow && op() + 1 <= tracked.may_be_made;
   }
 
-  // What the replays from `k` on read is there, comes, or is made again in its turn.
+  // The input of recomputations from `k` on is there, comes, or is made again in its turn.
   void settle(std::size_t k) {
     if (graph_.transitions_.size() > most_) return;
     if (k == change_.made.size()) return finish();
@@ -173,7 +173,7 @@ class StateGraph::Builder {
     if (i == count) return settle(k + 1);
     const bool has_copy = now(i).active && place_of(from_, i) == Place::kAway;
     const bool dead = graph_.tracked_[i].freed <= op();
-    // What is not used again may lie anywhere, and costs nothing.
+    // A storage that is not used again may lie anywhere, and costs nothing.
     if (!now(i).active && !dead) return read(k, i + 1);
     if (has_copy) {
       change_.fetched |= std::uint64_t{1} << i;
@@ -365,7 +365,7 @@ void StateGraph::track(std::size_t most) {
   }
   std::stable_sort(storages.begin(), storages.end(),
                    [&](Row a, Row b) { return table.bytes(a) > table.bytes(b); });
-  // What is a hundredth of the largest makes no room to speak of.
+  // A storage of a hundredth of the largest makes no room to speak of.
   while (!storages.empty() && (storages.size() > most || table.bytes(storages.back()) <
                                                              table.bytes(storages.front()) / 100)) {
     storages.pop_back();

@@ -7,8 +7,8 @@
 //     states      o       o       o       o
 //                  \_ a, b in    \_ b in, a away: a copy out of a, in slot 1 or before
 //
-// What the states leave out (small storages, the turn of the step) makes the bound weaker, never
-// wrong. Proof: docs/planners/bound.md. Not for threads.
+// The parts that the states leave out (small storages, the turn of the step) makes the bound
+// weaker, never wrong. Proof: docs/planners/bound.md. Not for threads.
 #pragma once
 
 #include <array>
@@ -88,7 +88,7 @@ class StateGraph {
     Row freed = kNoRow;      // by this op
     std::vector<Moment> at;  // by instant
   };
-  // What happens in one slot while a transition is put together.
+  // The events in one slot while a transition is put together.
   struct Change;
   class Builder;
 

@@ -121,9 +121,9 @@ class InstantScan {
     return paid - std::max(before, 0.0) - share * after;
   }
 
-  // What the cheapest `left` bytes on offer cost, the last storage taken in part: halves of what is
-  // left to look at are taken whole or left out, which needs no order among them. Those taken end
-  // up first.
+  // The cost of the cheapest `left` bytes on offer, the last storage taken in part: halves of what
+  // is left to look at are taken whole or left out, which needs no order among them. Those taken
+  // end up first.
   double cheapest(double left) {
     double paid = 0;
     const auto take = [&](const Offer& offer) {
@@ -176,7 +176,7 @@ class InstantScan {
     }
   }
 
-  // What is larger than the room beside the op cannot stay, whatever else leaves.
+  // A storage larger than the room beside the op cannot stay, whatever else leaves.
   [[nodiscard]] bool must_go(const Away& item) const { return item.bytes > room_; }
 
   [[nodiscard]] double capped(const Away& item, double price) const {
@@ -252,8 +252,8 @@ std::vector<Row> pick_instants(const CyclicView& view, std::uint64_t capacity) {
   return picked;
 }
 
-// What is alive at the start of op `p` and may be away: `rows[s]` is the last touch of storage `s`
-// before it in this step.
+// The storages alive at the start of op `p` that may be away: `rows[s]` is the last touch of
+// storage `s` before it in this step.
 void set_instant(InstantScan& scan, const CyclicView& view, const Boundary& boundary, Row p,
                  const std::vector<Row>& rows) {
   const StepModel& model = *view.model;

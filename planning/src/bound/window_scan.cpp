@@ -177,7 +177,7 @@ class BeforeScan {
       const Position wrote = write + shift;
       if (p - wrote > length) continue;
       const Row id = table_.touch(row).storage;
-      // What can be made again later may simply be dropped.
+      // A storage that can be recomputed later may simply be dropped.
       if (shift == 0 && static_cast<Position>(view_.model->chain_until[id]) > p) continue;
       kept.may_keep(table_.bytes(id));
       written_[static_cast<std::size_t>(p - wrote)] +=

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no plan does without, by counting.
+// The memory that no plan does without, by counting.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ class Writer {
     for (const auto& [op, alternative] : draft_.alternatives) {
       plan_.actions.push_back(PlanAction::choose(OpIndex{op}, alternative));
     }
-    // What leaves comes before what enters, so that within one op memory is free first.
+    // Leaving comes before entering, so that within one op memory is free first.
     leave_all(false);
     for (Row row = 0; row < table_.touches(); ++row) {
       const GapEnd end = end_of_gap(table_, row);
@@ -146,7 +146,7 @@ class Writer {
     if (wraps && choice->in_at < table_.ops()) now.device = true;
   }
 
-  // What a gap that began in the step before does in this one.
+  // The part, in this step, of a gap that began in the step before.
   void pass_late_part(Whereabouts& now, const GapChoice& first) const {
     const GapChoice* choice = &first;
     while (choice->remedy == Remedy::kHost || choice->remedy == Remedy::kDisk) {

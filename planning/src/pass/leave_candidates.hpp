@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is on the device and may leave, in the orders in which a pass looks at it.
+// The storages on the device that may leave, in the orders in which a pass looks at it.
 //
 // By next use (or least recent use), over all storages or in each class of sizes; and, where
 // recomputation is allowed, by what it costs per byte to make a storage again. A storage that has
@@ -18,7 +18,7 @@
 
 namespace spillway::planning::pass {
 
-/// What looking at a candidate came to.
+/// The result of looking at a candidate.
 enum class Look : std::uint8_t {
   kPassedOver,  ///< it counts for nothing
   kLooked,      ///< it counts as one of those that are looked at

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pass knows of one storage at the op that it has reached. Plain values.
+// The state of one storage in a pass, at the op that it has reached. Plain values.
 #pragma once
 
 #include <cstdint>

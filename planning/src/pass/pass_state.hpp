@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pass over the step knows at the op that it has reached: where storages are, what is
+// The state of a pass over the step at the op that it has reached: where storages are, what is
 // decided and queued, what is free. The course of the pass (step_pass.hpp) and who leaves
 // (room_maker.hpp) both work on it.
 #pragma once

@@ -143,7 +143,7 @@ RecomputeSet Recomputation::if_dropped(Row storage, double& cost) const {
   RecomputeSet set = set_for(dropped_of(at, storage), at, storage);
   const Row op = model_.replay_op[storage];
   if (!set.possible || set.ops.size() > kMostChain) return {};
-  // What was to read it does not run again any more: its next use is further on than thought.
+  // Its reader is not recomputed any more: its next use is further on than thought.
   if (!contains(set.ops, op)) return {};
   if (!fits(set, at, storage)) {
     drop_between(set, at, storage);

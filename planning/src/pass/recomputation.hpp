@@ -46,7 +46,7 @@ class Recomputation {
   Recomputation(const StepModel& model, const std::vector<PassItem>& items, const NextUses& uses,
                 const OpVariants& variants, std::uint64_t capacity, bool transients);
 
-  /// What an op touches and is dropped.
+  /// The dropped storages that an op touches.
   [[nodiscard]] std::vector<Row> dropped_of(Row op, Row also_dropped) const;
   [[nodiscard]] RecomputeSet set_for(const std::vector<Row>& roots, Row at, Row also_dropped) const;
   [[nodiscard]] RecomputeBytes bytes_of(const RecomputeSet& set, Row also_dropped) const;
@@ -54,8 +54,8 @@ class Recomputation {
   [[nodiscard]] bool fits(const RecomputeSet& set, Row at, Row also_dropped) const;
   /// Has the set drop again what comes back only for others to be made, and can be made once more.
   void drop_between(RecomputeSet& set, Row at, Row also_dropped) const;
-  /// What runs again before the next use of `storage` if it is dropped too; `cost`: ns more than
-  /// what runs again there already. Not possible where it does not fit or is too long a chain.
+  /// The ops that run again before the next use of `storage` if it is dropped too; `cost`: ns more
+  /// than what runs again there already. Not possible where it does not fit or is too long a chain.
   [[nodiscard]] RecomputeSet if_dropped(Row storage, double& cost) const;
   /// The last of the set's ops that makes or reads a storage.
   [[nodiscard]] Row last_reader(const RecomputeSet& set, Row storage) const;

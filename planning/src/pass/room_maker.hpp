@@ -34,7 +34,7 @@ class RoomMaker {
   };
 
   bool evict_one(Row op, Row keep_until, std::uint64_t wanted);
-  /// What it costs per byte and time that `storage` leaves, where `wanted` bytes are short.
+  /// The cost, per byte and time, of letting `storage` leave, where `wanted` bytes are short.
   [[nodiscard]] Way price(Row op, Row storage, std::uint64_t wanted) const;
   [[nodiscard]] double swap_cost(Row op, Row storage, Tier tier) const;
   [[nodiscard]] bool may_be_nowhere(Row storage) const;

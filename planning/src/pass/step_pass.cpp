@@ -187,7 +187,7 @@ void StepPass::run_again(Row op, Row again, const RecomputeSet& set) {
   }
 }
 
-// What is dropped again has its inputs pledged for its own next use.
+// A storage dropped again has its inputs pledged for its own next use.
 void StepPass::drop_again(Row op, const RecomputeSet& set) {
   const Recomputation& recomputation = state_.recomputation;
   for (const Row storage : set.again) {
@@ -200,7 +200,7 @@ void StepPass::drop_again(Row op, const RecomputeSet& set) {
   }
 }
 
-// What was read to recompute is free for its next use; where the op itself does not need it, at
+// An input of a recomputation is free for its next use; where the op itself does not need it, at
 // once.
 void StepPass::release_leaf(Row op, Row leaf) {
   const AccessTable& table = state_.table;
@@ -237,7 +237,7 @@ void StepPass::prefetch_from(Tier tier, Row op) {
   }
 }
 
-// What left only when the recomputations before this same op had run does not leave.
+// A storage that left only when the recomputations before this same op had run does not leave.
 bool StepPass::stay_after_all(Row op, Row storage) {
   GapChoice& choice = state_.current_choice(storage);
   if (!choice.after_replays || choice.out_at != op) return false;
@@ -306,7 +306,7 @@ void StepPass::end_op(Row op) {
   }
 }
 
-// What has a rule to leave, or is dropped after each use, goes as soon as its gap begins.
+// A storage with a rule to leave, or dropped after each use, goes as soon as its gap begins.
 void StepPass::leave_eagerly(Row op) {
   const AccessTable& table = state_.table;
   const SweepRules& rules = state_.settings.rules;

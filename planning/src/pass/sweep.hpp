@@ -37,7 +37,7 @@ enum class LeaveOrder : std::uint8_t {
   kOldest,    ///< least recently used first
 };
 
-/// What may become of a storage in its gaps.
+/// The choices that a storage has in its gaps.
 enum class StorageRule : std::uint8_t { kAny, kKeep, kSwapOnly, kReplayOnly };
 
 /// Rules by storage, for planners that decide by kind. An empty column means that none has one.
@@ -49,7 +49,8 @@ struct SweepRules {
   std::vector<Row> segment;
   /// 1: dropped again after each use.
   std::vector<std::uint8_t> drop_after_use;
-  /// What a run for one of those brings back in passing is dropped again before the op, too.
+  /// A storage that a run for one of those brings back in passing is dropped again before the op,
+  /// too.
   bool drop_in_passing = false;
 };
 

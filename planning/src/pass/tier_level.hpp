@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a slower tier holds before each op of the step, as far as a pass has decided it.
+// The bytes on a slower tier before each op of the step, as far as a pass has decided it.
 //
 //     bytes |        ______            budget - - - - - - - - - -
 //           |   ____|      |____                 ____
@@ -26,7 +26,7 @@ class TierLevel {
 
   /// A copy is there before op `at` and from then on.
   void add(std::uint64_t bytes, Row at);
-  /// What was there before op `at` is gone after it.
+  /// The bytes there before op `at` are gone after it.
   void remove(std::uint64_t bytes, Row at);
   [[nodiscard]] bool has_room(std::uint64_t bytes, Row at) const;
   /// The first op from `from` on before which a copy may be made that stays until op `at`, where

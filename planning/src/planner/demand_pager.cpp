@@ -69,7 +69,7 @@ class Pager {
 
   // --- steps ---
 
-  /// What is never touched lies below the device from the beginning.
+  /// A storage that is never touched lies below the device from the beginning.
   bool place_idle() {
     for (Row storage = 0; storage < table_.storages(); ++storage) {
       if (table_.first_touch(storage) != kNoRow || table_.successor(storage) != storage) continue;
@@ -171,7 +171,7 @@ class Pager {
 
   bool make_room(Row op, std::uint64_t more) {
     if (used_[0] + more <= model_.budget(Tier::kDevice)) return true;
-    // What the op uses stays: it is set aside while victims are chosen.
+    // The op's own storages stay: they are set aside while victims are chosen.
     for_touches(op, [&](Row, Row storage) { residents_.erase(rank_of(storage)); });
     bool fits = true;
     while (fits && used_[0] + more > model_.budget(Tier::kDevice)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What planners share that choose gaps by a rule and let no pass over the step decide: counting the
-// device's bytes under a draft, and turning a draft that fits into an outcome.
+// The parts that planners share which choose gaps by a rule and let no pass over the step decide:
+// counting the device's bytes under a draft, and turning a draft that fits into an outcome.
 #pragma once
 
 #include <functional>

@@ -33,8 +33,9 @@ struct Candidate {
   double step_ns = 0;
 };
 
-/// What is tried where no setting fits: a pass decides greedily, so it may fit into less room and
-/// not into more, or fill the host with what could be made again. Those that fit most often first.
+/// The settings that are tried where no other fits: a pass decides greedily, so it may fit into
+/// less room and not into more, or fill the host with what could be made again. Those that fit most
+/// often first.
 std::vector<SweepSettings> settings_for_less_room(const StepModel& model,
                                                   const SweepSettings& base);
 

@@ -25,7 +25,7 @@
 
 namespace spillway::planning::sim {
 
-/// What the end of a copy over a link means.
+/// The meaning of the end of a copy over a link.
 enum class Leg : std::uint8_t {
   kOut,        ///< device-to-host, and the host keeps it
   kOutFirst,   ///< device-to-host, on its way to the disk without room on the host
@@ -89,11 +89,11 @@ class CopyQueues {
     queue.pop_front();
   }
 
-  /// What waits ahead of its turn, void copies included.
+  /// The copies that wait ahead of their turn, void copies included.
   [[nodiscard]] const std::deque<Copy>& urgent(LinkKind link) const {
     return lanes_[index_of(link)].urgent;
   }
-  /// What waits its turn, likewise.
+  /// The copies that wait their turn, likewise.
   [[nodiscard]] const std::deque<Copy>& in_turn(LinkKind link) const {
     return lanes_[index_of(link)].in_turn;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies on the host though the plan has it on the disk.
+// The storages that lie on the host though the plan has them on the disk.
 //
 //     plan        evict a to disk            fetch a           evict b to host
 //     host                |====== a ======== . . . . . . . . . a? |=== b ===

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a simulated step is reported as, collected while it runs.
+// The figures of a simulated step, collected while it runs.
 #pragma once
 
 #include "spillway/planning/sim/simulator.hpp"
@@ -21,7 +21,7 @@ class Measurements {
     held = on_device ? held + bytes : held - bytes;
   }
 
-  /// What tiers hold from now on, while computing is at `op`.
+  /// The bytes on each tier from now on, while computing is at `op`.
   void note_levels(TimeNs now, OpIndex op, const std::array<Bytes, kTierCount>& levels);
   void note_stall(StallCause cause, TimeNs begin, TimeNs end, OpIndex op, StorageId storage);
   void note_op(TimeNs begin, TimeNs end, OpIndex op);

@@ -318,7 +318,7 @@ void MemoryModel::die(ItemIndex index) {
   begin_copies();
 }
 
-// What a replay makes has no slower copies, and their room is another's by the plan.
+// A recomputed storage has no slower copies, and their room is another's by the plan.
 bool MemoryModel::withdraw_drop(ItemIndex index) {
   if (!std::exchange(items_[index].drop_next, false)) return false;
   if (state(index) == ResidencyState::kDemoting) {
@@ -463,7 +463,7 @@ void MemoryModel::end_copy(LinkKind link) {
   begin_copies();
 }
 
-// What was asked for while the copy was in flight.
+// Requests that came while the copy was in flight.
 void MemoryModel::settle(ItemIndex index) {
   note_levels();
   Item& item = items_[index];

@@ -47,7 +47,7 @@ class MemoryModel {
   void forget(ItemIndex item);
   void drop(ItemIndex item);
 
-  // What computing does.
+  // Called as the step computes.
   /// The item is about to be used: it is brought in ahead of all that nobody waits for. Returns
   /// true if nobody had asked for it before.
   bool demand(ItemIndex item);

@@ -260,7 +260,7 @@ class Simulator::Run {
     for (const StorageId storage : trace_.ops.reads[replayed]) {
       if (!replays_.has_transient(storage) && !bring_in(storage)) return false;
     }
-    // What is still here, since its drop waits for the end of a copy, stays and needs no room.
+    // A storage still here, since its drop waits for the end of a copy, stays and needs no room.
     std::vector<StorageId> made;
     Bytes room = scratch_[to_value(replayed)];
     for (const StorageId storage : trace_.ops.creates[replayed]) {

@@ -20,10 +20,10 @@ struct Noted {
   bool running = false;  ///< or while which
 };
 
-/// What begins while an op runs is queued before it where the op does not use it, else after it. If
-/// `early`, copies out are queued before an op that does not use it, the last one there was. A
-/// storage stays that leaves only after a further use. The plan may be wrong: plans cannot say
-/// everything.
+/// A movement that begins while an op runs is queued before it where the op does not use it, else
+/// after it. If `early`, copies out are queued before an op that does not use it, the last one
+/// there was. A storage stays that leaves only after a further use. The plan may be wrong: plans
+/// cannot say everything.
 Plan plan_of(const Problem& problem, const std::vector<OpFacts>& ops, const State& begin,
              const std::vector<Noted>& deeds, bool early);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the exact search knows at one moment, and what it does from there.
+// The state of the exact search at one moment, and its moves from there.
 #pragma once
 
 #include <array>

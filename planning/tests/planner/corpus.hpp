@@ -39,7 +39,7 @@ std::vector<CorpusRow> corpus_rows(std::size_t steps);
 /// Of the way from the least feasible budget to the peak; the first is 2 % above the least.
 inline constexpr std::array<double, 5> kCorpusShares{0.0, 0.15, 0.35, 0.6, 0.9};
 
-/// What one planner reaches.
+/// The results of one planner.
 struct CorpusResult {
   std::string planner;
   std::optional<double> step_ns;  ///< nothing: it has no plan
@@ -58,8 +58,8 @@ struct CorpusCase {
   [[nodiscard]] std::optional<double> best_other_ns() const;
 };
 
-/// What judges a plan: checked by the validator, then simulated until its step repeats. Nothing if
-/// the plan is wrong, which no planner's may be; the reason goes to `flaw`.
+/// The judgement of a plan: checked by the validator, then simulated until its step repeats.
+/// Nothing if the plan is wrong, which no planner's may be; the reason goes to `flaw`.
 std::optional<double> judged_step_ns(const Problem& problem, const Plan& plan, std::string& flaw);
 
 /// The step on the machine: durations, and the host with plenty of room.

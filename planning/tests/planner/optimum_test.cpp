@@ -87,7 +87,7 @@ class Everything {
     choice = {};
   }
 
-  // What makes the dead inputs again runs before.
+  // The recomputation of dead inputs runs before.
   void run_again(Row storage, Row at) {
     const Row op = model_.replay_op[storage];
     if (op == kNoRow) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What refining may change keeps to hybrid's options, one by one.
+// Refining keeps to hybrid's options, one by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class RefineTest : public PlanFixture {
         options.set(option, OptionValue(false));
       }
       if (!off.empty()) options.set(off, OptionValue(false));
-      // What a replay reads comes in before the op that the replay is for.
+      // The input of a recomputation comes in before the op that it is for.
       if (off == "prefetch") options.set("recompute", OptionValue(false));
       PlanningContext context = short_search();
       context.time_limit_ns = 3000;

@@ -47,7 +47,7 @@ class ShortageTest : public PlanFixture {
   }
 };
 
-/// What would help the step on a device of 100 bytes above a host of 1000, where it does not fit.
+/// The remedies for the step on a device of 100 bytes above a host of 1000, where it does not fit.
 std::vector<std::string> remedies_of(const Trace& trace) {
   const Machine machine = plain_machine();
   const Problem problem{trace, machine, {{Bytes{100}, Bytes{1000}, Bytes{0}}}};

@@ -34,7 +34,7 @@ TEST_F(WorkspaceMarginTest, is_taken_from_the_device_alone) {
   EXPECT_EQ(leaving_free(budgets, Bytes{1'300})[Tier::kDevice].count, 0U);
 }
 
-// What the margin is for: a plan made without knowing the workspace runs with it.
+// The purpose of the margin: a plan made without knowing the workspace runs with it.
 TEST_F(WorkspaceMarginTest, plans_of_every_planner_run_with_workspace_up_to_the_margin) {
   Trace trace = TrainingStep({.seed = 4, .layers = 6}).build();
   std::fill(trace.ops.alloc_peak.begin(), trace.ops.alloc_peak.end(), Bytes{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a timeline says the tiers hold.
+// The bytes on the tiers by a timeline.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ TEST(SimulatorLevels, HaveThePeakOfAnInstant) {
   EXPECT_THAT(levels, ::testing::ElementsAre(::testing::Pair(0, 90), ::testing::Pair(0, 0)));
 }
 
-// What an op left over from the step before is of the role that it has in this one.
+// A storage left over from the step before has the role that it has in this one.
 //   op     0     1
 //   h 40   f           left over, a gradient
 //   g 40         c     goes on as h, unknown

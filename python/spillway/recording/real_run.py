@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace of a run with memory cannot know from ops alone: modules, lines, what tensors are.
+"""Facts of a traced run that ops do not show: modules, lines, the purpose of tensors.
 
 ``spillway record`` without further options. The engine writes the trace when the program ends.
 """

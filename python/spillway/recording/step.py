@@ -207,7 +207,7 @@ class Session:
             raise self.explained(error) from error
 
     def explained(self, error: Exception) -> Exception:
-        """What to raise for an error of the program."""
+        """Returns the exception to raise for an error of the program."""
         op = _native.take(self.library.spillway_record_last_op()) or "an operator"
         first = str(error).strip().split("\n")[0]
         if "meta" not in str(error) and "data-dependent" not in str(error):

@@ -107,7 +107,7 @@ def memory(curve: MemoryCurve, report: Report, most_bytes: float, length: int) -
 
 
 def slower_tiers(report: Report, length: int) -> go.Figure:
-    """What lies on host and disk."""
+    """Draws the bytes on host and disk."""
     curves = {tier: thin_curve(curve) for tier, curve in report.slower_tiers.items()}
     unit, scale = size_scale(max((curve.peak() for curve in curves.values()), default=1))
     time_unit, time_divisor = time_scale(length)

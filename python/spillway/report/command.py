@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Progress:
-    """What is being done, on a line of the terminal that is removed at the end."""
+    """Shows the work in progress on a line of the terminal that is removed at the end."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"

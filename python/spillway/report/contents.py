@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report shows, as plain values; nothing here knows where it came from or how it is drawn.
+"""The contents of a report, as plain values, without their source or how they are drawn.
 
 Times are nanoseconds from the beginning of the step, sizes bytes.
 """
@@ -20,7 +20,7 @@ ROLES = (
 
 @dataclasses.dataclass
 class MemoryCurve:
-    """What a tier holds: `bytes[role][i]` from `times[i]` to `times[i + 1]`."""
+    """The bytes on a tier: `bytes[role][i]` from `times[i]` to `times[i + 1]`."""
 
     times: list[int]
     bytes: dict[str, list[int]]
@@ -44,7 +44,7 @@ class Span:
 
 @dataclasses.dataclass
 class Decision:
-    """What the plan does with one storage."""
+    """The plan's decision for one storage."""
 
     storage: str
     role: str
@@ -82,7 +82,7 @@ class Comparison:
 
 @dataclasses.dataclass
 class Basis:
-    """What the figures of a plan or of a comparison are founded on; empty where nobody says."""
+    """The source of the figures of a plan or of a comparison; empty where nobody says."""
 
     machine: str = ""
     durations: str = ""  #: "recorded" or "estimated"

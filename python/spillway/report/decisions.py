@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan does with each storage, in words."""
+"""A plan's decision for each storage, in words."""
 
 import bisect
 import dataclasses
@@ -31,7 +31,9 @@ def decisions(
     starts: list[int],
     most: int = 5000,
 ) -> list[Decision]:
-    """What is decided comes first, then what stays; within both the largest first. `most` rows."""
+    """Storages with a decision come first, then those that stay; within both the largest first.
+    `most` rows.
+    """
     moved = _moved(spans)
     table = _Table(trace, plan, starts)
     order = sorted(
@@ -135,7 +137,7 @@ class _Table:
         return found
 
     def _begun_elsewhere(self, storage: int, actions: list[dict[str, Any]]) -> _Absence | None:
-        """What begins the step away, and left in no step that the plan shows as the same row."""
+        """Returns the absence of a storage that begins the step away and leaves in no row."""
         tiers = self._places.get(storage)
         if tiers is None or "device" in tiers:
             return None

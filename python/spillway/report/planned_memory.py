@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tiers hold with a plan, as the simulator tells it."""
+"""The bytes on the tiers with a plan, by the simulator."""
 
 from collections.abc import Iterable
 from typing import Any

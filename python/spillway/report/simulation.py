@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command `spillway` says about a plan, asked for as JSON."""
+"""The answer of the command `spillway` about a plan, as JSON."""
 
 import json
 import os

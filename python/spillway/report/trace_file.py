@@ -91,7 +91,7 @@ class Trace:
         return self.storages[storage].get("role", "unknown")
 
     def storage_name(self, storage: int) -> str:
-        """What the program calls it, or what made it."""
+        """Returns the program's name for it, else the op that made it."""
         name = self.storages[storage].get("name")
         return name or self._makers().get(storage, f"storage {storage}")
 
@@ -114,7 +114,7 @@ class Trace:
 
 
 def unmanaged_memory(trace: Trace, starts: list[int]) -> MemoryCurve:
-    """What the device would hold if nothing ever left it.
+    """Returns the bytes on the device if nothing ever left it.
 
     `starts[i]` is when op i begins; one more entry is the end of the step.
     """

@@ -431,7 +431,7 @@ bool Engine::exempt(StorageRecord& record) {
 void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
   const std::uint64_t repetitions = frames.recogniser.steps_completed();
   const bool repeated = std::exchange(frames.steps_seen, repetitions) != repetitions;
-  // What repeated before the first optimizer step was the making of the model.
+  // The repetition before the first optimizer step was the making of the model.
   if (optimizer_step && !boundaries_seen_.exchange(true)) {
     steps_.store(0);
     forgiven_step_.store(0);  // it named a step of the old count
@@ -441,7 +441,8 @@ void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
   note_step();
 }
 
-// What other processes and this one's unmanaged memory take changes: `auto` follows at each step.
+// The memory of other processes and this one's unmanaged memory change: `auto` follows at each
+// step.
 void Engine::follow_machine() {
   if (!settings_.budget || settings_.budget->kind != BudgetSpec::Kind::kAuto) return;
   const TimeNs now = now_ns();

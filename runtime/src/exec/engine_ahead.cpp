@@ -102,7 +102,7 @@ void Engine::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
   std::vector<ResidentStorage> residents;
   std::vector<StorageRecord*> records;
   for (StorageRecord* record : mover_.live()) {
-    // What nothing is known of may be needed at once; what is never used again dies soon, as a
+    // An unknown storage may be needed at once; one that is never used again dies soon, as a
     // rule, and the demand of later ops does not count it.
     const std::uint64_t next_use = ops_until_use(*record, now);
     if (next_use == kNoUse || !can_leave(*record, min_size())) continue;

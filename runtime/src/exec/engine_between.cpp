@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads hold between two of their ops.
+// The storages that threads hold between two of their ops.
 #include <fmt/format.h>
 
 #include <string>

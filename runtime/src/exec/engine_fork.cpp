@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the engine in a forked child (DataLoader workers above all).
+// The engine in a forked child (DataLoader workers above all).
 //
 // The child gets copies of the parent's pages, but neither its transfer threads nor the right to
 // write the spool file. So it manages nothing: new memory comes from malloc, frees of the parent's

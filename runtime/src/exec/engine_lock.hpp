@@ -48,7 +48,7 @@ bool can_leave(const StorageRecord& record, Bytes min_size);
 /// With the budget that a process shares, if it has none of its own.
 Settings with_shared_budget(Settings settings);
 
-/// What Engine::last_failure says on the calling thread from now on.
+/// Sets the text of Engine::last_failure on the calling thread.
 void set_last_failure(std::string text, FailureKind kind = FailureKind::kShortage);
 
 }  // namespace spillway::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine tells of a run while ops are not seen, and at its end.
+// The outcome of a run while ops are not seen, and at its end.
 #include "engine_lock.hpp"
 #include "spillway/runtime/exec/run_outcome.hpp"
 
@@ -55,7 +55,7 @@ void Engine::note_end(Ending ending, bool unwritten) {
   publish();
 }
 
-// What a process holds is told at once: who is killed leaves the truth behind.
+// The use of memory is published at once: who is killed leaves the truth behind.
 void Engine::publish_use(StatusSlot& slot) const {
   slot.device_bytes.store(memory_.budget().used().count, std::memory_order_relaxed);
   slot.peak_device_bytes.store(memory_.budget().peak().count, std::memory_order_relaxed);

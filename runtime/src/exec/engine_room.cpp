@@ -103,7 +103,7 @@ bool Engine::make_room(Bytes needed, RoomRequest& request, Lock& lock) {
   if (claim_room(needed)) return true;
   if (blind()) return false;
   const std::uint64_t ended_before = frames_ended();
-  // What is dead already must neither be evicted nor stand in the way.
+  // Dead storages must neither be evicted nor stand in the way.
   const Bytes live_before = memory_.live();
   drain_freed();
   if (memory_.live() < live_before) return true;
@@ -146,7 +146,7 @@ void Engine::push_out(bool outputs) {
   evict_everything(lock);
 }
 
-// What stays whatever other threads do: this op's inputs, and what never leaves.
+// The bytes that stay whatever other threads do: this op's inputs, and what never leaves.
 Bytes Engine::stays_anyway(ThreadFrames& frames) {
   std::ranges::sort(frames.pinned);
   return bytes_that_stay(memory_.live(), mover_.live(), [&](const StorageRecord& record) {
@@ -169,7 +169,7 @@ bool Engine::will_fit(ThreadFrames& frames) {
     if (stays + need <= budget()) return true;
   } while (claim_room(stays + need - budget()) || take_back());
   frames.needs.fail();
-  // What was counted are bytes; blocks hold whole pages, and start at different ones.
+  // The count is in bytes; blocks hold whole pages, and start at different ones.
   const Bytes smallest = stays + need + kPagesOfAnOp;
   OutOfBudget::Facts facts = shortage(need, smallest - budget());
   facts.smallest_budget = smallest;
@@ -213,7 +213,7 @@ Bytes Engine::stays_beside(ThreadFrames& frames) {
   });
 }
 
-// What leaves when the op does not use it, and was not made by itself.
+// True for a storage that leaves when the op does not use it, and that the op did not make.
 bool Engine::may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const {
   return record.block != nullptr && record.born.load(std::memory_order_relaxed) < frames.began &&
          !never_leaves(record, min_size());
@@ -253,7 +253,7 @@ OutOfBudget::Facts Engine::shortage(Bytes need, Bytes short_by) {
   std::vector<const StorageRecord*> resident;
   for (const StorageRecord* record : mover_.live()) {
     if (record->block->held() == 0) continue;
-    // What can leave was not tried yet, or tried in vain.
+    // The storages that can leave were not tried yet, or tried in vain.
     if (!facts.why.empty() || !can_leave(*record, min_size())) resident.push_back(record);
   }
   facts.small = bytes_that_stay(memory_.live(), mover_.live(), [this](const StorageRecord& record) {

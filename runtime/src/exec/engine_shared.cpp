@@ -51,7 +51,7 @@ void Engine::set_budget(Bytes budget) {
   memory_.set_limit(budget);
 }
 
-// What people are told: of a shared budget the whole, which the root may use when it is alone.
+// The budget as people see it: of a shared one the whole, which the root may use when it is alone.
 Bytes Engine::stated_budget() const {
   return sharing_ && shared_.is_root() ? shared_.total() : budget();
 }

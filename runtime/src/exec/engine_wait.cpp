@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine waits for, and for how long: copies in flight, and the ops of other threads.
+// The engine's waiting, and its limits: copies in flight, and the ops of other threads.
 #include <fmt/format.h>
 
 #include <algorithm>

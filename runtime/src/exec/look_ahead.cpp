@@ -59,8 +59,8 @@ std::vector<std::size_t> LookAhead::write_behind(std::span<const ResidentStorage
   std::iota(farthest_first.begin(), farthest_first.end(), std::size_t{0});
   std::ranges::stable_sort(farthest_first, std::ranges::greater{},
                            [&](std::size_t i) { return weighted(residents[i]); });
-  // What is evicted is away until its next use: over all stretches that end before it, and a part
-  // of the one it lies in.
+  // An evicted storage is away until its next use: over all stretches that end before it, and a
+  // part of the one it lies in.
   std::vector<std::int64_t> worst_before(stretches_.size() + 1);
   worst_before[0] = std::numeric_limits<std::int64_t>::min();
   for (std::size_t i = 0; i < stretches_.size(); ++i) {

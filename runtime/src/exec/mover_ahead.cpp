@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves before anyone needs it, and is taken back when nobody will.
+// Movements ahead of need, and taking them back when nobody needs them.
 #include <vector>
 
 #include "spillway/runtime/exec/mover.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the accessors of storages that are away refuse, and with which words.
+// The accesses that storages that are away refuse, and the words of the refusal.
 #include <fmt/format.h>
 
 #include <string>

@@ -87,7 +87,7 @@ void TraceRecorder::made(StorageId id, Bytes bytes, const char* made_by, bool wi
   if (!t_open.open || t_open.generation != generation_) return;
   const StorageId row = row_of(id, bytes, false);
   TraceOp* const op = touch(row, made_by);
-  // What is in its arguments and was there before it is written only if they say so.
+  // A storage in the arguments that existed before is written only if they say so.
   const bool is_view = has(op->reads, row) && current_.born_at[to_value(row)] != t_open.index;
   if (!is_view) return add_once(op->writes, row);
   if (!within && !has(op->writes, row)) add_once(op->views, row);
@@ -125,7 +125,8 @@ void TraceRecorder::allocated(StorageId id, Bytes bytes) {
   const std::lock_guard lock(mutex_);
   if (current_.ops.empty() || current_.ops.size() == kMostOps) return;
   const bool inside = t_open.open && t_open.generation == generation_;
-  // What the program makes between two ops counts as created by the second, which it is made for.
+  // A storage that the program makes between two ops counts as created by the second, which it is
+  // made for.
   const std::size_t maker = inside ? t_open.index : current_.ops.size();
   // Ops of one step begin in the order of those of another, so a maker is named by its place.
   identities_[to_value(id)] = {.origin = maker + 1};
@@ -209,7 +210,8 @@ Trace TraceRecorder::build(const Step& step) {
   return result;
 }
 
-// What was alive before and dies is in the next step what an equal op created in this one.
+// A storage that was alive before and dies is, in the next step, the one that an equal op created
+// in this one.
 void TraceRecorder::tell_what_continues(const Step& step, Trace& trace,
                                         const std::vector<std::optional<StorageId>>& renamed) {
   using Kind = std::pair<std::uint64_t, std::uint64_t>;  // origin, bytes

@@ -8,7 +8,7 @@ namespace spillway::runtime {
 
 namespace {
 
-// What Linux allows unless told otherwise (DEFAULT_MAX_MAP_COUNT).
+// The limit of Linux unless it is changed (DEFAULT_MAX_MAP_COUNT).
 constexpr std::uint64_t kDefaultMappings = 65'530;
 
 std::uint64_t allowed_by_kernel() {

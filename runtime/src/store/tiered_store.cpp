@@ -139,7 +139,7 @@ void TieredStore::load(StoredId id, std::byte* to, StoreDone done) {
     SPILLWAY_CHECK(stored.state == State::kStored, describe(id));
     place = begin_copy_locked(stored);
   }
-  // What is being demoted lies on the host until no copy is in flight.
+  // A tensor being demoted lies on the host until no copy is in flight.
   if (place.host != nullptr) {
     std::memcpy(to, place.host, place.bytes.count);
     done(end_load(id, place, to, 0));
@@ -236,7 +236,7 @@ void TieredStore::end_demotion(StoredId id, int error) {
   end_copy_locked(id, place);
 }
 
-// What was demoted keeps its host memory until no load reads it any more.
+// A demoted tensor keeps its host memory until no load reads it any more.
 void TieredStore::end_copy_locked(StoredId id, Place& place) {
   if (--place.in_flight != 0) return;
   if (place.dropped) {

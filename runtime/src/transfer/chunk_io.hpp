@@ -43,7 +43,7 @@ class PieceRun {
   [[nodiscard]] int error() const { return error_; }
   /// To wait before the next call; zero but for retries.
   [[nodiscard]] std::chrono::milliseconds pause() const { return pause_; }
-  /// What is left to move.
+  /// The piece that is left to move.
   [[nodiscard]] const Piece& piece() const { return rest_; }
 
  private:

@@ -12,7 +12,7 @@
 namespace spillway::runtime {
 namespace {
 
-// What the kernel does to end a request is done when this thread enters, not by interrupting it or
+// The kernel's work to end a request is done when this thread enters, not by interrupting it or
 // others. Linux 6.1 has the first set, 5.19 the second, 5.1 the third.
 constexpr unsigned kOneThread = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
 constexpr std::array<unsigned, 3> kFlagSets{kOneThread, IORING_SETUP_COOP_TASKRUN, 0};

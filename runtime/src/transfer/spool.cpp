@@ -121,7 +121,7 @@ int open_spool_file(const std::string& directory) {
     throw_open_error(directory, ENOTDIR);
   }
   int descriptor = open_unnamed(directory);
-  // What file systems and kernels without O_TMPFILE answer; see open(2).
+  // The answers of file systems and kernels without O_TMPFILE; see open(2).
   if (descriptor == -EOPNOTSUPP || descriptor == -EISDIR || descriptor == -ENOENT ||
       descriptor == -EINVAL) {
     descriptor = open_and_unlink(directory);

@@ -135,7 +135,7 @@ void TransferPool::run_chunk(const TransferChunk& chunk) {
 }
 
 void TransferPool::finish(TransferJob& job) {
-  // What the completion owns is released before drain() can return.
+  // The completion's captures are released before drain() can return.
   std::exchange(job.done, nullptr)(job.result());
   const std::lock_guard lock(mutex_);
   if (--in_flight_ == 0) {

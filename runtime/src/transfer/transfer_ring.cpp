@@ -299,7 +299,7 @@ void TransferRing::Loop::end(const TransferChunk& chunk, std::uint64_t moved, in
 
 void TransferRing::Loop::complete() {
   for (const std::shared_ptr<TransferJob>& job : std::exchange(ended_, {})) {
-    // What the completion owns is released before drain() can return.
+    // The completion's captures are released before drain() can return.
     std::exchange(job->done, nullptr)(job->result());
     const std::lock_guard lock(owner_.mutex_);
     if (--owner_.in_flight_ == 0) owner_.all_done_.notify_all();

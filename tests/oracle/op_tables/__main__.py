@@ -24,7 +24,7 @@ def path_of_tables():
 
 
 def path_of_tables_in_use():
-    """What the adapter of this minor is built with."""
+    """Returns the tables that the adapter of this minor is built with."""
     made = path_of_tables()
     return made if made.exists() else ROOT / "adapters/torch/generated/not-run/op_tables.hpp"
 

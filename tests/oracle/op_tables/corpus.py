@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is run to learn about operators: torch's own operator and module databases, and a few
+"""The cases that are run to learn about operators: torch's own operator and module databases, and
+a few
 modules as programs use them that those do not have.
 """
 

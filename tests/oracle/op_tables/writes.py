@@ -71,7 +71,7 @@ class WriteAudit(TorchDispatchMode):
 
 
 def run(cases, progress):
-    """What the cases show; `progress(name)` is called before each."""
+    """Returns the writes that the cases show; `progress(name)` is called before each."""
     audit = WriteAudit()
     for case in cases:
         progress(case.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python does element by element or byte by byte, between the ops that train."""
+"""Accesses of Python element by element or byte by byte, between the ops that train."""
 
 import torch
 from torch import nn

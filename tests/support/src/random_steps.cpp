@@ -65,7 +65,7 @@ class StepMaker {
     });
   }
 
-  /// What is alive at the end goes on as what was left over, where one of its size can be made.
+  /// A storage alive at the end goes on as a left-over one, where one of its size can be made.
   void go_on() {
     StorageId beginning{4};  // the first of those left over
     for (const StorageId id : made_) {

@@ -37,7 +37,7 @@ bool meet(const Storages& a, const Storages& b) {
   return std::ranges::any_of(a, [&](StorageId id) { return b.contains(id); });
 }
 
-/// What the order of two ops is told from.
+/// The uses that order two ops.
 struct Uses {
   Storages touched, written;
   bool unseen = false;

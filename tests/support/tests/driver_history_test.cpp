@@ -5,7 +5,7 @@
 //
 // Whatever the driver tells its residency machine is told to the reference too, which must make the
 // same transition; and bytes are where the driver's state says. HISTORY_SEED=n repeats one history.
-// What fails is shrunk and printed.
+// A failing case is shrunk and printed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ std::string describe(const Act& act) {
 
 class Sides {
  public:
-  /// What differs after `act`, if anything. An act that can't be is left out.
+  /// The difference after `act`, if any. An act that can't be is left out.
   std::optional<std::string> apply(const Act& act) {
     const StorageId id{act.storage + 1};
     if (std::holds_alternative<std::monostate>(act.what)) {

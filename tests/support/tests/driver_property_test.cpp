@@ -205,7 +205,7 @@ PlanCase shrunken(const PlanCase& failing, Mutation mutation) {
   return shrink(failing, [&](const PlanCase& smaller) { return compare(smaller, mutation); });
 }
 
-/// What happens to storages in the states that plans lead to.
+/// The events of storages in the states that plans lead to.
 std::vector<std::pair<ResidencyState, EventKind>> met_by_plans() {
   using enum EventKind;
   const std::vector<std::pair<ResidencyState, std::vector<EventKind>>> met{

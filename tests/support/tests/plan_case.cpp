@@ -44,7 +44,7 @@ Machine random_machine(std::mt19937& random, bool host) {
 
 // --- smaller cases ---
 
-/// What of a case is left out.
+/// The parts of a case that are left out.
 struct LeftOut {
   std::vector<bool> storages, plans, ops, places, actions;  // plans: all a plan says of a storage
 
@@ -77,7 +77,8 @@ class Rest {
   }
 
  private:
-  // What an op makes is not there without it; what it alone would free was never there.
+  // An op's results are not there without it; the storages that it alone would free were never
+  // there.
   void leave_out_what_hangs_on_ops() {
     const TraceOps& ops = whole_.trace.ops;
     std::vector<bool> born(whole_.trace.storages.size());

@@ -25,7 +25,7 @@ struct PlanCase {
 /// on its processor. The plan just fits the device; half of the hosts, too.
 PlanCase random_plan_case(std::uint32_t seed);
 
-/// What is wrong with a case, if anything.
+/// The flaw of a case, if any.
 using Judgement = std::function<std::optional<std::string>(const PlanCase&)>;
 
 /// Leaves out storages, ops, places and actions for as long as something is wrong.

@@ -134,7 +134,7 @@ class Comparison {
  public:
   explicit Comparison(Mutation mutation) : reference_(mutation) {}
 
-  /// What differs after `step`, if anything.
+  /// The difference after `step`, if any.
   std::optional<std::string> apply(const Step& step, Coverage* coverage = nullptr) {
     now_ += 7;
     if (step.create) return create(step);

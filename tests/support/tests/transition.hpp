@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one event did to one storage: the same for two drivers, however they number storages.
+// The effect of one event on one storage: the same for two drivers, however they number storages.
 #pragma once
 
 #include <fmt/format.h>

@@ -42,7 +42,7 @@ class VirtualDriver final : private residency::TransitionObserver {
   /// contract.
   std::vector<Transition> make(const residency::Event& event);
 
-  /// What the engine does without a plan.
+  /// The engine's actions without a plan.
   enum class Call : std::uint8_t {
     kEvict,        ///< to the host where it has room, for which others may have to leave it
     kWriteBehind,  ///< the same before anyone lacks the room
@@ -59,9 +59,9 @@ class VirtualDriver final : private residency::TransitionObserver {
   /// Where the storage is; nothing once it is gone.
   [[nodiscard]] std::optional<residency::ResidencyState> state(StorageId storage) const;
   [[nodiscard]] bool is_here(StorageId storage) const;
-  /// What is wrong with the storage's bytes, with who may see them, or with the copies under way.
+  /// The flaw of the storage's bytes, of who may see them, or of the copies under way.
   [[nodiscard]] std::optional<std::string> flaw_of(StorageId storage) const;
-  /// What is still held though no storage is left.
+  /// The memory that is still held though no storage is left.
   [[nodiscard]] std::optional<std::string> leak() const;
 
  private:

@@ -254,7 +254,7 @@ TraceRequest trace_request(const CLI::App& trace, const Parsed& parsed) {
   return {TraceRequest::View::kDiff, parsed.trace_path, parsed.other_trace_path, parsed.trace_json};
 }
 
-// What stands behind `report`, which is Python's to read.
+// The words behind `report`, which Python reads.
 std::vector<std::string> words_of_report(std::span<const std::string> arguments) {
   const auto report = std::find(arguments.begin(), arguments.end(), "report");
   if (report == arguments.end()) return {};

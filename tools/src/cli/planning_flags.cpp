@@ -93,7 +93,7 @@ double parse_share(std::string_view text, std::string_view flag) {
   return parse_number<double>(text.substr(0, text.size() - 1), flag, kExpected) / kPercent;
 }
 
-/// What the planners' options of one name say, by the name.
+/// The meanings of the planners' options, by name.
 std::map<std::string, std::string> option_meanings() {
   std::map<std::string, std::string> meanings;
   for (const planning::Planner* planner : planning::planners()) {
@@ -122,7 +122,7 @@ void PlanningFlags::add_budget_flags(CLI::App& command) {
   command.add_option("--budget", budgets_, "Device memory: 12GiB, or 60% of the step's peak.")
       ->type_name("B")
       ->delimiter(',')
-      // What follows it is the trace.
+      // The word behind it is the trace.
       ->allow_extra_args(false);
   command.add_option("--host", host_, "Host memory. Default what the machine can page-lock.")
       ->type_name("B");

@@ -26,7 +26,7 @@
 namespace spillway::tools {
 namespace {
 
-/// What a line calls it.
+/// Its name in a line.
 std::string_view condition(OtherWay way) {
   switch (way) {
     case OtherWay::kToHost:

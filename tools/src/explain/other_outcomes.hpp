@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step would take if one decision of its plan were another.
+// The time of a step if one decision of its plan were another.
 //
 // Borrows inputs and plan. One thread at a time: the simulator keeps its state between runs.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan decides: about storages, and about how ops run.
+// A plan's decisions: about storages, and about how ops run.
 //
 // Borrows trace and uses. Immutable, so that several threads may ask.
 #pragma once
@@ -27,7 +27,7 @@ class PlanDecisions {
   [[nodiscard]] std::vector<Decision> about_storages(const PlanningRequest& request) const;
   /// Of ops that run another way than recorded; none where one storage was asked for.
   [[nodiscard]] std::vector<PlanAction> choices(const PlanningRequest& request) const;
-  /// What people know a storage by: its name, else the op that makes it.
+  /// The name by which people know a storage: its name, else the op that makes it.
   [[nodiscard]] std::string origin(StorageId storage) const;
 
  private:

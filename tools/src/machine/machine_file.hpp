@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured on this machine as a machine to plan for: one that trains on its processor, so
+// Measurements of this machine as a machine to plan for: one that trains on its processor, so
 // its memory is the device tier and its disk the only slower one. Every figure says whether it was
 // measured or assumed.
 #pragma once

@@ -59,7 +59,7 @@ std::string heading(const PlanningInputs& inputs);
 /// The first of them. `named`: by a flag or a plan, not by default.
 std::string machine_line(const std::string& name, bool named);
 
-/// What is left free of the device's budget; empty where nothing is.
+/// The line about the part of the device's budget that stays free; empty where nothing is.
 std::string margin_line(const PlanningInputs& inputs);
 
 /// The same facts as members of an answer: `machine`, `recorded_on`, `recorded_elsewhere`,

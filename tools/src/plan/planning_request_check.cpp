@@ -54,7 +54,8 @@ void check_options(const PlanningRequest& request, const Planners& chosen) {
   for (const planning::Planner* planner : chosen) (void)options_for(*planner, request);
 }
 
-// What auto-tuning searches for is not taken from a flag, and what only it uses is not without it.
+// An option that auto-tuning searches for is not taken from a flag, and one that only it uses not
+// without it.
 void check_tuning(const PlanningRequest& request, const Planners& chosen) {
   constexpr std::array<std::string_view, 4> kTuned{"threshold", "ahead", "groupby", "sync-mode"};
   constexpr std::string_view kOnlyTuning = "memory-ratio";

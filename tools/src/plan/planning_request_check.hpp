@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a planning command was told and would not use is a mistake of who typed it: it is refused
+// A flag that a planning command would not use is a mistake of who typed it: it is refused
 // here, for all of them, before anything is read. Pure; thread-safe.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a simulation found, as lines of at most 80 columns, as JSON and as a trace for
+// A simulation's results, as lines of at most 80 columns, as JSON and as a trace for
 // ui.perfetto.dev. Pure functions; thread-safe.
 #pragma once
 

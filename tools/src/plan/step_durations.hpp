@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the ops of a planned step are taken to last: one rule for all planning commands.
 //
-// What decides, the first that applies:
+// The first that applies decides:
 //   the trace has no durations                     estimated
 //   a flag, --estimate-times or --recorded-times   as it says
 //   a plan, on the machine that it was made for    as it was made; of the trace, if that was

@@ -16,8 +16,9 @@ inline constexpr const char* kBatchPlaceholder = "{batch}";
 /// The program's words with the size in place of every placeholder.
 std::vector<std::string> program_at(const std::vector<std::string>& program, std::uint64_t batch);
 
-/// What fits at one size is taken to fit at all smaller ones. Status 1 where not even the smallest
-/// fits. Runs the program; writes to a temporary folder only. Throws UserError where it fails.
+/// A step that fits at one size is taken to fit at all smaller ones. Status 1 where not even the
+/// smallest fits. Runs the program; writes to a temporary folder only. Throws UserError where it
+/// fails.
 Answer largest_batch(const PlanningRequest& request);
 
 }  // namespace spillway::tools

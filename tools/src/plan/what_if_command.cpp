@@ -34,7 +34,7 @@ double slowdown_of(TimeNs step, TimeNs compute) {
   return compute == 0 ? 0 : static_cast<double>(step) / static_cast<double>(compute) - 1;
 }
 
-/// What a search for a budget found.
+/// The result of a search for a budget.
 struct Search {
   Bytes most{};  ///< where all of the step fits, with what is left free
   std::optional<TimeNs> step_at_most;

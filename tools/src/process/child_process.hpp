@@ -28,7 +28,7 @@ struct ProgramEnd {
   int signal = 0;
 };
 
-/// What happens around the program, all on the calling thread.
+/// Callbacks around the program, all on the calling thread.
 struct ProgramWatcher {
   std::function<void()> on_tick;     ///< every 200 ms, and when the terminal changes its size
   std::function<void()> on_suspend;  ///< before we stop with the program (Ctrl-Z)

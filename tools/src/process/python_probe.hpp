@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the Python on PATH has installed, asked of that Python itself without importing anything
+// The packages of the Python on PATH, asked of that Python itself without importing anything
 // heavy: package metadata only, so it answers in well under a second and cannot be broken by a
 // broken torch. Starts one short process; gives up after ten seconds. Throws nothing of its own.
 #pragma once

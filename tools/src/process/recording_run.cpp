@@ -69,7 +69,7 @@ Spawned spawn(const std::vector<std::string>& command, const std::vector<NameVal
   ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC, kOwnerOnly);
   ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  // What we ignore the program must not.
+  // The program must not inherit the signals that we ignore.
   sigset_t usual;
   sigemptyset(&usual);
   sigaddset(&usual, SIGINT);

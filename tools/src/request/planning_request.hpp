@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `spillway plan`, `simulate`, `compare`, `explain` and `what-if` were asked, as text is
+// The requests to `spillway plan`, `simulate`, `compare`, `explain` and `what-if`, as text is
 // turned into values. Nothing is read or computed here. A value.
 #pragma once
 

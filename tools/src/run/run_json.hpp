@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `spillway run --json` and `record --json` print on standard output, on one line, when the
-// program has ended. Bytes and nanoseconds. Thread-safe; throw nothing but std::bad_alloc and, for
-// a trace that cannot be read, UserError.
+// The line that `spillway run --json` and `record --json` print on standard output, on one line,
+// when the program has ended. Bytes and nanoseconds. Thread-safe; throw nothing but std::bad_alloc
+// and, for a trace that cannot be read, UserError.
 #pragma once
 
 #include <span>

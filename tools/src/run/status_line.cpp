@@ -58,7 +58,7 @@ std::vector<Part> parts_of(const StatusTotals& totals) {
   } else {
     add_moving_parts(parts, sum);
   }
-  // What is counted of a program without optimizers ends with the watching.
+  // The count of steps of a program without optimizers ends with the watching.
   if (sum.steps > 0 && !(rests && sum.steps == sum.stopped_after_step)) {
     const std::string step = fmt::format("step {}", sum.steps);
     parts.push_back({7, fmt::format("{} {}", step, short_time(sum.last_step)), step});

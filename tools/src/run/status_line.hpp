@@ -9,7 +9,7 @@
 
 namespace spillway::tools {
 
-/// What fits into `columns`, in ASCII, for instance
+/// The line that fits into `columns`, in ASCII, for instance
 ///
 ///     spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12 1.8 s
 ///

@@ -42,7 +42,8 @@ TimeNs clock_now() {
       .count();
 }
 
-// What the process published itself may be older, and is all there is where it noted no start.
+// The time that the process published itself may be older, and is all there is where it noted no
+// start.
 TimeNs elapsed_of(const runtime::StatusSlot& slot) {
   const TimeNs started = load_time(slot.started_ns);
   const TimeNs ended = load_time(slot.ended_ns);

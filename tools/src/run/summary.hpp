@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `spillway run` says when the program has ended. Pure, thread-safe; at most 80 columns; words
-// as in docs/glossary.md.
+// The summary of `spillway run` when the program has ended. Pure, thread-safe; at most 80 columns;
+// words as in docs/glossary.md.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is printed of values that come from files: JSON, and names that fit a row of a terminal.
+// Printing of values that come from files: JSON, and names that fit a row of a terminal.
 // Pure functions; thread-safe.
 #pragma once
 

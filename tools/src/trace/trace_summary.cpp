@@ -10,7 +10,7 @@
 namespace spillway::tools {
 namespace {
 
-// What must be in memory at once for the op to run at all.
+// The bytes that must be in memory at once for the op to run at all.
 Bytes working_set(const Trace& trace, OpIndex op) {
   std::set<StorageId> used;
   for (const StorageLists* lists : {&trace.ops.reads, &trace.ops.writes, &trace.ops.creates}) {

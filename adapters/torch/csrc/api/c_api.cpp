@@ -44,7 +44,7 @@ char* report(Function&& function) noexcept {
   }
 }
 
-// What spillway_begin_frame began, outermost first.
+// The frames that spillway_begin_frame began, outermost first.
 thread_local std::vector<runtime::FrameScope> t_frames;
 
 char* failed() {

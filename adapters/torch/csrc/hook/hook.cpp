@@ -161,7 +161,7 @@ struct Visit final : ValueVisitor {
     }
   }
 
-  // What says how a tensor's memory is to be read is itself read without an op: by `size`, `==`,
+  // The memory that says how a tensor is laid out is itself read without an op: by `size`, `==`,
   // indexing. Small beside what it describes, it stays for life.
   void description(const at::Tensor& part) {
     if (!part.defined() || !part.has_storage()) return;

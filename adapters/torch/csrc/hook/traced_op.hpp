@@ -12,9 +12,9 @@
 
 namespace spillway::torch {
 
-/// What a trace tells of the outermost op that a thread runs, beyond the storages it touches: what
-/// it costs, whether it could be run again, where it comes from. The costs of an op that only calls
-/// others are the sum of theirs. One per thread; without locks of its own.
+/// Facts of the outermost op that a thread runs, for the trace, beyond the storages it touches:
+/// what it costs, whether it could be run again, where it comes from. The costs of an op that only
+/// calls others are the sum of theirs. One per thread; without locks of its own.
 ///
 ///     begin(outermost)   [enter(leaf) ... leave(leaf)] ...   notes
 class TracedOp {

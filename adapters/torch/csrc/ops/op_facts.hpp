@@ -8,7 +8,7 @@
 
 namespace spillway::torch {
 
-/// What the hook needs to know of an operator, worked out once from its schema. Never freed.
+/// Facts of an operator for the hook, worked out once from its schema. Never freed.
 struct OpFacts {
   const char* name;         ///< e.g. "aten::add.Tensor"
   std::uint64_t signature;  ///< hash of the name

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the arguments and results of an op hold.
+// The tensors that the arguments and results of an op hold.
 //
 //     tensor, storage                        shown
 //     list, tuple, dict, object of TorchScript, future with a value    looked into, to any depth

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recording needs to know of an operator, worked out once from its registrations and schema.
+// Facts of an operator for recording, worked out once from its registrations and schema.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct RecordedOpFacts {
   FlopRule flop;
   bool adds_bias;  ///< not a leaf: a matrix product to which it then adds in place
 
-  /// What argument `i`, which the op writes, held before does not matter to it.
+  /// The op writes argument `i` without reading what it held before.
   [[nodiscard]] bool overwrites_argument(std::size_t i) const {
     return overwrites || (i < 64 && ((outputs >> i) & 1U) != 0);
   }

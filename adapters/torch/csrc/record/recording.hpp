@@ -52,7 +52,7 @@ class Recording {
   /// Ops that devices run as one kernel and that were recorded as their parts.
   [[nodiscard]] std::set<std::string> decomposed() const;
 
-  // What the callbacks call.
+  // For the callbacks.
   struct OpenOp;
   enum class Opened : std::uint8_t { kNothing, kLeaf, kNode, kEngine, kAccumulation, kBias };
   Opened open(const at::RecordFunction& function);

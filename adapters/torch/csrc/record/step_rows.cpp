@@ -62,7 +62,7 @@ void StepRows::add_op(RecordedOp op) {
 }
 
 void StepRows::free(std::uint32_t row) {
-  // What dies before the first op is freed by it: no earlier place exists.
+  // A storage that dies before the first op is freed by it: no earlier place exists.
   storages_[row].freed = ops_.empty() ? 0 : ops_.size() - 1;
 }
 

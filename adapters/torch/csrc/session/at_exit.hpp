@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process leaves behind: statistics, the recorded step, the summary.
+// The files and lines that a process leaves behind: statistics, the recorded step, the summary.
 #pragma once
 
 #include "spillway/runtime/settings.hpp"

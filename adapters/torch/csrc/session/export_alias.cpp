@@ -3,7 +3,7 @@
 //
 //     numpy array -> alias tensor -> alias storage -> deleter -> the storage, and a pin on it
 //
-// What is exported is an alias with a storage of its own over the same memory. Whoever holds the
+// The exported tensor is an alias with a storage of its own over the same memory. Whoever holds the
 // export holds the alias storage, in whatever way; when the last one lets go its deleter ends the
 // pin. Nothing has to be known of the importing side.
 #include <ATen/ops/from_blob.h>

@@ -34,7 +34,7 @@ thread_local PendingFailure t_pending_failure;
 }  // namespace
 
 void set_pending_failure(const std::string& text, runtime::FailureKind kind) {
-  // What was found as a frame ended is the next one's.
+  // A failure found as a frame ended belongs to the next one.
   std::uint32_t depth = std::max(runtime::this_thread_frames().depth, 1U);
   if (has_pending_failure()) depth = std::min(depth, t_pending_failure.depth);
   t_pending_failure = {.text = text, .kind = kind, .depth = depth};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process has of Spillway: the engine, the allocator in torch, the hook.
+// The parts of Spillway in this process: the engine, the allocator in torch, the hook.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ class Session {
 
   /// DistributedDataParallel is in use: gradients never move.
   std::atomic<bool> keep_gradients{false};
-  /// What ops make now never moves: DistributedDataParallel is allocating its buckets.
+  /// The results of ops never move now: DistributedDataParallel is allocating its buckets.
   std::atomic<bool> keep_made{false};
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the error of an op that does not fit says in PyTorch's words.
+// PyTorch's words in the error of an op that does not fit.
 #include "session/storage_owner.hpp"
 
 namespace spillway::torch {

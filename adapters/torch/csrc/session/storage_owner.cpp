@@ -34,7 +34,7 @@ StorageOwner::StorageOwner(c10::StorageImpl& described, c10::TensorImpl* shown_b
   if (shown_by != nullptr) made.emplace(weak_reference(*shown_by));
 }
 
-// What is bound is compared, never followed: another thread may be freeing the handle.
+// A bound handle is compared, never followed: another thread may be freeing the handle.
 void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage,
           c10::TensorImpl* shown_by) {
   if (record.bound_to.load(std::memory_order_acquire) == &storage) return;

@@ -37,7 +37,7 @@ void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageI
 /// the pointer may be null; the context of a DataPtr of ours is the address for life.
 runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage);
 
-/// What the engine asks of torch.
+/// torch's side of the engine's interface to a framework.
 class TorchFramework final : public runtime::Framework {
  public:
   explicit TorchFramework(c10::DeleterFnPtr deleter) : deleter_(deleter) {}

@@ -24,7 +24,7 @@ namespace {
 constexpr auto kPatience = std::chrono::milliseconds(300);
 constexpr auto kBetweenTries = std::chrono::microseconds(250);
 
-// What follows `name` in a file of lines "name:\tvalue"; empty if there is none.
+// The text behind `name` in a file of lines "name:\tvalue"; empty if there is none.
 std::string_view value_of(std::string_view text, std::string_view name) {
   const std::size_t begin = text.find(name);
   if (begin == text.npos) return {};

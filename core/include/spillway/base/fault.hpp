@@ -20,7 +20,7 @@
 
 namespace spillway {
 
-/// What an armed fault point asks of its caller.
+/// The behaviour that an armed fault point asks of its caller.
 struct Fault {
   int error = 0;              ///< errno to report; 0 for none
   bool short_io = false;      ///< transfer only half of the bytes asked for

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step runs on, as far as planning is concerned: how much each tier holds, how fast the
-// device computes, and how fast bytes pass between neighbouring tiers.
+// The machine that a step runs on, as far as planning is concerned: how much each tier holds, how
+// fast the device computes, and how fast bytes pass between neighbouring tiers.
 //
 //     device  -- device_to_host -->  host  -- host_to_disk -->  disk
 //             <-- host_to_device --        <-- disk_to_host --

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process runs on, in words. A trace says so of where it was recorded, and the file of a
-// measured machine of its device: from that planning knows that one was recorded on the other.
+// The machine that this process runs on, in words. A trace says so of where it was recorded, and
+// the file of a measured machine of its device: from that planning knows that one was recorded on
+// the other.
 //
 // Reads /proc/cpuinfo and the calling thread's affinity. Thread-safe; no errors.
 #pragma once

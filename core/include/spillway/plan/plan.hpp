@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What shall happen to the bytes of every storage during one training step, decided beforehand.
+// The movements planned for the bytes of every storage during one training step, decided
+// beforehand.
 //
 //     op            0      1      2      3   ...   n-1    (end: n)
 //                   ^      ^      ^                        ^
@@ -122,7 +123,7 @@ struct PlanPlace {
   bool operator==(const PlanPlace&) const = default;
 };
 
-/// What a page fault of unified memory brings in.
+/// The bytes that one page fault of unified memory brings in.
 inline constexpr Bytes kPageBytes = kKiB * 64;
 
 struct Plan {

@@ -23,7 +23,7 @@
 
 namespace spillway {
 
-/// What can be wrong with a plan.
+/// The flaws that a plan can have.
 enum class PlanFlaw : std::uint8_t {
   kOtherTrace,          ///< made for a trace of another structure
   kActionOutOfOrder,    ///< stands behind one of a later op

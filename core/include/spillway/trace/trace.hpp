@@ -37,7 +37,7 @@
 
 namespace spillway {
 
-/// What a storage is for.
+/// The purpose of a storage.
 enum class StorageRole : std::uint8_t {
   kUnknown,
   kParameter,

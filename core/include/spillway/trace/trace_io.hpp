@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-/// What is written. All versions from 1 are read.
+/// The version that is written. All versions from 1 are read.
 inline constexpr int kTraceVersion = 4;
 
 /// Longest text that is read. A step of 100 000 ops takes about 20 MiB.

@@ -85,7 +85,7 @@ class Options {
 
 std::string to_string(const OptionValue& value);
 
-/// What a run of a planner may use beside the problem.
+/// The means of a run of a planner beside the problem.
 struct PlanningContext {
   /// Nanoseconds of a monotonic clock, asked rarely enough to cost nothing.
   std::function<TimeNs()> now = [] { return TimeNs{0}; };

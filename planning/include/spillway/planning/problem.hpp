@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a planner is asked: to run this step on this machine within these budgets.
+// The question to a planner: how to run this step on this machine within these budgets.
 //
 // The step is in steady state: it repeats, and what the plan leaves behind is what it begins with.
 // All planners, the simulator and the lower bound take the same problem.

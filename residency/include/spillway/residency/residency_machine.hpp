@@ -155,7 +155,7 @@ class ResidencyMachine {
     std::uint8_t bits_ = 0;
   };
 
-  // What happened while a copy was in flight. Cleared when the state settles.
+  // Events while a copy was in flight. Cleared when the state settles.
   struct Flight {
     bool wanted : 1 = false;     // the bytes shall be on the device in the end
     bool written : 1 = false;    // an op may have written, or will: slower copies are stale

@@ -9,9 +9,9 @@
 
 namespace spillway::runtime {
 
-/// What this machine and its cgroups leave, read from /proc and the cgroup files; the page cache
-/// counts as available. `ours`: bytes that this process holds for tensors. `root`: the folder that
-/// /proc and /sys lie in.
+/// The memory that this machine and its cgroups leave, read from /proc and the cgroup files; the
+/// page cache counts as available. `ours`: bytes that this process holds for tensors. `root`: the
+/// folder that /proc and /sys lie in.
 MachineMemory measure_memory(std::uint32_t local_processes, Bytes ours,
                              const std::string& root = "");
 

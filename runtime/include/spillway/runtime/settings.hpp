@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person can ask for, from the environment, the command line or a call. One table describes
+// The settings, from the environment, the command line or a call. One table describes
 // every setting (name, variable, flag, meaning), so that none of the three can drift from the docs.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace spillway::runtime {
 
-/// What the engine does with what it sees. See docs/modes.md.
+/// The engine's mode. See docs/modes.md.
 enum class Mode : std::uint8_t { kOff, kRecord, kEnforce, kFuzz, kVerify };
 
 std::string_view to_string(Mode mode);
@@ -48,7 +48,7 @@ struct BudgetSpec {
 BudgetSpec parse_budget(std::string_view text, std::string_view what);
 std::string to_string(const BudgetSpec& spec);
 
-/// What `%` and `auto` are shares of, measured by the caller.
+/// The memory that `%` and `auto` are shares of, measured by the caller.
 struct MachineMemory {
   Bytes total{};                      ///< RAM, or the cgroup limit where that is lower
   Bytes available{};                  ///< of it, what no process holds

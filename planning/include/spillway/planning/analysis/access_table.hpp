@@ -32,7 +32,7 @@ namespace spillway::planning {
 using Row = std::uint32_t;
 inline constexpr Row kNoRow = std::numeric_limits<Row>::max();
 
-/// What one op does to one storage.
+/// The use of one storage by one op.
 struct Touch {
   Row storage = 0;
   bool reads : 1 = false;
@@ -67,7 +67,7 @@ class AccessTable {
   [[nodiscard]] Row creator(Row storage) const { return creator_[storage]; }
   /// The op that frees it; kNoRow where it is alive after the step.
   [[nodiscard]] Row freed_by(Row storage) const { return freed_by_[storage]; }
-  /// What an op frees.
+  /// The storages that an op frees.
   [[nodiscard]] std::span<const Row> frees(Row op) const {
     return std::span(freed_).subspan(freed_first_[op], freed_first_[op + 1] - freed_first_[op]);
   }

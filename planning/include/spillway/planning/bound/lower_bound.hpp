@@ -6,10 +6,10 @@
 //                                     ^
 //              here the device cannot hold all that is alive: V bytes are away
 //
-// What is away at an instant and used again within a window must come in over a link within it, or
-// be computed again, and what was written within a window before it must have gone out. Where the
-// links need more time than the ops of the windows take, computing stalls. The demands of disjoint
-// windows add up. Statement and proof: docs/planners/bound.md.
+// A storage that is away at an instant and used again within a window must come in over a link
+// within it, or be computed again, and what was written within a window before it must have gone
+// out. Where the links need more time than the ops of the windows take, computing stalls. The
+// demands of disjoint windows add up. Statement and proof: docs/planners/bound.md.
 //
 // Stronger where many instants matter: prices of room and links at all of them at once
 // (bound/price_ascent.hpp), begun from the best windows. The larger of the two is the bound.
@@ -33,7 +33,7 @@
 
 namespace spillway::planning {
 
-/// What the step's time beyond that of its ops is owed to, since room is short: a link that is too
+/// The cause of the step's time beyond that of its ops, where room is short: a link that is too
 /// slow for what must cross it, or the device, which computes what it had computed before.
 enum class BoundCause : std::uint8_t {
   kFetching,     ///< copies to the device
@@ -48,8 +48,9 @@ std::string_view to_string(BoundCause cause);
 
 enum class WindowSide : std::uint8_t { kAfter, kBefore, kAround };  ///< of its instant
 
-/// What storages pay within a window or a step at the prices of the bound, in ns. Room and the ops'
-/// own time are deducted from the sum, so that the excess is less and is shared out in proportion.
+/// The payment of storages within a window or a step at the prices of the bound, in ns. Room and
+/// the ops' own time are deducted from the sum, so that the excess is less and is shared out in
+/// proportion.
 struct BoundPayment {
   double in = 0, out = 0, again = 0;  ///< copies in, copies out, ops run again
 };

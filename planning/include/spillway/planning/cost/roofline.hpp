@@ -12,7 +12,8 @@
 
 namespace spillway::planning {
 
-/// What each op would take. Throws UserError where the machine does not state its memory's rate.
+/// The time that each op would take. Throws UserError where the machine does not state its memory's
+/// rate.
 std::vector<TimeNs> roofline_durations(const Trace& trace, const Machine& machine);
 
 /// The trace as it is where it was timed, else with the durations above.

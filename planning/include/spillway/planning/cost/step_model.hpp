@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step costs on a machine: when ops run if nothing stalls, how long copies take, what it
+// The cost of a step on a machine: when ops run if nothing stalls, how long copies take, what it
 // takes to make a storage again.
 //
 // All that planners and the lower bound share, computed once in linear time. Units: bytes, ns.
@@ -45,7 +45,8 @@ struct StepModel {
   std::vector<std::uint64_t> created;
 
   [[nodiscard]] Row ops() const { return table.ops(); }
-  /// What the op needs at once, and what is alive beside it, with its smallest scratch memory.
+  /// The bytes that the op needs at once, and with those alive beside it; with its smallest
+  /// workspace.
   [[nodiscard]] std::uint64_t least_working_set(Row op) const {
     return table.working_set(op) - table.scratch(op) + least_scratch[op];
   }

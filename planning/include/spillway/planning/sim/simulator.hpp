@@ -36,7 +36,7 @@
 
 namespace spillway::planning {
 
-/// What the device waited for, or did beside the recorded ops.
+/// The reason for which the device waited, or its work beside the recorded ops.
 enum class StallCause : std::uint8_t {
   kAllocation,   ///< for evictions to make room
   kInput,        ///< for a fetch that the plan had queued
@@ -48,7 +48,7 @@ inline constexpr std::size_t kStallCauseCount = 5;
 constexpr std::size_t index_of(StallCause cause) { return static_cast<std::size_t>(cause); }
 std::string_view to_string(StallCause cause);
 
-/// What is drawn as one bar.
+/// One bar of a drawing.
 struct TimelineSpan {
   enum class Kind : std::uint8_t { kOp, kReplay, kStall, kCopy };
   Kind kind = Kind::kOp;
@@ -62,11 +62,11 @@ struct TimelineSpan {
 
 constexpr std::size_t index_of(StorageRole role) { return static_cast<std::size_t>(role); }
 
-/// What the tiers hold from `time` on; of two of one time the first held for no time at all.
+/// The bytes on the tiers from `time` on; of two of one time the first held for no time at all.
 struct TimelineLevel {
   TimeNs time = 0;
   std::array<Bytes, kTierCount> bytes{};
-  /// What of it lies on the device, by role; under kWorkspace also what belongs to no storage:
+  /// The bytes of it on the device, by role; under kWorkspace also what belongs to no storage:
   /// scratch memory, and what replays make for each other.
   std::array<Bytes, kStorageRoleCount> on_device{};
 };
@@ -127,7 +127,7 @@ class SimulationObserver : public residency::TransitionObserver {
   virtual void on_create(StorageId machine_id, StorageId storage, Bytes bytes) = 0;
   /// All that the op uses is there, and what it creates.
   virtual void on_op_begin(OpIndex /*op*/) {}
-  /// What it frees is gone. Replays are not shown.
+  /// The storages that it frees are gone. Replays are not shown.
   virtual void on_op_end(OpIndex /*op*/) {}
 };
 

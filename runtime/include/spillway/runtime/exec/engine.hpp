@@ -149,10 +149,10 @@ class Engine {
   /// A forked process, which manages nothing: see engine_fork.cpp.
   [[nodiscard]] bool in_child() const { return in_child_; }
   [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
-  /// What the process may hold now.
+  /// The bytes that the process may hold now.
   [[nodiscard]] Bytes budget() const { return {budget_.load(std::memory_order_relaxed)}; }
-  /// What it could hold: more than `budget` where it shares one and has not claimed all it can,
-  /// less where it took back what others claimed.
+  /// The bytes that it could hold: more than `budget` where it shares one and has not claimed all
+  /// it can, less where it took back what others claimed.
   [[nodiscard]] Bytes reach() const { return {reach_.load(std::memory_order_relaxed)}; }
   [[nodiscard]] Bytes min_size() const { return {min_size_.load(std::memory_order_relaxed)}; }
   /// Device bytes live; approximate without the lock.
@@ -222,7 +222,7 @@ class Engine {
   bool make_room(Bytes needed, RoomRequest& request, Lock& lock);
   Bytes start_evictions(Bytes needed);
   void keep_headroom();
-  /// What is in use beyond SPILLWAY_START_AT and is not leaving.
+  /// Bytes in use beyond SPILLWAY_START_AT and is not leaving.
   [[nodiscard]] Bytes above_start() const;
   void look_ahead(ThreadFrames& frames);
   std::vector<AwayStorage> away_storages();

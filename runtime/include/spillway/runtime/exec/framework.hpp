@@ -9,19 +9,19 @@ namespace spillway::runtime {
 
 struct StorageRecord;
 
-/// What the accessors of a storage that is not in memory refuse.
+/// The accesses that a storage refuses which is not in memory.
 enum class Refusal : std::uint8_t {
   kAll,     ///< every access
   kWriting  ///< not the address for reading, which is good for being noted alone
 };
 
-/// What a framework adds to the error of an op that does not fit.
+/// A framework's words for the error of an op that does not fit.
 struct ShortageWords {
   std::string also_known_as;          ///< its own words for it, which programs look for
   std::vector<std::string> remedies;  ///< what helps with this op, a sentence each
 };
 
-/// What the engine asks of the adapter that owns the storages. `owner` is the handle the adapter
+/// The engine's requests to the adapter that owns the storages. `owner` is the handle the adapter
 /// bound to the record.
 class Framework {
  public:

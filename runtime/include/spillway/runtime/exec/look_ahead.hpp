@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What should leave before the memory is needed, and what can come back before it is used.
+// Chooses storages to leave before memory is needed and to come back before they are used.
 //
 // The recorded step says how much each coming op needs if nothing is away (DemandProfile), and when
 // each storage is used next. What is away at op q is what is used after q, so

@@ -105,7 +105,7 @@ class Mover {
   /// in use, or no slower tier has room.
   Bytes evict(StorageRecord& record);
 
-  /// What a plan asks for, and meets storages in every state: leave the device for `tier`, host or
+  /// A plan's action, for storages in every state: leave the device for `tier`, host or
   /// disk, or what lies on the host for the disk. A copy under way goes on and counts as that.
   /// False if the storage stays where it is: it is in use, or `tier` has no room.
   bool leave(StorageRecord& record, Tier tier);

@@ -7,7 +7,7 @@
 //
 // Ops and touches keep their number for life; a number under a mask is a place in the ring, whose
 // size is a power of two. The caller decides when a full ring grows and when it forgets instead.
-// What is read must be remembered: see remembers(). Single-threaded; throws only std::bad_alloc.
+// The ops read must be remembered: see remembers(). Single-threaded; throws only std::bad_alloc.
 //
 // Source of the window hash: Karp and Rabin, "Efficient randomized pattern-matching algorithms",
 // IBM J. Res. Dev. 31(2), 1987; not rolled, since it is needed only off the path.

@@ -8,9 +8,9 @@
 
 namespace spillway::runtime {
 
-/// What ops allocated when they ran before: the most bytes that were live at a time of those made
-/// inside, results and scratch. Direct-mapped by a key that tells apart ops of different needs: a
-/// collision forgets.
+/// The allocations of ops when they ran before: the most bytes that were live at a time of those
+/// made inside, results and scratch. Direct-mapped by a key that tells apart ops of different
+/// needs: a collision forgets.
 ///
 ///     begin(key)   allocated(+) freed(-) ...   end()
 ///
@@ -45,7 +45,7 @@ class OpNeeds {
 
   /// The most that the op that ended had allocated at once.
   [[nodiscard]] Bytes most() const { return most_; }
-  /// What the op that began will allocate at least; zero if it was not seen before.
+  /// The bytes that the op that began will allocate at least; zero if it was not seen before.
   [[nodiscard]] Bytes known() const {
     if (entries_.empty()) return {};
     const Entry& entry = entries_[key_ % kEntries];

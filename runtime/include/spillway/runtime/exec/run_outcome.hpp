@@ -9,7 +9,7 @@
 
 namespace spillway::runtime {
 
-/// What became of a run beside its counters: whether it fits and is not watched any more, what it
+/// The outcome of a run beside its counters: whether it fits and is not watched any more, what it
 /// was short of, how it ended. A value, guarded by the engine's lock.
 struct RunOutcome {
   std::uint64_t stopped_after_step = 0;  ///< since then ops are not seen; 0: they are

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads see of each other's open frames, without a lock.
+// The open frames of threads as other threads see them, without a lock.
 //
 //     thread A    begin(op)  ................ end()          writes its own ShownFrame
 //     thread B         look()   look()   look()              reads all but its own
@@ -35,7 +35,7 @@ class ShownFrame {
     op_.store(op, std::memory_order_relaxed);
     number_.store(number_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  /// What the frame pinned is unpinned.
+  /// Unpins the frame's storages.
   void end() {
     number_.store(number_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }

@@ -11,7 +11,7 @@
 
 namespace spillway::runtime {
 
-/// What a process did so far. The words and units are those of docs/statistics.md.
+/// The counters of a process so far. The words and units are those of docs/statistics.md.
 struct Statistics {
   Mode mode = Mode::kOff;
   Bytes budget{};

@@ -20,7 +20,7 @@
 // Sources: next use as the eviction order, Belady, "A study of replacement algorithms for a
 // virtual-storage computer", IBM Systems Journal 5(2), 1966; window fingerprints, Karp and Rabin,
 // "Efficient randomized pattern-matching algorithms", IBM J. Res. Dev. 31(2), 1987.
-// What it does with programs that are not one plain loop: docs/recogniser.md.
+// Programs that are not one plain loop: docs/recogniser.md.
 #pragma once
 
 #include <cstdint>
@@ -83,15 +83,15 @@ class StepRecogniser {
   /// (greater than op_index()), kNeverUsed or kUnknownUse. `storage_id` must not be reused.
   std::uint64_t touch(std::uint64_t storage_id);
 
-  /// What the current op needed at most, in bytes. See demand().
+  /// Notes the most that the current op needed, in bytes. See demand().
   void note_demand(std::uint64_t bytes) {
     if (path_ == nullptr || !path_->loop) return;
     if (path_->demand.ops() == 0) path_->demand = DemandProfile(path_->ops.size());
     path_->demand.set(position_, bytes);
   }
 
-  /// What the ops of the loop need, as noted in the latest pass; null off a loop, or before a whole
-  /// pass was noted. The current op is op `place()` of it.
+  /// The needs of the ops of the loop, as noted in the latest pass; null off a loop, or before a
+  /// whole pass was noted. The current op is op `place()` of it.
   const DemandProfile* demand() const {
     return path_ != nullptr && path_->demand.complete() ? &path_->demand : nullptr;
   }

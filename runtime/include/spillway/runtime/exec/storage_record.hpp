@@ -15,7 +15,7 @@ namespace spillway::runtime {
 
 class StaleRecords;
 
-/// What the engine knows of one storage. Lives as long as the process (records are recycled, never
+/// The engine's record of one storage. Lives as long as the process (records are recycled, never
 /// unmapped), so a pointer to one is always safe to follow.
 ///
 /// Note [Pin, then look]. A running op must not lose its input, and the check must not take a lock.
@@ -47,8 +47,8 @@ struct StorageRecord {
   std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
   std::atomic<std::uint64_t> born{0};         ///< engine's op clock
   std::atomic<const void*> maker{nullptr};    ///< frames of the thread that made it, to compare
-  /// What `owner` is the handle of, to compare: the handle itself may be freed at any time by
-  /// another thread that binds the record anew.
+  /// The object that `owner` is the handle of, to compare: the handle itself may be freed at any
+  /// time by another thread that binds the record anew.
   std::atomic<const void*> bound_to{nullptr};
 
   StorageRecord* next_stale = nullptr;  ///< of whoever set `is_stale`
@@ -70,8 +70,9 @@ struct StorageRecord {
   bool failed = false;             ///< its last fetch failed; see Mover::failure
   std::size_t position = 0;        ///< index in the list of live records
 
-  /// What slower tiers hold: from the start of the first page on which its bytes lie, so that
-  /// transfers begin on a page at both ends. While they come back that is in a landing (see Arena).
+  /// The range that slower tiers hold: from the start of the first page on which its bytes lie, so
+  /// that transfers begin on a page at both ends. While they come back that is in a landing (see
+  /// Arena).
   [[nodiscard]] std::byte* first_page() const {
     const Block& pages = block->holder();
     return pages.address - pages.lead();

@@ -25,7 +25,7 @@
 
 namespace spillway::runtime {
 
-/// What an adapter knows of an op beyond the storages it touches.
+/// An adapter's facts of an op beyond the storages it touches.
 struct OpNotes {
   std::optional<std::uint64_t> flop{};
   std::optional<Bytes> bytes_touched{};
@@ -53,7 +53,7 @@ class TraceRecorder {
   void made(StorageId id, Bytes bytes, const char* made_by, bool within);
   /// Of the calling thread's op, before it ends.
   void note(const OpNotes& notes);
-  /// What a living storage is for. Holds for the steps to come, and for the present one.
+  /// States the purpose of a living storage. Holds for the steps to come, and for the present one.
   void describe(StorageId id, StorageRole role, std::string_view name);
   void allocated(StorageId id, Bytes bytes);
   void freed(StorageId id);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may leave, in the order of leaving (residency/victims.hpp), kept from shortage to shortage.
+// The storages that may leave, in the order of leaving (residency/victims.hpp), kept from shortage
+// to shortage.
 //
 //     ops, without a lock   use: stamps, push ---.
 //     mover, engine         state, owner, kept: push ---> stale records

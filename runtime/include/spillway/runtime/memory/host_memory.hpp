@@ -31,7 +31,7 @@ class HostMemory {
 
   /// Whether a copy of `bytes` could ever be here.
   [[nodiscard]] bool could_hold(Bytes bytes) const;
-  /// What has to leave before a copy of `bytes` has room; zero if it has.
+  /// The bytes that have to leave before a copy of `bytes` has room; zero if it has.
   [[nodiscard]] Bytes short_by(Bytes bytes) const;
 
   [[nodiscard]] const MemoryBudget& budget() const { return budget_; }

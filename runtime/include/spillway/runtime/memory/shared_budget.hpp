@@ -39,7 +39,7 @@ class SharedBudget {
   void lead(Bytes total);
   /// Maps a root's page. False if the root is gone, or has kMembers already.
   bool join(const std::string& path);
-  /// What the page at `path` shares; zero if the root is gone.
+  /// The bytes that the page at `path` shares; zero if the root is gone.
   static Bytes total_of(const std::string& path);
 
   [[nodiscard]] bool is_root() const { return page_ != nullptr && !member_; }
@@ -52,9 +52,9 @@ class SharedBudget {
   [[nodiscard]] bool changed() const {
     return page_ != nullptr && page_->changes.load(std::memory_order_relaxed) != seen_;
   }
-  /// What this process may hold.
+  /// The bytes that this process may hold.
   Bytes limit();
-  /// What it could hold after claiming all it can.
+  /// The bytes that it could hold after claiming all it can.
   [[nodiscard]] Bytes reach() const;
   /// Claims `needed` more, at least a step. False if the equal part is claimed already.
   bool claim(Bytes needed);

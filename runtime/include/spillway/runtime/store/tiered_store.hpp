@@ -89,7 +89,7 @@ class TieredStore {
   /// Takes back a store of which nothing has started: `done` is never called, and the place is
   /// empty. False if it has started or ended.
   bool cancel(StoredId id);
-  /// What waits in the queue is wanted now.
+  /// Lets a copy that waits in the queue go first.
   void hurry(StoredId id);
   /// Copies what is stored on the host to the disk and gives back its host memory when that is
   /// done. False, and `done` is never called, if it lies on the disk or the disk has no room.

@@ -17,8 +17,8 @@ enum class Direction : std::uint8_t {
   kIn,   ///< disk to memory
 };
 
-/// What starts first where both wait: what the program waits for, or soon will, before what merely
-/// makes room ahead of need.
+/// The order of starting where both wait: copies that the program waits for, or soon will, before
+/// those that merely makes room ahead of need.
 enum class Priority : std::uint8_t { kUrgent, kBackground };
 
 struct Transfer {

@@ -9,8 +9,8 @@
 // interrupts no training thread. No kernel thread polls, and no buffer is registered: pages of the
 // pool move between addresses, and a registered buffer would stay with the old page.
 //
-// What io_uring gains nothing for goes through a TransferPool of its own, whose threads start at
-// the first such transfer: descriptors without O_DIRECT, odd addresses and lengths.
+// Transfers for which io_uring gains nothing go through a TransferPool of its own, whose threads
+// start at the first such transfer: descriptors without O_DIRECT, odd addresses and lengths.
 //
 // Reference: J. Axboe, "Efficient IO with io_uring", kernel.dk/io_uring.pdf, 2019.
 #pragma once

@@ -15,7 +15,7 @@ namespace spillway::testing {
 /// step, scratch memory, ops that may be run again.
 Trace random_step(std::mt19937& random, std::size_t ops);
 
-/// What a random plan may use. At least one of host and disk.
+/// The means of a random plan. At least one of host and disk.
 struct PlanMeans {
   bool host = true;
   bool disk = true;

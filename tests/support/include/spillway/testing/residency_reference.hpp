@@ -78,7 +78,7 @@ class ResidencyReference {
     std::vector<Event> heard;  // since the flight began
   };
 
-  // What `heard` amounts to.
+  // The memory by `heard`.
   struct Memory {
     bool wanted;
     bool written;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What random tests share: a failure made small, and a seed that repeats it.
+// Parts that random tests share: a failure made small, and a seed that repeats it.
 #pragma once
 
 #include <algorithm>
