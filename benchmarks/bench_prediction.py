@@ -160,9 +160,9 @@ def predictions(report_, machine, smoke):
         "prediction",
         "How far are recordings without memory from the card?",
         [
-            "*Recorded* is what `spillway record --without-memory` says, without kernels' scratch "
-            "memory. On the card: bytes asked of PyTorch's allocator at its peak, scratch among "
-            "them, and what it reserved; kernels' times by PyTorch's profiler; the "
+            "*Recorded* is what `spillway record --without-memory` says, without kernels' "
+            "workspace. On the card: bytes asked of PyTorch's allocator at its peak, workspace "
+            "among them, and what it reserved; kernels' times by PyTorch's profiler; the "
             f"step by events, median of {STEPS}. Matrix products in float32, convolutions in "
             "TensorFloat-32: PyTorch's defaults.",
             "",
@@ -220,7 +220,7 @@ def largest(report_, machine, smoke):
         "Which size fits?",
         [
             "Predicted from two recordings and the card's free bytes, without a margin for "
-            "kernels' scratch memory and fragments; tried to a 64th.",
+            "kernels' workspace and fragments; tried to a 64th.",
             "",
             *report.table(*rows),
         ],

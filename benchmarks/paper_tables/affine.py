@@ -11,7 +11,7 @@ import dataclasses
 import fractions
 from typing import Any
 
-_OP_COLUMNS = ("flop", "bytes", "alloc_peak")
+_OP_COLUMNS = ("flop", "bytes", "workspace")
 
 
 class NotAffineError(ValueError):
@@ -51,7 +51,7 @@ class AffineTrace:
             raise NotAffineError("the third recording has different ops or storages")
         for kind in ("storages", "ops"):
             for row, (ours, theirs) in enumerate(zip(expected[kind], trace[kind])):
-                for key in ("bytes", "flop", "alloc_peak"):
+                for key in ("bytes", "flop", "workspace"):
                     if ours.get(key) != theirs.get(key):
                         raise NotAffineError(
                             f"{kind} {row}: {key} is {theirs.get(key)} at {value}, "
@@ -80,6 +80,6 @@ def peak_bytes(trace: dict[str, Any]) -> int:
     peak = live
     for op in trace["ops"]:
         live += sum(sizes[s] for s in op.get("creates", ()))
-        peak = max(peak, live + op.get("alloc_peak", 0))
+        peak = max(peak, live + op.get("workspace", 0))
         live -= sum(sizes[s] for s in op.get("frees", ()))
     return peak

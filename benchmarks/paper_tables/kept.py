@@ -135,4 +135,9 @@ def recordings() -> list[Recording]:
 
 
 def read_trace(path: pathlib.Path) -> dict[str, Any]:
-    return read_json(path)
+    """Returns the recording with the members' names of the trace format's version 4."""
+    trace = read_json(path)
+    for op in trace["ops"]:
+        if "alloc_peak" in op:
+            op["workspace"] = op.pop("alloc_peak")
+    return trace

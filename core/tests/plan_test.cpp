@@ -44,7 +44,7 @@ Plan small_plan() {
       PlanAction::evict(OpIndex{3}, StorageId{2}, Tier::kHost),
       PlanAction::demote(OpIndex{5}, StorageId{2}),
       PlanAction::drop(OpIndex{6}, StorageId{3}),
-      PlanAction::replay(OpIndex{9}, OpIndex{2}),
+      PlanAction::recompute(OpIndex{9}, OpIndex{2}),
       PlanAction::evict(OpIndex{10}, StorageId{1}, Tier::kDisk),
   };
   return plan;
@@ -88,13 +88,13 @@ TEST(PlanText, ReadsWhatItWrote) {
 TEST(PlanText, HasAnActionPerLine) {
   const std::string text = format_plan(small_plan());
   EXPECT_THAT(text, HasSubstr("\n{\"at\":3,\"do\":\"evict\",\"storage\":2,\"tier\":\"host\"},\n"));
-  EXPECT_THAT(text, HasSubstr("\n{\"at\":9,\"do\":\"replay\",\"op\":2},\n"));
+  EXPECT_THAT(text, HasSubstr("\n{\"at\":9,\"do\":\"recompute\",\"op\":2},\n"));
   EXPECT_THAT(text, HasSubstr("\n{\"storage\":4,\"tiers\":[\"device\",\"disk\"]}\n"));
   EXPECT_THAT(text, HasSubstr("\"structure\":\"fedcba9876543210\""));
 }
 
 TEST(PlanText, TheDocumentedExampleIsWhatIsWritten) {
-  const std::string example = documented_example("## Plan, version 2");
+  const std::string example = documented_example("## Plan, version 3");
   EXPECT_EQ(format_plan(parse_plan(example, "docs/formats.md")), example);
 }
 
@@ -105,9 +105,9 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
     EXPECT_NE(at, std::string::npos) << from;
     return error_of(text.replace(at, from.size(), to));
   };
-  EXPECT_THAT(error("\"spillway_plan\":2", "\"spillway_plan\":3"),
-              HasSubstr("plan p.json: \"spillway_plan\": it has version 3"));
-  EXPECT_THAT(error("\"spillway_plan\":2,\n", ""), HasSubstr("so it is no plan"));
+  EXPECT_THAT(error("\"spillway_plan\":3", "\"spillway_plan\":4"),
+              HasSubstr("plan p.json: \"spillway_plan\": it has version 4"));
+  EXPECT_THAT(error("\"spillway_plan\":3,\n", ""), HasSubstr("so it is no plan"));
   EXPECT_THAT(error("\"recorded\"", "\"guessed\""),
               HasSubstr("\"durations\" is \"guessed\", neither recorded nor estimated"));
   EXPECT_EQ(error_of(R"({"spillway_trace":4})"), "p.json is a trace, not a plan.");
@@ -126,11 +126,12 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
   EXPECT_THAT(error("\"device_budget\"", "\"budget\""), HasSubstr("\"budget\" is not known"));
 }
 
-// It says neither where the durations are from nor what is left free.
+// It says neither where the durations are from nor what is left free, and calls recomputing replay.
 TEST(PlanText, ReadsVersion1) {
   std::string text = format_plan(small_plan());
-  for (const auto& [from, to] : {std::pair("\"spillway_plan\":2", "\"spillway_plan\":1"),
+  for (const auto& [from, to] : {std::pair("\"spillway_plan\":3", "\"spillway_plan\":1"),
                                  {"\"durations\":\"recorded\",\n", ""},
+                                 {"\"do\":\"recompute\"", "\"do\":\"replay\""},
                                  {"\"recorded_on\":\"Fast 9000\",\n", ""},
                                  {"\"workspace_margin\":7340032,\n", ""}}) {
     const auto at = text.find(from);

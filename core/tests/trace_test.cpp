@@ -36,7 +36,7 @@ constexpr StorageId kScratch{4};
 // input    10  r        .        f           -             alive before
 // hidden    8  c w      r w      r f         -
 // gradient 50  -        -        c w         r             alive after
-// scratch   1  -        c f      -           -
+// workspace 1  -        c f      -           -
 //              118      119      168 + 7     150
 Trace small_step() {
   Trace trace{.machine = "test bench", .framework = "none 1.0", .storages = {}, .ops = {}};
@@ -62,7 +62,7 @@ Trace small_step() {
   trace.add(TraceOp{.name = "aten::mm",
                     .duration_ns = 1700,
                     .flop = 0,
-                    .alloc_peak = {7},
+                    .workspace = {7},
                     .reads = {kWeight, kHidden},
                     .writes = {kGradient},
                     .creates = {kGradient},
@@ -95,12 +95,12 @@ TEST(Trace, RolesHaveWords) {
   EXPECT_EQ(parse_storage_role("Parameter"), std::nullopt);
 }
 
-TEST(TracePeak, CountsScratchAndWhatAnOpCreatesAndFrees) {
+TEST(TracePeak, CountsWorkspaceAndWhatAnOpCreatesAndFrees) {
   EXPECT_EQ(validate(small_step()), std::nullopt);
   EXPECT_EQ(peak_bytes(small_step()), Bytes{175});
-  Trace without_scratch = small_step();
-  without_scratch.ops.alloc_peak[2] = {};
-  EXPECT_EQ(peak_bytes(without_scratch), Bytes{168});
+  Trace without_workspace = small_step();
+  without_workspace.ops.workspace[2] = {};
+  EXPECT_EQ(peak_bytes(without_workspace), Bytes{168});
   EXPECT_EQ(peak_bytes(Trace{}), Bytes{0});
 }
 
@@ -176,7 +176,7 @@ TEST(TraceValidate, RefusesNumbersThatAreNone) {
               HasSubstr("storage 2: role 77"));
   const Bytes most{std::numeric_limits<std::uint64_t>::max()};
   EXPECT_THAT(problem_after([&](Trace& t) { t.storages.bytes[1] = most; }), HasSubstr("storage 1"));
-  EXPECT_THAT(problem_after([&](Trace& t) { t.ops.alloc_peak[3] = most; }), HasSubstr("op 3"));
+  EXPECT_THAT(problem_after([&](Trace& t) { t.ops.workspace[3] = most; }), HasSubstr("op 3"));
 }
 
 // --- files ---
@@ -222,9 +222,9 @@ TEST(TraceText, ReadsWhatItWrote) {
   EXPECT_EQ(parse_trace(format_trace(Trace{}), "t"), Trace{});
 }
 
-TEST(TraceValidate, RefusesAReplayableOpThatWritesInPlace) {
-  EXPECT_THAT(problem_after([](Trace& t) { t.ops.replayable[3] = 1; }),
-              HasSubstr("op 3 (aten::add_): is replayable, but writes storage 0"));
+TEST(TraceValidate, RefusesARecomputableOpThatWritesInPlace) {
+  EXPECT_THAT(problem_after([](Trace& t) { t.ops.recomputable[3] = 1; }),
+              HasSubstr("op 3 (aten::add_): is recomputable, but writes storage 0"));
 }
 
 TEST(TraceStructure, IsOfOpsAndBytesAndNotOfTimesAndNames) {
@@ -306,8 +306,8 @@ TEST(TraceText, NamesTheMistakeAndItsPlace) {
               HasSubstr("op 0: an entry holds an object"));
   EXPECT_THAT(error("\"reads\":[0,1]", "\"reads\":1"), HasSubstr("\"reads\" is not a list"));
   EXPECT_THAT(error("\"reads\":[0,1]", "\"reads\":[-1]"), HasSubstr("\"reads\" is -1"));
-  EXPECT_THAT(error("\"alloc_peak\":7", "\"alternatives_ns\":[4]"),
-              HasSubstr("op 2: \"alternatives_ns\" has 1 items, but \"alternatives_alloc_peak\""));
+  EXPECT_THAT(error("\"workspace\":7", "\"alternatives_ns\":[4]"),
+              HasSubstr("op 2: \"alternatives_ns\" has 1 items, but \"alternatives_workspace\""));
   EXPECT_THAT(error("\"thread\":1", "\"arithmetic\":\"float31\""),
               HasSubstr("op 1: \"arithmetic\" is \"float31\", which is no type"));
   EXPECT_THAT(error("\"id\":3", "\"id\":2"), HasSubstr("storage 3: \"id\""));

@@ -16,14 +16,14 @@ using testing::HasSubstr;
 /// Everything that version 2 added.
 Trace second_version_step() {
   Trace trace{.machine = "m", .framework = "f", .storages = {}, .ops = {}};
-  trace.scratch_known = false;
+  trace.workspace_known = false;
   trace.add(TraceStorage{{50}, StorageRole::kGradient, false, "left over", kNoStorage});
   trace.add(TraceStorage{{50}, StorageRole::kGradient, false, "made", StorageId{0}});
   trace.add(TraceOp{.name = "zero_grad", .stream = 3, .frees = {StorageId{0}}});
   trace.add(TraceOp{.name = "backward",
                     .duration_ns = 7,
                     .arithmetic = Arithmetic::kBfloat16,
-                    .replayable = true,
+                    .recomputable = true,
                     .module = "layer1.0",
                     .alternatives = {{9, {100}}, {5, {4096}}},
                     .writes = {StorageId{1}},
@@ -40,6 +40,27 @@ TEST(TraceText, KeepsWhatTheSecondVersionAdded) {
   for (OpAlternative& way : untimed.ops.alternatives.items) way.duration_ns = 0;
   EXPECT_EQ(parse_trace(format_trace(untimed), "t"), untimed);
   EXPECT_EQ(format_trace(untimed).find("\"ns\""), std::string::npos);
+}
+
+TEST(TraceText, ReadsTheNamesBeforeVersion4) {
+  Trace trace = second_version_step();
+  trace.ops.recomputable[0] = 1;
+  trace.ops.workspace[0] = Bytes{5};
+  trace.workspace_known = false;
+  std::string text = format_trace(trace);
+  for (const auto& [now, before] :
+       {std::pair("\"spillway_trace\":4", "\"spillway_trace\":3"),
+        {"\"workspace_known\"", "\"scratch_known\""},
+        {"\"recomputable\"", "\"replayable\""},
+        {"\"workspace\"", "\"alloc_peak\""},
+        {"\"alternatives_workspace\"", "\"alternatives_alloc_peak\""}}) {
+    const auto at = text.find(now);
+    ASSERT_NE(at, std::string::npos) << now;
+    while (text.find(now) != std::string::npos) {
+      text.replace(text.find(now), std::string_view(now).size(), before);
+    }
+  }
+  EXPECT_EQ(parse_trace(text, "t"), trace);
 }
 
 TEST(TraceText, KeepsTheRunsPeakAndFloor) {

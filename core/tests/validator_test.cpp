@@ -25,7 +25,7 @@ constexpr OpIndex at(std::uint64_t op) { return OpIndex{op}; }
 //   v    20        .     .     .     .     .     .     .     .     persistent; lies on the disk
 //   x     5        r     f                                         an input
 //   a    40        c     r     .     .     .     r f                evicted to host, demoted
-//   b    30              c     r     .     r f                      dropped and replayed
+//   b    30              c     r     .     r f                      dropped and recomputed
 //   c    50                    c     r f
 //   g    15                                      c     w            goes on as h
 //   h    15        .     f
@@ -41,18 +41,18 @@ class ValidatorTest : public ::testing::Test {
     c_ = step.temporary(50, "c");
     g_ = step.temporary(15, "g");
     h_ = step.temporary(15, "h");
-    step.op(1, {.creates = {a_}, .reads = {w_, x_}, .replayable = true});
-    step.op(1, {.creates = {b_}, .reads = {a_}, .frees = {x_, h_}, .replayable = true});
+    step.op(1, {.creates = {a_}, .reads = {w_, x_}, .recomputable = true});
+    step.op(1, {.creates = {b_}, .reads = {a_}, .frees = {x_, h_}, .recomputable = true});
     step.op(1, {.creates = {c_}, .reads = {b_}});
     step.op(1, {.reads = {c_}, .frees = {c_}});
     step.op(1, {.reads = {b_}, .frees = {b_}});
     step.op(1, {.creates = {g_}, .reads = {a_}, .frees = {a_}});
-    step.op(1, {.reads = {w_}, .writes = {g_}, .scratch = 7});
+    step.op(1, {.reads = {w_}, .writes = {g_}, .workspace = 7});
     step.op(1, {.reads = {w_}, .writes = {w_}});
     step.trace().storages.continues[to_value(g_)] = h_;
     step.trace().ops.alternatives = {};
     for (std::uint64_t op = 0; op < 8; ++op) {
-      const OpAlternative small{.duration_ns = 2, .alloc_peak = {3}};
+      const OpAlternative small{.duration_ns = 2, .workspace = {3}};
       step.trace().ops.alternatives.append(
           std::span(&small, op == 6 ? std::size_t{1} : std::size_t{0}));
     }
@@ -72,7 +72,7 @@ class ValidatorTest : public ::testing::Test {
         PlanAction::drop(at(3), b_),
         PlanAction::demote(at(3), a_),
         PlanAction::fetch(at(4), a_),
-        PlanAction::replay(at(4), at(1)),
+        PlanAction::recompute(at(4), at(1)),
         PlanAction::fetch(at(6), w_),
         PlanAction::evict(at(8), w_, Tier::kHost),
         PlanAction::evict(at(8), g_, Tier::kHost),
@@ -130,7 +130,7 @@ TEST_F(ValidatorTest, TheFormIsChecked) {
   EXPECT_EQ(flaw_of([](Plan& p) { p.places.insert(p.places.begin(), p.places[0]); }),
             PlanFlaw::kPlaceOutOfOrder);
   EXPECT_EQ(flaw_of([](Plan& p) { p.actions.back().at = at(9); }), PlanFlaw::kUnknownOp);
-  EXPECT_EQ(flaw_of([](Plan& p) { find(p, PlanActionKind::kReplay).op = at(8); }),
+  EXPECT_EQ(flaw_of([](Plan& p) { find(p, PlanActionKind::kRecompute).op = at(8); }),
             PlanFlaw::kUnknownOp);
   EXPECT_EQ(flaw_of([](Plan& p) { p.actions.back().storage = StorageId{8}; }),
             PlanFlaw::kUnknownStorage);
@@ -174,10 +174,10 @@ TEST_F(ValidatorTest, ATierWithoutBudgetIsNotThere) {
 }
 
 TEST_F(ValidatorTest, WhatIsDroppedMustComeBackBeforeItsNextUse) {
-  const PlanAction replay = PlanAction::replay(at(4), at(1));
-  EXPECT_EQ(flaw_of([&](Plan& p) { remove(p, replay); }), PlanFlaw::kLost);
+  const PlanAction recompute = PlanAction::recompute(at(4), at(1));
+  EXPECT_EQ(flaw_of([&](Plan& p) { remove(p, recompute); }), PlanFlaw::kLost);
   EXPECT_EQ(flaw_of([&](Plan& p) {
-              remove(p, replay);
+              remove(p, recompute);
               insert(p, PlanAction::fetch(at(4), b_));
             }),
             PlanFlaw::kLost);
@@ -187,45 +187,45 @@ TEST_F(ValidatorTest, WhatIsDroppedMustComeBackBeforeItsNextUse) {
       << "a write is no way back";
 }
 
-TEST_F(ValidatorTest, ReplaysNeedWhatTheOpHad) {
-  const auto replay_of = [](std::uint64_t op) {
-    return [op](Plan& p) { find(p, PlanActionKind::kReplay).op = at(op); };
+TEST_F(ValidatorTest, RecomputationsNeedWhatTheOpHad) {
+  const auto recompute_of = [](std::uint64_t op) {
+    return [op](Plan& p) { find(p, PlanActionKind::kRecompute).op = at(op); };
   };
-  EXPECT_EQ(flaw_of(replay_of(2)), PlanFlaw::kNotReplayable);
-  EXPECT_EQ(flaw_of(replay_of(0)), PlanFlaw::kReplayInputGone) << "the input x is dead";
-  EXPECT_EQ(flaw_of([](Plan& p) { insert(p, PlanAction::replay(at(1), at(1))); }),
-            PlanFlaw::kReplayedTooEarly);
-  EXPECT_EQ(flaw_of([](Plan& p) { insert(p, PlanAction::replay(at(4), at(1))); }),
-            PlanFlaw::kReplayForNothing);
+  EXPECT_EQ(flaw_of(recompute_of(2)), PlanFlaw::kNotRecomputable);
+  EXPECT_EQ(flaw_of(recompute_of(0)), PlanFlaw::kRecomputeInputGone) << "the input x is dead";
+  EXPECT_EQ(flaw_of([](Plan& p) { insert(p, PlanAction::recompute(at(1), at(1))); }),
+            PlanFlaw::kRecomputedTooEarly);
+  EXPECT_EQ(flaw_of([](Plan& p) { insert(p, PlanAction::recompute(at(4), at(1))); }),
+            PlanFlaw::kRecomputeForNothing);
 }
 
-TEST_F(ValidatorTest, AReplayMustNotSeeLaterValues) {
+TEST_F(ValidatorTest, ARecomputationMustNotSeeLaterValues) {
   StepBuilder step;
   const StorageId x = step.persistent(5, "x");
   const StorageId a = step.temporary(40, "a");
-  step.op(1, {.creates = {a}, .reads = {x}, .replayable = true});
+  step.op(1, {.creates = {a}, .reads = {x}, .recomputable = true});
   step.op(1, {.writes = {x}});
   step.op(1, {.reads = {a}, .frees = {a}});
   const Trace later_input = step.build();
   Plan plan;
   plan.structure = structure_hash(later_input);
-  plan.actions = {PlanAction::drop(at(1), a), PlanAction::replay(at(2), at(0))};
+  plan.actions = {PlanAction::drop(at(1), a), PlanAction::recompute(at(2), at(0))};
   auto problem = validate(plan, later_input, budgets_);
   ASSERT_TRUE(problem);
-  EXPECT_EQ(problem->flaw, PlanFlaw::kReplayInputChanged);
+  EXPECT_EQ(problem->flaw, PlanFlaw::kRecomputeInputChanged);
 
   StepBuilder other;
   const StorageId y = other.temporary(40, "y");
-  other.op(1, {.creates = {y}, .replayable = true});
+  other.op(1, {.creates = {y}, .recomputable = true});
   other.op(1, {.writes = {y}});
   other.op(1, {});
   other.op(1, {.reads = {y}, .frees = {y}});
   const Trace later_output = other.build();
   plan.structure = structure_hash(later_output);
-  plan.actions = {PlanAction::drop(at(2), y), PlanAction::replay(at(3), at(0))};
+  plan.actions = {PlanAction::drop(at(2), y), PlanAction::recompute(at(3), at(0))};
   problem = validate(plan, later_output, budgets_);
   ASSERT_TRUE(problem);
-  EXPECT_EQ(problem->flaw, PlanFlaw::kReplayOfOldValue);
+  EXPECT_EQ(problem->flaw, PlanFlaw::kRecomputeOfOldValue);
 }
 
 TEST_F(ValidatorTest, AlternativesAreThoseOfTheTrace) {

@@ -129,7 +129,7 @@ class Stress {
     engine_.produced(*slot.storage->record);
   }
 
-  // Two inputs, and scratch memory within the op.
+  // Two inputs, and workspace within the op.
   void read_two(Slot& first, Slot& second) {
     std::shared_lock lock(std::min(&first, &second)->mutex);
     std::shared_lock<std::shared_mutex> other;

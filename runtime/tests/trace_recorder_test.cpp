@@ -92,10 +92,10 @@ TEST_F(TraceRecorderTest, WhatTheProgramMakesCountsAsCreatedByTheNextOp) {
   recorder_.end_op(2500, Bytes{8192 + 100});
   const Trace trace = checked();
   EXPECT_EQ(trace.ops.creates[OpIndex{0}].size(), 1U);
-  EXPECT_EQ(trace.ops.replayable[0], 1);
+  EXPECT_EQ(trace.ops.recomputable[0], 1);
   EXPECT_EQ(trace.ops.creates[OpIndex{1}].size(), 2U);
-  EXPECT_EQ(trace.ops.replayable[1], 0);
-  EXPECT_EQ(trace.ops.alloc_peak[1], Bytes{100});
+  EXPECT_EQ(trace.ops.recomputable[1], 0);
+  EXPECT_EQ(trace.ops.workspace[1], Bytes{100});
 }
 
 // The result is made from a view of the argument, in an op within the op.
@@ -112,7 +112,7 @@ TEST_F(TraceRecorderTest, ViewsMadeWithinAnOpAreItsOwnAffair) {
   const Trace trace = checked();
   EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre(StorageId{1}));
   EXPECT_THAT(trace.ops.views[OpIndex{0}], ElementsAre());
-  EXPECT_EQ(trace.ops.replayable[0], 1);
+  EXPECT_EQ(trace.ops.recomputable[0], 1);
 }
 
 TEST_F(TraceRecorderTest, OpsSayWhatTheyReadWriteCreateAndFree) {
@@ -131,7 +131,7 @@ TEST_F(TraceRecorderTest, OpsSayWhatTheyReadWriteCreateAndFree) {
   EXPECT_THAT(trace.ops.creates[OpIndex{0}], ElementsAre(StorageId{1}));
   EXPECT_THAT(trace.ops.writes[OpIndex{0}], ElementsAre(StorageId{1}));
   EXPECT_THAT(trace.ops.frees[OpIndex{1}], ElementsAre(StorageId{1}));
-  EXPECT_EQ(trace.ops.alloc_peak[0], Bytes{10'000 - 8192}) << "scratch is what it did not create";
+  EXPECT_EQ(trace.ops.workspace[0], Bytes{10'000 - 8192}) << "scratch is what it did not create";
   EXPECT_EQ(trace.storages.bytes[1], Bytes{8192});
   EXPECT_EQ(trace.storages.role[1], StorageRole::kActivation);
   EXPECT_EQ(trace.storages.persistent[0], 1U);
@@ -229,8 +229,8 @@ TEST_F(TraceRecorderTest, NotesSayWhatAnOpCostsAndWhetherItCanBeRunAgain) {
   EXPECT_EQ(trace.ops.arithmetic[0], Arithmetic::kFloat32);
   EXPECT_EQ(trace.ops.module[0], "layer1");
   EXPECT_EQ(trace.ops.source[0], "train.py:12");
-  EXPECT_EQ(trace.ops.replayable[0], 1U);
-  EXPECT_EQ(trace.ops.replayable[1], 0U) << "it writes what another made";
+  EXPECT_EQ(trace.ops.recomputable[0], 1U);
+  EXPECT_EQ(trace.ops.recomputable[1], 0U) << "it writes what another made";
 }
 
 TEST_F(TraceRecorderTest, ADescriptionHoldsWhileTheStorageLives) {
@@ -279,7 +279,7 @@ TEST_F(TraceRecorderTest, ScratchThatNoOpUsesIsLeftOut) {
   recorder_.end_op(1, Bytes{1'000'000});
   const Trace trace = checked();
   EXPECT_EQ(trace.storages.size(), 0U);
-  EXPECT_EQ(trace.ops.alloc_peak[0], Bytes{1'000'000});
+  EXPECT_EQ(trace.ops.workspace[0], Bytes{1'000'000});
 }
 
 TEST_F(TraceRecorderTest, AFreeSeenLateNeverComesBeforeTheLastUse) {

@@ -24,7 +24,7 @@ def towers(count, layers):
             storages.append({"id": made, "bytes": size, "role": "activation"})
             op = {
                 "name": f"layer{layer}", "module": f"tower{tower}", "ns": 10_000_000,
-                "replayable": True, "creates": [made], "reads": [below], "writes": [made],
+                "recomputable": True, "creates": [made], "reads": [below], "writes": [made],
             }  # fmt: skip
             ops.append(op | ({"frees": [below]} if below else {}))
             tops[tower] = made

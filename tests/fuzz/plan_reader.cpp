@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     spillway::Trace step;
     const auto weight = step.add({.bytes = {8}, .persistent = true, .name = "w"});
     const auto hidden = step.add({.bytes = {4}, .name = "h"});
-    step.add({.replayable = true, .reads = {weight}, .writes = {hidden}, .creates = {hidden}});
+    step.add({.recomputable = true, .reads = {weight}, .writes = {hidden}, .creates = {hidden}});
     step.add({.reads = {weight}});
     step.add({.reads = {hidden}, .frees = {hidden}});
     return step;

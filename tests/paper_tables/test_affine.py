@@ -52,7 +52,7 @@ def test_other_ops_are_not_affine():
 def test_peak_is_that_of_the_worst_op():
     trace = step(10)
     assert peak_bytes(trace) == 100 + 80 + 4
-    trace["ops"][0]["alloc_peak"] = 50
+    trace["ops"][0]["workspace"] = 50
     assert peak_bytes(trace) == 100 + 80 + 50
 
 

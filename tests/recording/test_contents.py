@@ -63,19 +63,19 @@ def test_inputs_are_told_from_activations(cnn):
     assert len(images) == 1
 
 
-def replayable(trace, name):
-    return {op.get("replayable", False) for op in trace["ops"] if op["name"] == name}
+def recomputable(trace, name):
+    return {op.get("recomputable", False) for op in trace["ops"] if op["name"] == name}
 
 
-def test_pure_ops_are_replayable_and_others_are_not(cnn):
-    assert replayable(cnn, "aten::convolution") == {True}
-    assert replayable(cnn, "aten::max_pool2d_with_indices") == {True}
-    assert replayable(cnn, "aten::native_batch_norm") == {False}  # writes running statistics
-    assert replayable(cnn, "aten::bernoulli_.float") == {False}  # random
-    assert replayable(cnn, "aten::relu_") == {False}  # in place
+def test_pure_ops_are_recomputable_and_others_are_not(cnn):
+    assert recomputable(cnn, "aten::convolution") == {True}
+    assert recomputable(cnn, "aten::max_pool2d_with_indices") == {True}
+    assert recomputable(cnn, "aten::native_batch_norm") == {False}  # writes running statistics
+    assert recomputable(cnn, "aten::bernoulli_.float") == {False}  # random
+    assert recomputable(cnn, "aten::relu_") == {False}  # in place
 
 
-def test_attention_that_drops_out_is_not_replayable():
+def test_attention_that_drops_out_is_not_recomputable():
     def build(probability):
         def make():
             query = torch.zeros(2, 4, 8, 16, requires_grad=True)
@@ -94,7 +94,7 @@ def test_attention_that_drops_out_is_not_replayable():
     random = [op for op in trace["ops"] if op["name"].startswith("aten::_scaled_dot")]
     random += [op for op in trace["ops"] if op["name"] in names]
     assert random
-    assert not any(op.get("replayable") for op in random)
+    assert not any(op.get("recomputable") for op in random)
 
 
 def test_every_op_takes_what_the_roofline_says(cnn):

@@ -44,7 +44,7 @@ def test_every_row_is_that_of_a_real_step(build):
     real = record_with_data(lambda: build("sgd")).to_dict()
     assert [op["name"] for op in without["ops"]] == [op["name"] for op in real["ops"]]
     for ours, theirs in zip(without["ops"], real["ops"]):
-        for column in ("flop", "bytes", "creates", "reads", "writes", "frees", "replayable"):
+        for column in ("flop", "bytes", "creates", "reads", "writes", "frees", "recomputable"):
             assert ours.get(column) == theirs.get(column), (column, ours, theirs)
     assert without["storages"] == real["storages"]
 

@@ -99,14 +99,14 @@ def test_ops_know_what_they_cost(trace):
 
 
 def test_pure_ops_can_be_run_again(trace):
-    def replayable(name):
-        return {op.get("replayable", False) for op in ops(trace, name)}
+    def recomputable(name):
+        return {op.get("recomputable", False) for op in ops(trace, name)}
 
-    assert replayable("aten::convolution") == {True}
-    assert replayable("aten::max_pool2d_with_indices") == {True}
-    assert replayable("aten::native_batch_norm") == {False}  # writes running statistics
-    assert replayable("aten::relu_") == {False}  # in place
-    assert replayable("aten::randn") == {False}
+    assert recomputable("aten::convolution") == {True}
+    assert recomputable("aten::max_pool2d_with_indices") == {True}
+    assert recomputable("aten::native_batch_norm") == {False}  # writes running statistics
+    assert recomputable("aten::relu_") == {False}  # in place
+    assert recomputable("aten::randn") == {False}
 
 
 def test_views_are_told_and_not_written(trace):

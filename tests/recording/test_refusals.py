@@ -24,7 +24,7 @@ def test_a_fused_optimizer_is_recorded_as_its_twin():
 def test_every_recording_says_that_workspace_is_missing():
     recorded = spillway.record_step(networks.cnn)
     assert any("without workspace" in note for note in recorded.notes)
-    assert recorded.to_dict()["scratch_known"] is False
+    assert recorded.to_dict()["workspace_known"] is False
 
 
 def reading_step(read):

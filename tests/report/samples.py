@@ -21,7 +21,7 @@ TRACE = {
     "ops": [
         {"name": "forward", "ns": 100, "creates": [1], "reads": [0], "writes": [1],
          "module": "layer1"},
-        {"name": "loss", "ns": 50, "alloc_peak": 30, "creates": [2], "writes": [2]},
+        {"name": "loss", "ns": 50, "workspace": 30, "creates": [2], "writes": [2]},
         {"name": "backward", "ns": 200, "reads": [0, 1], "writes": [0], "frees": [1, 2]},
     ],
 }  # fmt: skip

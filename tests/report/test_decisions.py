@@ -59,14 +59,16 @@ def test_what_stays():
 
 
 def test_what_is_given_up_is_told_from_what_is_made_again():
-    again = rows(act(1, "drop", A), act(2, "replay", None, op=0))
+    again = rows(act(1, "drop", A), act(2, "recompute", None, op=0))
     assert again["a"].decision == "recompute"
     assert (again["a"].leaves, again["a"].returns) == ("0 op", "2 op")
     assert again["a"].reason == "not needed for 100 ns in between, then made again"
-    assert again["b"].decision == "keep"  # the replay makes it as well, but it was never away
+    assert (
+        again["b"].decision == "keep"
+    )  # the recomputation makes it as well, but it was never away
     gone = rows(act(4, "drop", B))["b"]
     assert (gone.decision, gone.returns, gone.reason) == ("given up", "", "not needed any more")
-    both = rows(act(1, "drop", A), act(2, "replay", None, op=0), act(6, "drop", A))["a"]
+    both = rows(act(1, "drop", A), act(2, "recompute", None, op=0), act(6, "drop", A))["a"]
     assert both.decision == "recompute, given up"
 
 

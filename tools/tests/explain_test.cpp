@@ -59,7 +59,7 @@ TEST_F(ExplainTest, WhatIsNotShownIsCounted) {
 constexpr TimeNs kMs = 1'000'000;
 
 /// A bias that each of eight ops reads; a weight that ops 3 and 6 read; `kept`, made by op 0, read
-/// by 2 and 5. Op 1 needs scratch memory, and op 3 may run another way.
+/// by 2 and 5. Op 1 needs workspace, and op 3 may run another way.
 class ExplainByHandTest : public PlanningCommandTest {
  protected:
   /// `op`: the duration of each.
@@ -72,7 +72,7 @@ class ExplainByHandTest : public PlanningCommandTest {
     for (std::size_t i = 0; i < 8; ++i) {
       TraceOp row{.name = "op", .duration_ns = op, .reads = {bias_}};
       if (i == 0) row.writes = row.creates = {kept_};
-      if (i == 1) row.alloc_peak = kMiB * 64;
+      if (i == 1) row.workspace = kMiB * 64;
       if (i == 2 || i == 5) row.reads.push_back(kept_);
       if (i == 3) row.alternatives = {OpAlternative{2 * op, kMiB * 8}};
       if (i == 3 || i == 6) row.reads.push_back(weight_);

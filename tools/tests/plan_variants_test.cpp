@@ -31,13 +31,13 @@ class PlanVariantsTest : public ::testing::Test {
     b_ = trace_.add(TraceStorage{.bytes = kSize});
     trace_.add(TraceOp{.name = "first",
                        .duration_ns = kMs,
-                       .replayable = true,
+                       .recomputable = true,
                        .reads = {weight_},
                        .writes = {a_},
                        .creates = {a_}});
     trace_.add(TraceOp{.name = "second",
                        .duration_ns = 2 * kMs,
-                       .replayable = true,
+                       .recomputable = true,
                        .reads = {a_},
                        .writes = {b_},
                        .creates = {b_},
@@ -65,7 +65,7 @@ class PlanVariantsTest : public ::testing::Test {
     std::map<std::string, Plan> found;
     Decision decision{b_, plan.actions, {}};
     std::erase_if(decision.actions, [](const PlanAction& action) {
-      return action.kind == PlanActionKind::kReplay && action.op != OpIndex{1};
+      return action.kind == PlanActionKind::kRecompute && action.op != OpIndex{1};
     });
     for (PlanVariant& variant : plan_variants(problem(), plan, decision)) {
       EXPECT_EQ(validate(variant.plan, trace_, budgets_), std::nullopt) << to_string(variant.way);
@@ -95,8 +95,8 @@ TEST_F(PlanVariantsTest, WhatIsSwappedMayStayGoElsewhereOrBeComputedAgain) {
                                                     PlanAction::fetch(OpIndex{5}, b_)));
   // `a` is dead by then, so it is made again too, and just before the use.
   EXPECT_THAT(found["recompute"].actions,
-              ElementsAre(PlanAction::drop(kAfter, b_), PlanAction::replay(kBack, OpIndex{0}),
-                          PlanAction::replay(kBack, OpIndex{1})));
+              ElementsAre(PlanAction::drop(kAfter, b_), PlanAction::recompute(kBack, OpIndex{0}),
+                          PlanAction::recompute(kBack, OpIndex{1})));
   EXPECT_FALSE(found.contains("to-host") || found.contains("swap"));
   EXPECT_EQ(step_of(found["recompute"]), step_of(found["left-alone"]) + 3 * kMs);
 }
@@ -111,15 +111,15 @@ TEST_F(PlanVariantsTest, WhatGoesToTheDiskMayGoToTheHost) {
 }
 
 TEST_F(PlanVariantsTest, WhatIsComputedAgainMayBeSwapped) {
-  const Plan made = plan({PlanAction::drop(kAfter, b_), PlanAction::replay(kBack, OpIndex{0}),
-                          PlanAction::replay(kBack, OpIndex{1})});
+  const Plan made = plan({PlanAction::drop(kAfter, b_), PlanAction::recompute(kBack, OpIndex{0}),
+                          PlanAction::recompute(kBack, OpIndex{1})});
   auto found = others(plan(made.actions));
-  // 64 MiB take 5.6 ms at 12 GB/s, which is 6 ops. The replay of `a` goes too.
+  // 64 MiB take 5.6 ms at 12 GB/s, which is 6 ops. The recomputation of `a` goes too.
   EXPECT_THAT(found["swap"].actions, ElementsAre(PlanAction::evict(kAfter, b_, Tier::kHost),
                                                  PlanAction::fetch(OpIndex{6}, b_)));
   EXPECT_EQ(step_of(found["swap"]), step_of(made) - 3 * kMs);
   const auto variants = plan_variants(
-      problem(), made, {b_, {made.actions[0], PlanAction::replay(kBack, OpIndex{1})}, {}});
+      problem(), made, {b_, {made.actions[0], PlanAction::recompute(kBack, OpIndex{1})}, {}});
   EXPECT_THAT(variants.back().plan.actions, ElementsAre(PlanAction::evict(kAfter, b_, Tier::kHost),
                                                         PlanAction::fetch(kBack, b_)));
   EXPECT_FALSE(found.contains("recompute"));
@@ -127,7 +127,7 @@ TEST_F(PlanVariantsTest, WhatIsComputedAgainMayBeSwapped) {
 
 TEST_F(PlanVariantsTest, ATierWithoutBudgetAndAnOpThatCannotRunAgainAreNoWay) {
   budgets_[Tier::kDisk] = {};
-  trace_.ops.replayable[0] = 0;
+  trace_.ops.recomputable[0] = 0;
   const Plan made =
       plan({PlanAction::evict(kAfter, b_, Tier::kHost), PlanAction::fetch(OpIndex{5}, b_)});
   EXPECT_EQ(others(made).size(), 1U);

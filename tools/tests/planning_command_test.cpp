@@ -258,7 +258,7 @@ TEST_F(PlanningCommandTest, NoPlanIsAnAnswerWithNeedHaveAndShort) {
 
 TEST_F(PlanningCommandTest, WorkspaceThatTheTraceDoesNotKnowIsLeftFree) {
   Trace quiet = spillway::testing::layered_step(6);
-  quiet.scratch_known = false;
+  quiet.workspace_known = false;
   write_trace(quiet, path("quiet.json"));
   const auto planned = [](const std::string& file, const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan", file, "--planner", "lru", "--budget"};
@@ -304,12 +304,12 @@ TEST_F(PlanningCommandTest, WorkspaceOfARunIsLentToTheSameStepWithoutKernels) {
   Trace ran = spillway::testing::layered_step(6);
   for (std::size_t op = 0; op < ran.ops.size(); ++op) {
     ran.ops.bytes_touched[op] = Bytes{1'000 + op};
-    ran.ops.alloc_peak[op] = kMiB * (op % 5);
+    ran.ops.workspace[op] = kMiB * (op % 5);
   }
   write_trace(ran, path("ran.json"));
   Trace quiet = ran;
-  std::fill(quiet.ops.alloc_peak.begin(), quiet.ops.alloc_peak.end(), Bytes{});
-  quiet.scratch_known = false;
+  std::fill(quiet.ops.workspace.begin(), quiet.ops.workspace.end(), Bytes{});
+  quiet.workspace_known = false;
   write_trace(quiet, path("quiet.json"));
   const auto view = std::get<TraceRequest>(
       parse_command_line({{"trace", "workspace", path("ran.json"), "--machine", "v100-pcie", "-o",

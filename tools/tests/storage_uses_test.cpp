@@ -26,7 +26,7 @@ class StorageUsesTest : public ::testing::Test {
     trace_.add(TraceOp{.duration_ns = 1, .reads = {weight_}});
     trace_.add(TraceOp{
         .duration_ns = 2, .reads = {input_, last_}, .writes = {hidden_}, .creates = {hidden_}});
-    trace_.add(TraceOp{.duration_ns = 4, .alloc_peak = Bytes{100}});
+    trace_.add(TraceOp{.duration_ns = 4, .workspace = Bytes{100}});
     trace_.add(TraceOp{.duration_ns = 8, .reads = {hidden_}, .frees = {hidden_, input_, last_}});
     trace_.add(TraceOp{.duration_ns = 16, .writes = {result_}, .creates = {result_}});
     trace_.add(TraceOp{.duration_ns = 32, .reads = {weight_}, .writes = {weight_}});

@@ -21,7 +21,7 @@ using testing::Not;
 //   op        0       1       2
 //   weight    r       r       w      persistent, 1 MiB
 //   hidden    c w     r f            2 MiB
-//   gradient          c w     r f    1 MiB; op 1 holds 3 MiB of scratch memory: 7 MiB, the largest
+//   gradient          c w     r f    1 MiB; op 1 holds 3 MiB of workspace: 7 MiB, the largest
 Trace small_step() {
   Trace trace;
   trace.framework = "torch 2.15.0";
@@ -37,7 +37,7 @@ Trace small_step() {
   TraceOp backward;
   backward.name = "aten::linear_backward_" + std::string(60, 'x');
   backward.duration_ns = 350'000;
-  backward.alloc_peak = kMiB * 3;
+  backward.workspace = kMiB * 3;
   backward.reads = {weight, hidden};
   backward.writes = backward.creates = {gradient};
   backward.frees = {hidden};
@@ -101,7 +101,7 @@ TEST(TraceStats, AStepWithoutDurationsTookNoTimeThatIsKnown) {
   Trace trace = small_step();
   trace.timed = false;
   trace.ops.duration_ns.assign(3, 0);
-  trace.scratch_known = false;
+  trace.workspace_known = false;
   const std::string text = format_trace_stats(trace);
   EXPECT_THAT(text, HasSubstr("ops                   3, recorded without running"));
   EXPECT_THAT(text, HasSubstr("without workspace"));
@@ -168,7 +168,7 @@ TEST(TraceText, ReordersAStep) {
   std::vector<StorageId> made;
   for (const std::uint64_t mib : {3U, 3U, 1U, 1U}) {
     TraceOp op;
-    op.replayable = true;
+    op.recomputable = true;
     op.writes = op.creates = {trace.add({kMiB * mib, StorageRole::kActivation, false, ""})};
     made.push_back(op.creates.front());
     if (made.size() > 2) op.reads = op.frees = {made[made.size() - 3]};

@@ -15,7 +15,7 @@ using WhatIfTest = PlanningCommandTest;
 
 TEST_F(WhatIfTest, TheSmallestBudgetForASlowdownKeepsIt) {
   Trace quiet = spillway::testing::layered_step(6);
-  quiet.scratch_known = false;
+  quiet.workspace_known = false;
   write_trace(quiet, path("quiet.json"));
   for (const std::string& file : {trace(), path("quiet.json")}) {
     for (const auto& [percent, slowdown] : {std::pair("0%", 0.0), {"5%", 0.05}, {"20%", 0.2}}) {
@@ -40,7 +40,7 @@ TEST_F(WhatIfTest, TheSmallestBudgetForASlowdownKeepsIt) {
 
 TEST_F(WhatIfTest, WhatIfSaysWhatItLeavesFreeAndWhatTheMachineLacks) {
   Trace quiet = spillway::testing::layered_step(6);
-  quiet.scratch_known = false;
+  quiet.workspace_known = false;
   for (Bytes& bytes : quiet.storages.bytes) bytes.count *= 200;
   write_trace(quiet, path("quiet.json"));
   const std::vector<std::string> words{

@@ -103,7 +103,7 @@ Sourced<std::vector<KernelWorkspace>> read_workspace(const JsonObject& table) {
 ordered_json workspace_json(const Sourced<std::vector<KernelWorkspace>>& workspace) {
   ordered_json ops = ordered_json::object();
   for (const KernelWorkspace& each : workspace.value) {
-    ops[each.op][fmt::to_string(each.touched.count)] = each.scratch.count;
+    ops[each.op][fmt::to_string(each.touched.count)] = each.workspace.count;
   }
   return ordered_json{{"source", workspace.source}, {"ops", std::move(ops)}};
 }

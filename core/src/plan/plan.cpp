@@ -8,7 +8,7 @@ namespace spillway {
 namespace {
 
 constexpr std::array<std::string_view, kPlanActionKindCount> kKindNames{
-    "evict", "demote", "fetch", "forget", "drop", "replay", "wait", "choose"};
+    "evict", "demote", "fetch", "forget", "drop", "recompute", "wait", "choose"};
 static_assert(static_cast<std::size_t>(PlanActionKind::kChoose) + 1 == kPlanActionKindCount);
 
 constexpr std::array<std::string_view, 2> kDurationNames{"recorded", "estimated"};
@@ -50,8 +50,8 @@ PlanAction PlanAction::forget(OpIndex at, StorageId storage) {
 PlanAction PlanAction::drop(OpIndex at, StorageId storage) {
   return {.at = at, .kind = PlanActionKind::kDrop, .storage = storage};
 }
-PlanAction PlanAction::replay(OpIndex at, OpIndex op) {
-  return {.at = at, .kind = PlanActionKind::kReplay, .op = op};
+PlanAction PlanAction::recompute(OpIndex at, OpIndex op) {
+  return {.at = at, .kind = PlanActionKind::kRecompute, .op = op};
 }
 PlanAction PlanAction::wait(OpIndex at, StorageId storage) {
   return {.at = at, .kind = PlanActionKind::kWait, .storage = storage};

@@ -12,22 +12,35 @@
 namespace spillway {
 namespace {
 
-constexpr std::array<std::string_view, kPlanFlawCount> kFlawNames{
-    "other-trace",          "action-out-of-order",
-    "place-out-of-order",   "unknown-op",
-    "unknown-storage",      "placed-nowhere",
-    "placed-unborn",        "not-alive",
-    "no-such-tier",         "not-on-device",
-    "not-on-host",          "already-on-device",
-    "evicted-for-nothing",  "lost",
-    "dropped-twice",        "not-replayable",
-    "replayed-too-early",   "replay-input-gone",
-    "replay-input-changed", "replay-of-old-value",
-    "replay-for-nothing",   "no-such-alternative",
-    "chosen-late",          "chosen-twice",
-    "device-overfull",      "host-overfull",
-    "disk-overfull",        "waits-for-ever",
-    "does-not-return"};
+constexpr std::array<std::string_view, kPlanFlawCount> kFlawNames{"other-trace",
+                                                                  "action-out-of-order",
+                                                                  "place-out-of-order",
+                                                                  "unknown-op",
+                                                                  "unknown-storage",
+                                                                  "placed-nowhere",
+                                                                  "placed-unborn",
+                                                                  "not-alive",
+                                                                  "no-such-tier",
+                                                                  "not-on-device",
+                                                                  "not-on-host",
+                                                                  "already-on-device",
+                                                                  "evicted-for-nothing",
+                                                                  "lost",
+                                                                  "dropped-twice",
+                                                                  "not-recomputable",
+                                                                  "recomputed-too-early",
+                                                                  "recompute-input-gone",
+                                                                  "recompute-input-changed",
+                                                                  "recompute-of-old-value",
+                                                                  "recompute-for-nothing",
+                                                                  "no-such-alternative",
+                                                                  "chosen-late",
+                                                                  "chosen-twice",
+                                                                  "device-overfull",
+                                                                  "host-overfull",
+                                                                  "disk-overfull",
+                                                                  "waits-for-ever",
+                                                                  "does-not-return"};
 static_assert(static_cast<std::size_t>(PlanFlaw::kDoesNotReturn) + 1 == kPlanFlawCount);
 
 using Problem = std::optional<PlanProblem>;
@@ -68,7 +81,7 @@ Problem check_actions(const Plan& plan, const Trace& trace) {
                     fmt::format("action {} stands behind a later one", i));
     }
     const bool chooses = action.kind == PlanActionKind::kChoose;
-    const bool names_op = chooses || action.kind == PlanActionKind::kReplay;
+    const bool names_op = chooses || action.kind == PlanActionKind::kRecompute;
     if (to_value(action.at) > ops || (names_op && to_value(action.op) >= ops)) {
       return flawed(PlanFlaw::kUnknownOp, action.at,
                     fmt::format("action {} names an op beyond the trace's {}", i, ops));

@@ -19,6 +19,9 @@
 namespace spillway {
 namespace {
 
+// `recompute` in versions 1 and 2.
+constexpr std::string_view kRecomputeBefore3 = "replay";
+
 enum MemberKey : std::size_t {
   kVersion,
   kPlanner,
@@ -57,7 +60,7 @@ constexpr std::uint32_t fields_of(PlanActionKind kind) {
   switch (kind) {
     case PlanActionKind::kEvict:
       return 1U << kStorage | 1U << kTier;
-    case PlanActionKind::kReplay:
+    case PlanActionKind::kRecompute:
       return 1U << kOp;
     case PlanActionKind::kChoose:
       return 1U << kOp | 1U << kAlternative;
@@ -143,7 +146,8 @@ class PlanTarget final : public JsonRowTarget {
         return;
       case kDo: {
         const std::string_view word = value.as_text(name);
-        const auto kind = parse_plan_action_kind(word);
+        const auto kind =
+            word == kRecomputeBefore3 ? PlanActionKind::kRecompute : parse_plan_action_kind(word);
         if (!kind) throw UserError(fmt::format("\"do\" is \"{}\", which is no action", word));
         action_.kind = *kind;
         return;

@@ -43,7 +43,7 @@ class Walk {
   void check() {
     for (const PlanAction& action : plan_.actions) {
       if (action.kind != PlanActionKind::kChoose) continue;
-      scratch_[action.op] = trace_.ops.alternatives[action.op][action.alternative].alloc_peak;
+      workspace_[action.op] = trace_.ops.alternatives[action.op][action.alternative].workspace;
     }
     begin_step();
     auto action = plan_.actions.begin();
@@ -107,7 +107,7 @@ class Walk {
 
   void take(const PlanAction& action) {
     if (action.kind == PlanActionKind::kChoose) return;
-    if (action.kind == PlanActionKind::kReplay) return replay(action.op);
+    if (action.kind == PlanActionKind::kRecompute) return recompute(action.op);
     const StorageId storage = action.storage;
     if (!lives_.contains(storage)) {
       fail(PlanFlaw::kNotAlive,
@@ -205,40 +205,41 @@ class Walk {
     bring_in_waiting();
   }
 
-  // --- replays ---
+  // --- recomputations ---
 
-  void replay(OpIndex replayed) {
-    if (trace_.ops.replayable[to_value(replayed)] == 0) {
-      fail(PlanFlaw::kNotReplayable,
-           fmt::format("op {} is replayed, but is not replayable", to_value(replayed)));
+  void recompute(OpIndex recomputed) {
+    if (trace_.ops.recomputable[to_value(recomputed)] == 0) {
+      fail(PlanFlaw::kNotRecomputable,
+           fmt::format("op {} is recomputed, but is not recomputable", to_value(recomputed)));
     }
-    if (replayed >= op_) {
-      fail(PlanFlaw::kReplayedTooEarly,
-           fmt::format("op {} is replayed before it has run", to_value(replayed)));
+    if (recomputed >= op_) {
+      fail(PlanFlaw::kRecomputedTooEarly,
+           fmt::format("op {} is recomputed before it has run", to_value(recomputed)));
     }
-    Bytes room = scratch_of(replayed);
-    for (const Seen& seen : seen_[to_value(replayed)]) room += read_for_replay(replayed, seen);
+    Bytes room = workspace_of(recomputed);
+    for (const Seen& seen : seen_[to_value(recomputed)])
+      room += read_for_recomputation(recomputed, seen);
     std::vector<StorageId> back;
     std::vector<StorageId> made;
-    for (const StorageId storage : trace_.ops.creates[replayed]) {
+    for (const StorageId storage : trace_.ops.creates[recomputed]) {
       room += bytes_of(storage);
       const auto life = lives_.find(storage);
       if (life != lives_.end() && life->second.copies.empty()) {
         if (life->second.writes != 0) {
-          fail(PlanFlaw::kReplayOfOldValue,
-               fmt::format("a replay of op {} cannot bring back {}, which was written since",
-                           to_value(replayed), name_of(storage)));
+          fail(PlanFlaw::kRecomputeOfOldValue,
+               fmt::format("a recomputation of op {} cannot bring back {}, which was written since",
+                           to_value(recomputed), name_of(storage)));
         }
         back.push_back(storage);
       } else if (life == lives_.end() || !life->second.copies.contains(Tier::kDevice)) {
-        if (is_read_by_later_replay(storage)) made.push_back(storage);
+        if (is_read_by_later_recomputation(storage)) made.push_back(storage);
       }
     }
     if (back.empty() && made.empty()) {
-      fail(PlanFlaw::kReplayForNothing,
-           fmt::format("a replay of op {} brings nothing back", to_value(replayed)));
+      fail(PlanFlaw::kRecomputeForNothing,
+           fmt::format("a recomputation of op {} brings nothing back", to_value(recomputed)));
     }
-    check_device(room, fmt::format("a replay of op {}", to_value(replayed)));
+    check_device(room, fmt::format("a recomputation of op {}", to_value(recomputed)));
     for (const StorageId storage : back) add_copy(storage, Tier::kDevice);
     for (const StorageId storage : made) {
       if (transients_.insert(storage).second) used_[0] += bytes_of(storage);
@@ -248,29 +249,30 @@ class Walk {
   }
 
   /// Bytes that come in for it.
-  Bytes read_for_replay(OpIndex replayed, const Seen& seen) {
+  Bytes read_for_recomputation(OpIndex recomputed, const Seen& seen) {
     const auto life = lives_.find(seen.storage);
     const bool transient = transients_.contains(seen.storage);
     if (!transient && life == lives_.end()) {
-      fail(PlanFlaw::kReplayInputGone, fmt::format("a replay of op {} reads {}, which is dead",
-                                                   to_value(replayed), name_of(seen.storage)));
+      fail(PlanFlaw::kRecomputeInputGone,
+           fmt::format("a recomputation of op {} reads {}, which is dead", to_value(recomputed),
+                       name_of(seen.storage)));
     }
     const std::uint64_t writes = transient ? 0 : life->second.writes;
     if (writes != seen.writes) {
-      fail(PlanFlaw::kReplayInputChanged,
-           fmt::format("a replay of op {} reads {}, which was written since it ran",
-                       to_value(replayed), name_of(seen.storage)));
+      fail(PlanFlaw::kRecomputeInputChanged,
+           fmt::format("a recomputation of op {} reads {}, which was written since it ran",
+                       to_value(recomputed), name_of(seen.storage)));
     }
     if (transient || life->second.copies.contains(Tier::kDevice)) return {};
-    require_not_lost(seen.storage, fmt::format("a replay of op {}", to_value(replayed)));
+    require_not_lost(seen.storage, fmt::format("a recomputation of op {}", to_value(recomputed)));
     withdraw(seen.storage);
     add_copy(seen.storage, Tier::kDevice);
     return {};
   }
 
-  [[nodiscard]] bool is_read_by_later_replay(StorageId storage) const {
+  [[nodiscard]] bool is_read_by_later_recomputation(StorageId storage) const {
     for (std::size_t i = position_ + 1; i < group_.size(); ++i) {
-      if (group_[i].kind != PlanActionKind::kReplay) continue;
+      if (group_[i].kind != PlanActionKind::kRecompute) continue;
       const auto reads = trace_.ops.reads[group_[i].op];
       if (std::find(reads.begin(), reads.end(), storage) != reads.end()) return true;
     }
@@ -279,7 +281,7 @@ class Walk {
 
   void release_transients() {
     for (auto transient = transients_.begin(); transient != transients_.end();) {
-      if (is_read_by_later_replay(*transient)) {
+      if (is_read_by_later_recomputation(*transient)) {
         ++transient;
         continue;
       }
@@ -300,7 +302,7 @@ class Walk {
         if (!creates_it(storage)) bring_in_for_op(storage);
       }
     }
-    Bytes room = scratch_of(op_);
+    Bytes room = workspace_of(op_);
     for (const StorageId storage : creates) room += bytes_of(storage);
     check_device(room, fmt::format("op {}", to_value(op_)));
     for (const StorageId storage : trace_.ops.reads[op_]) {
@@ -316,9 +318,9 @@ class Walk {
       lives_[storage] = {};
       add_copy(storage, Tier::kDevice);
     }
-    used_[0] += scratch_of(op_);
+    used_[0] += workspace_of(op_);
     bring_in_waiting();
-    used_[0] -= scratch_of(op_);
+    used_[0] -= workspace_of(op_);
     for (const StorageId storage : trace_.ops.frees[op_]) {
       withdraw(storage);
       remove_all(storage);
@@ -428,9 +430,9 @@ class Walk {
   [[nodiscard]] Bytes bytes_of(StorageId storage) const {
     return trace_.storages.bytes[to_value(storage)];
   }
-  [[nodiscard]] Bytes scratch_of(OpIndex op) const {
-    const auto chosen = scratch_.find(op);
-    return chosen != scratch_.end() ? chosen->second : trace_.ops.alloc_peak[to_value(op)];
+  [[nodiscard]] Bytes workspace_of(OpIndex op) const {
+    const auto chosen = workspace_.find(op);
+    return chosen != workspace_.end() ? chosen->second : trace_.ops.workspace[to_value(op)];
   }
 
   const Plan& plan_;
@@ -441,7 +443,7 @@ class Walk {
   std::array<Bytes, kTierCount> used_{};
   std::list<StorageId> waiting_;         // to be fetched, when there is room
   std::vector<std::vector<Seen>> seen_;  // by op
-  std::map<OpIndex, Bytes> scratch_;     // of ops with a chosen alternative
+  std::map<OpIndex, Bytes> workspace_;   // of ops with a chosen alternative
   std::vector<PlanAction> group_;        // the actions of the op
   std::size_t position_ = 0;             // of the action being taken
   std::set<StorageId> transients_;

@@ -53,8 +53,8 @@ Problem check_shape(const Trace& trace) {
   if (ops.duration_ns.size() != count || ops.flop.size() != count ||
       ops.bytes_touched.size() != count || ops.thread.size() != count ||
       ops.stream.size() != count || ops.arithmetic.size() != count ||
-      ops.replayable.size() != count || ops.source.size() != count || ops.module.size() != count ||
-      ops.alloc_peak.size() != count) {
+      ops.recomputable.size() != count || ops.source.size() != count ||
+      ops.module.size() != count || ops.workspace.size() != count) {
     return "the columns of ops differ in length";
   }
   const auto lists = lists_of(ops);
@@ -110,11 +110,11 @@ class LifeChecker {
   [[nodiscard]] bool is_known(StorageId id) const { return to_value(id) < states_.size(); }
 
   Problem check_op(std::size_t op) {
-    if (Problem problem = check_cost(trace_.ops.duration_ns[op], trace_.ops.alloc_peak[op])) {
+    if (Problem problem = check_cost(trace_.ops.duration_ns[op], trace_.ops.workspace[op])) {
       return problem;
     }
     for (const OpAlternative& alternative : trace_.ops.alternatives[OpIndex{op}]) {
-      if (Problem problem = check_cost(alternative.duration_ns, alternative.alloc_peak)) {
+      if (Problem problem = check_cost(alternative.duration_ns, alternative.workspace)) {
         return "in an alternative " + *problem;
       }
     }
@@ -122,8 +122,8 @@ class LifeChecker {
       return fmt::format("arithmetic {} does not exist",
                          static_cast<unsigned>(trace_.ops.arithmetic[op]));
     }
-    if (trace_.ops.replayable[op] > 1) {
-      return fmt::format("replayable is {}, neither 0 nor 1", trace_.ops.replayable[op]);
+    if (trace_.ops.recomputable[op] > 1) {
+      return fmt::format("recomputable is {}, neither 0 nor 1", trace_.ops.recomputable[op]);
     }
     const auto lists = lists_of(trace_.ops);
     for (std::size_t list = 0; list < kListCount; ++list) {
@@ -134,17 +134,16 @@ class LifeChecker {
       }
     }
     if (Problem problem = check_views(op)) return problem;
-    return trace_.ops.replayable[op] == 0 ? std::nullopt : check_purity(op);
+    return trace_.ops.recomputable[op] == 0 ? std::nullopt : check_purity(op);
   }
 
-  [[nodiscard]] Problem check_cost(TimeNs duration, Bytes scratch) const {
+  [[nodiscard]] Problem check_cost(TimeNs duration, Bytes workspace) const {
     if (duration < 0) return fmt::format("lasts {} ns", duration);
     if (duration > 0 && !trace_.timed) {
       return fmt::format("lasts {} ns, but the trace is said to have no durations", duration);
     }
-    if (scratch.count > kMostBytes) {
-      return fmt::format("holds {} bytes of scratch memory, more than {}", scratch.count,
-                         kMostBytes);
+    if (workspace.count > kMostBytes) {
+      return fmt::format("holds {} bytes of workspace, more than {}", workspace.count, kMostBytes);
     }
     return std::nullopt;
   }
@@ -162,7 +161,7 @@ class LifeChecker {
     const auto creates = trace_.ops.creates[OpIndex{op}];
     for (const StorageId id : trace_.ops.writes[OpIndex{op}]) {
       if (std::find(creates.begin(), creates.end(), id) != creates.end()) continue;
-      return fmt::format("is replayable, but writes storage {}, which it does not create",
+      return fmt::format("is recomputable, but writes storage {}, which it does not create",
                          to_value(id));
     }
     return std::nullopt;
@@ -267,10 +266,10 @@ OpIndex Trace::add(const TraceOp& op) {
   ops.thread.push_back(op.thread);
   ops.stream.push_back(op.stream);
   ops.arithmetic.push_back(op.arithmetic);
-  ops.replayable.push_back(op.replayable ? 1 : 0);
+  ops.recomputable.push_back(op.recomputable ? 1 : 0);
   ops.source.push_back(op.source);
   ops.module.push_back(op.module);
-  ops.alloc_peak.push_back(op.alloc_peak);
+  ops.workspace.push_back(op.workspace);
   ops.alternatives.append(op.alternatives);
   ops.reads.append(op.reads);
   ops.writes.append(op.writes);
@@ -316,7 +315,7 @@ Bytes peak_bytes(const Trace& trace) {
   Bytes peak = alive;
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
     for (const StorageId id : trace.ops.creates[OpIndex{op}]) alive += bytes_of(id);
-    peak = std::max(peak, alive + trace.ops.alloc_peak[op]);
+    peak = std::max(peak, alive + trace.ops.workspace[op]);
     for (const StorageId id : trace.ops.frees[OpIndex{op}]) alive -= bytes_of(id);
   }
   return peak;

@@ -22,12 +22,14 @@ enum MemberKey : std::size_t {
   kMachine,
   kFramework,
   kTimed,
-  kScratchKnown,
+  kWorkspaceKnown,
   kRunPeak,
   kRunFloor,
+  kScratchKnown,  // its name before version 4
 };
-constexpr std::array<std::string_view, 7> kMembers{
-    "spillway_trace", "machine", "framework", "timed", "scratch_known", "run_peak", "run_floor"};
+constexpr std::array<std::string_view, 8> kMembers{"spillway_trace", "machine",         "framework",
+                                                   "timed",          "workspace_known", "run_peak",
+                                                   "run_floor",      "scratch_known"};
 
 enum StorageKey : std::size_t { kId, kBytes, kRole, kPersistent, kStorageName, kContinues };
 constexpr std::array<std::string_view, 6> kStorageKeys{"id",         "bytes", "role",
@@ -41,24 +43,45 @@ enum OpKey : std::size_t {
   kThread,
   kStream,
   kArithmetic,
-  kReplayable,
+  kRecomputable,
   kSource,
   kModule,
-  kAllocPeak,
+  kWorkspace,
   kCreates,
   kReads,
   kWrites,
   kFrees,
   kViews,
   kAlternativesNs,
-  kAlternativesPeak,
+  kAlternativesWorkspace,
+  kReplayable,  // this and what follows: names before version 4
+  kAllocPeak,
+  kAlternativesAllocPeak,
 };
-constexpr std::array<std::string_view, 18> kOpKeys{
-    "name",       "ns",         "flop",   "bytes",  "thread",          "stream",
-    "arithmetic", "replayable", "source", "module", "alloc_peak",      "creates",
-    "reads",      "writes",     "frees",  "views",  "alternatives_ns", "alternatives_alloc_peak"};
+constexpr std::array<std::string_view, 21> kOpKeys{"name",
+                                                   "ns",
+                                                   "flop",
+                                                   "bytes",
+                                                   "thread",
+                                                   "stream",
+                                                   "arithmetic",
+                                                   "recomputable",
+                                                   "source",
+                                                   "module",
+                                                   "workspace",
+                                                   "creates",
+                                                   "reads",
+                                                   "writes",
+                                                   "frees",
+                                                   "views",
+                                                   "alternatives_ns",
+                                                   "alternatives_workspace",
+                                                   "replayable",
+                                                   "alloc_peak",
+                                                   "alternatives_alloc_peak"};
 constexpr std::uint32_t kOpLists = 1U << kCreates | 1U << kReads | 1U << kWrites | 1U << kFrees |
-                                   1U << kViews | 1U << kAlternativesNs | 1U << kAlternativesPeak;
+                                   1U << kViews | 1U << kAlternativesNs |
+                                   1U << kAlternativesWorkspace | 1U << kAlternativesAllocPeak;
 
 enum List : std::size_t { kStorages, kOps };
 constexpr std::array<JsonRows, 2> kRows{JsonRows{"storages", "storage", kStorageKeys, 0},
@@ -97,8 +120,9 @@ class TraceTarget final : public JsonRowTarget {
       case kTimed:
         trace_.timed = value.as_flag(kMembers[key]);
         return;
+      case kWorkspaceKnown:
       case kScratchKnown:
-        trace_.scratch_known = value.as_flag(kMembers[key]);
+        trace_.workspace_known = value.as_flag(kMembers[key]);
         return;
       case kRunPeak:
         trace_.run_peak = Bytes{value.as_whole(kMembers[key])};
@@ -121,10 +145,10 @@ class TraceTarget final : public JsonRowTarget {
     op_.bytes_touched.reset();
     op_.thread = op_.stream = 0;
     op_.arithmetic = Arithmetic::kUnknown;
-    op_.replayable = false;
+    op_.recomputable = false;
     op_.source.clear();
     op_.module.clear();
-    op_.alloc_peak = {};
+    op_.workspace = {};
     for (auto* ids : {&op_.creates, &op_.reads, &op_.writes, &op_.frees, &op_.views}) ids->clear();
     op_.alternatives.clear();
     alternative_times_ = alternative_peaks_ = 0;
@@ -152,7 +176,7 @@ class TraceTarget final : public JsonRowTarget {
             static_cast<TimeNs>(value.as_whole(kOpKeys[key], kMostTime));
         return;
       default:
-        alternative(alternative_peaks_++).alloc_peak = {value.as_whole(kOpKeys[key])};
+        alternative(alternative_peaks_++).workspace = {value.as_whole(kOpKeys[key])};
     }
   }
 
@@ -170,7 +194,7 @@ class TraceTarget final : public JsonRowTarget {
     if (alternative_times_ != alternative_peaks_) {
       throw UserError(fmt::format("\"{}\" has {} items, but \"{}\" has {}",
                                   kOpKeys[kAlternativesNs], alternative_times_,
-                                  kOpKeys[kAlternativesPeak], alternative_peaks_));
+                                  kOpKeys[kAlternativesWorkspace], alternative_peaks_));
     }
     trace_.add(op_);
   }
@@ -254,8 +278,9 @@ class TraceTarget final : public JsonRowTarget {
         op_.arithmetic = parse_word(parse_arithmetic(type), name, type, "type of arithmetic");
         return;
       }
+      case kRecomputable:
       case kReplayable:
-        op_.replayable = value.as_flag(name);
+        op_.recomputable = value.as_flag(name);
         return;
       case kSource:
         op_.source = value.as_text(name);
@@ -264,7 +289,7 @@ class TraceTarget final : public JsonRowTarget {
         op_.module = value.as_text(name);
         return;
       default:
-        op_.alloc_peak = {value.as_whole(name)};
+        op_.workspace = {value.as_whole(name)};
     }
   }
 
@@ -297,7 +322,7 @@ class TraceWriter {
            kMembers[kVersion], kTraceVersion, json_text(trace_.machine),
            json_text(trace_.framework));
     if (!trace_.timed) text_ += "\"timed\":false,\n";
-    if (!trace_.scratch_known) text_ += "\"scratch_known\":false,\n";
+    if (!trace_.workspace_known) text_ += "\"workspace_known\":false,\n";
     if (trace_.run_peak) format("\"{}\":{},\n", kMembers[kRunPeak], trace_.run_peak->count);
     if (trace_.run_floor) format("\"{}\":{},\n", kMembers[kRunFloor], trace_.run_floor->count);
     text_ += "\"storages\":[";
@@ -343,10 +368,10 @@ class TraceWriter {
     if (ops.arithmetic[row] != Arithmetic::kUnknown) {
       format(R"(,"arithmetic":"{}")", to_string(ops.arithmetic[row]));
     }
-    if (ops.replayable[row] != 0) text_ += R"(,"replayable":true)";
+    if (ops.recomputable[row] != 0) text_ += R"(,"recomputable":true)";
     append_text("source", ops.source, row, sources_);
     append_text("module", ops.module, row, modules_);
-    if (ops.alloc_peak[row].count != 0) format(R"(,"alloc_peak":{})", ops.alloc_peak[row].count);
+    if (ops.workspace[row].count != 0) format(R"(,"workspace":{})", ops.workspace[row].count);
     append_ids("creates", ops.creates[OpIndex{row}]);
     append_ids("reads", ops.reads[OpIndex{row}]);
     append_ids("writes", ops.writes[OpIndex{row}]);
@@ -376,10 +401,10 @@ class TraceWriter {
     std::vector<std::uint64_t> peaks;
     for (const OpAlternative& alternative : alternatives) {
       times.push_back(alternative.duration_ns);
-      peaks.push_back(alternative.alloc_peak.count);
+      peaks.push_back(alternative.workspace.count);
     }
     format(R"(,"{}":[{}],"{}":[{}])", kOpKeys[kAlternativesNs], fmt::join(times, ","),
-           kOpKeys[kAlternativesPeak], fmt::join(peaks, ","));
+           kOpKeys[kAlternativesWorkspace], fmt::join(peaks, ","));
   }
 
   const Trace& trace_;

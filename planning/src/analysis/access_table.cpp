@@ -36,7 +36,7 @@ void AccessTable::collect(const Trace& trace) {
   }
   op_first_.reserve(ops + 1);
   op_first_.push_back(0);
-  scratch_.resize(ops);
+  workspace_.resize(ops);
   std::vector<Row> row_of(storages, kNoRow);  // the touch of the op at hand
   for (std::size_t i = 0; i < ops; ++i) {
     const OpIndex op{i};
@@ -61,7 +61,7 @@ void AccessTable::collect(const Trace& trace) {
       freed_by_[to_value(id)] = static_cast<Row>(i);
       freed_.push_back(static_cast<Row>(to_value(id)));
     }
-    scratch_[i] = trace.ops.alloc_peak[i].count;
+    workspace_[i] = trace.ops.workspace[i].count;
     op_first_.push_back(static_cast<Row>(touches_.size()));
   }
   freed_first_.push_back(static_cast<Row>(freed_.size()));
@@ -82,8 +82,8 @@ void AccessTable::link() {
 }
 
 void AccessTable::measure() {
-  alive_ = scratch_;
-  working_set_ = scratch_;
+  alive_ = workspace_;
+  working_set_ = workspace_;
   std::vector<std::uint64_t> born(ops() + 1);
   std::vector<std::uint64_t> dies(ops() + 1);
   std::uint64_t now = 0;

@@ -18,7 +18,7 @@ struct Dependence {
 };
 
 bool has_unseen_effects(const Trace& trace, const AccessTable& table, Row op) {
-  if (trace.ops.replayable[op] != 0) return false;
+  if (trace.ops.recomputable[op] != 0) return false;
   for (Row row = table.first_touch_of_op(op); row < table.last_touch_of_op(op); ++row) {
     if (table.touch(row).writes && !table.touch(row).creates) return false;
   }
@@ -139,7 +139,7 @@ Trace reordered(const Trace& trace, std::span<const OpIndex> order) {
   Trace made{.machine = trace.machine,
              .framework = trace.framework,
              .timed = trace.timed,
-             .scratch_known = trace.scratch_known,
+             .workspace_known = trace.workspace_known,
              .storages = trace.storages,
              .ops = {}};
   made.ops.frees = frees_of(trace, order);
@@ -150,8 +150,8 @@ Trace reordered(const Trace& trace, std::span<const OpIndex> order) {
     (fill_rows(made.ops.*lists, trace.ops.*lists, order), ...);
   };
   columns(&TraceOps::name, &TraceOps::duration_ns, &TraceOps::flop, &TraceOps::bytes_touched,
-          &TraceOps::thread, &TraceOps::stream, &TraceOps::arithmetic, &TraceOps::replayable,
-          &TraceOps::source, &TraceOps::module, &TraceOps::alloc_peak);
+          &TraceOps::thread, &TraceOps::stream, &TraceOps::arithmetic, &TraceOps::recomputable,
+          &TraceOps::source, &TraceOps::module, &TraceOps::workspace);
   rows(&TraceOps::alternatives, &TraceOps::reads, &TraceOps::writes, &TraceOps::creates,
        &TraceOps::views);
   number_by_appearance(made.ops.thread);

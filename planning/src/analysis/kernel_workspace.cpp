@@ -18,7 +18,7 @@ using Key = std::pair<std::string_view, Bytes>;
 
 Key key_of(const KernelWorkspace& each) { return {each.op, each.touched}; }
 
-// Storages that the op makes and frees itself: scratch that a recorder of a run sees.
+// Storages that the op makes and frees itself: workspace that a recorder of a run sees.
 Bytes made_and_freed(const Trace& trace, std::size_t op) {
   Bytes bytes{};
   const auto frees = trace.ops.frees[OpIndex{op}];
@@ -33,23 +33,23 @@ Bytes made_and_freed(const Trace& trace, std::size_t op) {
 }  // namespace
 
 void learn_workspace(Machine& machine, const Trace& trace, std::string_view source) {
-  if (!trace.scratch_known) {
+  if (!trace.workspace_known) {
     throw UserError(
         "The step was recorded without its kernels, so it knows no workspace. Record a run.");
   }
   std::map<std::pair<std::string, Bytes>, Bytes> table;
   for (const KernelWorkspace& each : machine.workspace.value) {
-    table[{each.op, each.touched}] = each.scratch;
+    table[{each.op, each.touched}] = each.workspace;
   }
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
     const auto touched = trace.ops.bytes_touched[op];
     if (!touched) continue;
     Bytes& most = table[{std::string(trace.ops.name[op]), *touched}];
-    most = std::max(most, trace.ops.alloc_peak[op] + made_and_freed(trace, op));
+    most = std::max(most, trace.ops.workspace[op] + made_and_freed(trace, op));
   }
   machine.workspace.value.clear();
-  for (const auto& [key, scratch] : table) {
-    machine.workspace.value.push_back({key.first, key.second, scratch});
+  for (const auto& [key, workspace] : table) {
+    machine.workspace.value.push_back({key.first, key.second, workspace});
   }
   std::string& sources = machine.workspace.source;
   if (sources.find(source) != std::string::npos) return;
@@ -58,14 +58,14 @@ void learn_workspace(Machine& machine, const Trace& trace, std::string_view sour
 
 std::vector<std::uint8_t> lend_workspace(Trace& trace, const Machine& machine) {
   std::vector<std::uint8_t> known(trace.ops.size(), 1);
-  if (trace.scratch_known) return known;
+  if (trace.workspace_known) return known;
   const std::vector<KernelWorkspace>& table = machine.workspace.value;
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
     const Key key{trace.ops.name[op], trace.ops.bytes_touched[op].value_or(Bytes{})};
     const auto found = std::ranges::lower_bound(table, key, {}, key_of);
     known[op] = found != table.end() && key_of(*found) == key ? 1 : 0;
     if (known[op] == 0) continue;
-    trace.ops.alloc_peak[op] = saturating_sub(found->scratch, made_and_freed(trace, op));
+    trace.ops.workspace[op] = saturating_sub(found->workspace, made_and_freed(trace, op));
   }
   return known;
 }

@@ -9,7 +9,7 @@
 namespace spillway::planning {
 
 Bytes workspace_margin(const Trace& trace, double share, std::span<const std::uint8_t> known) {
-  if (trace.scratch_known) return {};
+  if (trace.workspace_known) return {};
   const AccessTable table(trace);
   std::uint64_t largest = 0;
   for (Row op = 0; op < table.ops(); ++op) {

@@ -66,9 +66,9 @@ class Ascent {
     for (std::size_t k = 0; k < count_; ++k) {
       value += now_.room[k] * gaps_.excess(k) - (now_.in[k] + now_.out[k]) * gaps_.duration(k);
       gradient_[k] = (gaps_.excess(k) - demand_.away[k]) * unit_;
-      const double replays = gaps_.may_wait(k) ? demand_.replay[k] : 0;
-      gradient_[count_ + k] = demand_.in[k] - gaps_.duration(k) - replays;
-      gradient_[2 * count_ + k] = demand_.out[k] - gaps_.duration(k) - replays;
+      const double recomputations = gaps_.may_wait(k) ? demand_.recompute[k] : 0;
+      gradient_[count_ + k] = demand_.in[k] - gaps_.duration(k) - recomputations;
+      gradient_[2 * count_ + k] = demand_.out[k] - gaps_.duration(k) - recomputations;
     }
     return value;
   }
@@ -81,7 +81,7 @@ class Ascent {
     for (std::size_t k = 0; k < count_; ++k) {
       best_.paid.in += now_.in[k] * demand_.in[k];
       best_.paid.out += now_.out[k] * demand_.out[k];
-      best_.paid.again += now_.replay[k] * demand_.replay[k];
+      best_.paid.again += now_.recompute[k] * demand_.recompute[k];
       if (now_.room[k] > now_.room[dearest_]) dearest_ = k;
     }
     best_.instant = gaps_.op(dearest_);
@@ -131,7 +131,7 @@ class Ascent {
 
   void set_links(std::size_t k, double in, double out) {
     std::tie(now_.in[k], now_.out[k]) = nearest_allowed(in, out, gaps_.may_wait(k));
-    now_.replay[k] = gaps_.may_wait(k) ? std::max(0.0, 1 - now_.in[k] - now_.out[k]) : 0;
+    now_.recompute[k] = gaps_.may_wait(k) ? std::max(0.0, 1 - now_.in[k] - now_.out[k]) : 0;
   }
 
   PricedGaps& gaps_;

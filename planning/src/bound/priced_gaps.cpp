@@ -105,7 +105,7 @@ void PricedGaps::place_instants(std::vector<Moment> moments, std::size_t most_in
 
 Prices PricedGaps::prices_of(const std::vector<BoundWindow>& windows) const {
   Prices prices(slots_.size());
-  for (std::size_t k = 0; k < slots_.size(); ++k) prices.replay[k] = may_wait(k) ? 1 : 0;
+  for (std::size_t k = 0; k < slots_.size(); ++k) prices.recompute[k] = may_wait(k) ? 1 : 0;
   for (const BoundWindow& window : windows) {
     const bool after = window.side == WindowSide::kAfter;
     const Index at = last_at_or_before(window.instant, after);
@@ -113,12 +113,12 @@ Prices PricedGaps::prices_of(const std::vector<BoundWindow>& windows) const {
     if (!after) {
       for (Index i = last_at_or_before(window.first, true); i < at; ++i) {
         prices.out[wrapped(i)] = 1;
-        prices.replay[wrapped(i)] = 0;
+        prices.recompute[wrapped(i)] = 0;
       }
     }
     for (Index i = at; i < last_at_or_before(window.last, false); ++i) {
       prices.in[wrapped(i)] = window.link_share;
-      prices.replay[wrapped(i)] = may_wait(wrapped(i)) ? 1 - window.link_share : 0;
+      prices.recompute[wrapped(i)] = may_wait(wrapped(i)) ? 1 - window.link_share : 0;
     }
   }
   return prices;
@@ -152,7 +152,7 @@ void PricedGaps::collect(const Boundary& boundary) {
     // No copy is shorter than its time to the nanosecond.
     gap.in = std::max(0.0, model.copy_ns(boundary.in, table.bytes(s)) - 0.5);
     gap.out = std::max(0.0, model.copy_ns(boundary.out, table.bytes(s)) - 0.5);
-    gap.replay = kInfinite;
+    gap.recompute = kInfinite;
     return gap;
   };
   const auto never_used = [&](Row s, Position from, Position to) {
@@ -185,12 +185,13 @@ void PricedGaps::collect(const Boundary& boundary) {
       }
       Gap gap = fill(s);
       gap.epoch = epoch[row];
-      if (static_cast<Position>(model.chain_until[s]) > from) gap.replay = model.replay_share_ns(s);
-      gap.replay_until =
+      if (static_cast<Position>(model.chain_until[s]) > from)
+        gap.recompute = model.recompute_share_ns(s);
+      gap.recompute_until =
           model.chain_until[s] == 0
               ? 0
               : last_at_or_before(static_cast<Position>(model.chain_until[s]) - 1, true) + 1;
-      gap.replay_until = std::min(gap.replay_until, static_cast<Index>(slots_.size()));
+      gap.recompute_until = std::min(gap.recompute_until, static_cast<Index>(slots_.size()));
       add_gap(gap, from, view_.next[row], view_.last_write[row]);
     }
   }
@@ -230,33 +231,33 @@ void PricedGaps::tabulate(const Prices& prices) {
   room_before_.assign(4 * count + 1, 0);
   in_.resize(4 * count);
   out_.resize(4 * count);
-  replay_.resize(4 * count);
+  recomputation_.resize(4 * count);
   for (std::size_t i = 0; i < 4 * count; ++i) {
     room_before_[i + 1] = room_before_[i] + prices.room[i % count];
     in_[i] = prices.in[i % count];
     out_[i] = prices.out[i % count];
-    replay_[i] = slots_[i % count].may_wait ? prices.replay[i % count] : kInfinite;
+    recomputation_[i] = slots_[i % count].may_wait ? prices.recompute[i % count] : kInfinite;
   }
 }
 
-PricedGaps::Choice PricedGaps::stay_or_replay(const Gap& gap) const {
+PricedGaps::Choice PricedGaps::stay_or_recompute(const Gap& gap) const {
   const bool forced = gap.must_to >= gap.must_from;
   Choice best;
   best.pays = forced ? kInfinite : 0;
-  if (gap.replay == kInfinite) return best;
+  if (gap.recompute == kInfinite) return best;
   double cheapest = kInfinite;
   Index at = kNone;
   for (Index i = gap.used; i >= gap.first; --i) {
-    if (replay_[row(i)] < cheapest) {
-      cheapest = replay_[row(i)];
+    if (recomputation_[row(i)] < cheapest) {
+      cheapest = recomputation_[row(i)];
       at = i;
     }
     if (forced && i < gap.must_to) break;
-    if (i >= gap.replay_until || at == kNone) continue;
+    if (i >= gap.recompute_until || at == kNone) continue;
     const double yields = gap.bytes * (room_before_[row(i + 1)] - room_before_[row(gap.first)]);
-    const double pays = gap.replay * cheapest - yields;
+    const double pays = gap.recompute * cheapest - yields;
     if (pays >= best.pays) continue;
-    best = {.pays = pays, .from = gap.first, .to = i, .replay = at};
+    best = {.pays = pays, .from = gap.first, .to = i, .recompute = at};
   }
   return best;
 }
@@ -327,7 +328,7 @@ void PricedGaps::take(const Gap& gap, const Choice& choice, Demand& demand) cons
   for (Index i = choice.from; i <= choice.to; ++i) demand.away[wrapped(i)] += gap.bytes;
   if (choice.out != kNone) demand.out[wrapped(choice.out)] += gap.out;
   if (choice.in != kNone) demand.in[wrapped(choice.in)] += gap.in;
-  if (choice.replay != kNone) demand.replay[wrapped(choice.replay)] += gap.replay;
+  if (choice.recompute != kNone) demand.recompute[wrapped(choice.recompute)] += gap.recompute;
 }
 
 // The gaps [first, last) of one epoch: the first of them that is copied away pays the copy out.
@@ -337,7 +338,7 @@ void PricedGaps::settle(std::size_t first, std::size_t last, Demand& demand) {
   double all_kept = 0;
   double after = 0;
   for (std::size_t g = first; g < last; ++g) {
-    kept_.push_back(stay_or_replay(gaps_[g]));
+    kept_.push_back(stay_or_recompute(gaps_[g]));
     Choice free;  // of no account for the first one, before which nothing was copied out
     if (g > first) {
       free = kept_.back();

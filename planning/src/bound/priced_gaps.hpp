@@ -14,20 +14,20 @@ namespace spillway::planning::bound {
 /// One price per slot or instant of one period.
 struct Prices {
   explicit Prices(std::size_t instants)
-      : room(instants), in(instants), out(instants), replay(instants) {}
-  std::vector<double> room;    ///< ns a byte
-  std::vector<double> in;      ///< ns a ns of the link
-  std::vector<double> out;     ///< the same
-  std::vector<double> replay;  ///< ns a ns of computing again
+      : room(instants), in(instants), out(instants), recompute(instants) {}
+  std::vector<double> room;       ///< ns a byte
+  std::vector<double> in;         ///< ns a ns of the link
+  std::vector<double> out;        ///< the same
+  std::vector<double> recompute;  ///< ns a ns of computing again
 };
 
 /// The gaps' choice: a subgradient is this less what there is.
 struct Demand {
   explicit Demand(std::size_t instants)
-      : away(instants), in(instants), out(instants), replay(instants) {}
-  std::vector<double> away;             ///< bytes, by instant
-  std::vector<double> in, out, replay;  ///< ns, by slot
-  double paid = 0;                      ///< ns, at the prices, room that being away yields deducted
+      : away(instants), in(instants), out(instants), recompute(instants) {}
+  std::vector<double> away;                ///< bytes, by instant
+  std::vector<double> in, out, recompute;  ///< ns, by slot
+  double paid = 0;  ///< ns, at the prices, room that being away yields deducted
 };
 
 class PricedGaps {
@@ -72,13 +72,13 @@ class PricedGaps {
     Index written = 0;                  // slot from which on it can be copied out
     Index used = 0;                     // slot in which it must be back at the latest
     Index must_from = 0, must_to = -1;  // instants at which it cannot stay
-    Index replay_until = 0;             // instants before which it may be made again after
-    double bytes = 0, out = 0, in = 0, replay = 0;
+    Index recompute_until = 0;          // instants before which it may be made again after
+    double bytes = 0, out = 0, in = 0, recompute = 0;
   };
   struct Choice {
     double pays = 0;
-    Index from = 0, to = -1;                        // away at these instants
-    Index out = kNone, in = kNone, replay = kNone;  // slots
+    Index from = 0, to = -1;                           // away at these instants
+    Index out = kNone, in = kNone, recompute = kNone;  // slots
   };
 
   using Moment = std::pair<Row, bool>;  // an op's beginning, or its end
@@ -93,7 +93,7 @@ class PricedGaps {
     return static_cast<std::size_t>(index + 2 * static_cast<Index>(slots_.size()));
   }
   void tabulate(const Prices& prices);
-  [[nodiscard]] Choice stay_or_replay(const Gap& gap) const;
+  [[nodiscard]] Choice stay_or_recompute(const Gap& gap) const;
   [[nodiscard]] Choice leave(const Gap& gap, bool pays_out) const;
   [[nodiscard]] bool may_gain(const Gap& gap) const;
   void settle(std::size_t first, std::size_t last, Demand& demand);
@@ -104,7 +104,7 @@ class PricedGaps {
   std::vector<Gap> gaps_;  // by epoch, in order
   double work_ = 0;
   // By index, four periods and one more, from two periods before this one on.
-  std::vector<double> room_before_, in_, out_, replay_;
+  std::vector<double> room_before_, in_, out_, recomputation_;
   mutable std::vector<double> out_at_;
   mutable std::vector<Index> out_from_;
   std::vector<Choice> kept_, free_;

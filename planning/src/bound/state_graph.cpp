@@ -40,7 +40,7 @@ struct StateGraph::Change {
   std::vector<Copy> copies;       // of those that arrive or leave by one
   std::vector<std::size_t> made;  // tracked storages that are made again in it
   std::uint64_t made_mask = 0;
-  std::uint64_t fetched = 0;  // for a replay alone
+  std::uint64_t fetched = 0;  // for a recomputation alone
 };
 
 class StateGraph::Builder {
@@ -259,7 +259,7 @@ class StateGraph::Builder {
       const std::uint64_t touched = tracked_of(op, [](const Touch&) { return true; });
       const auto ns = static_cast<double>(model.least_duration[op]);
       runs += ns;
-      jobs.push_back({Job::Kind::kRun, ns, model.table.working_set(op) - model.table.scratch(op),
+      jobs.push_back({Job::Kind::kRun, ns, model.table.working_set(op) - model.table.workspace(op),
                       touched, inputs_of(op)});
     }
     if (jobs.empty()) return 0;
@@ -384,7 +384,7 @@ StateGraph::Tracked StateGraph::describe(Row s) const {
   // No copy is shorter than its time to the nanosecond.
   tracked.in = std::max(0.0, model.copy_ns(boundary_.in, tracked.bytes) - 0.5);
   tracked.out = std::max(0.0, model.copy_ns(boundary_.out, tracked.bytes) - 0.5);
-  tracked.made_by = model.replay_op[s];
+  tracked.made_by = model.recompute_op[s];
   tracked.may_be_made = model.chain_until[s];
   tracked.freed = table.freed_by(s);
   tracked.at.resize(instants());

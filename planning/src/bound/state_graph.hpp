@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the storages of a short step can be together, instant by instant, and what it takes to get
-// from one such state to the next: storages whole, room kept, replays with what they read.
+// from one such state to the next: storages whole, room kept, recomputations with what they read.
 //
 //     instants    B0      E0      B1      E1       beginnings and ends of all ops
 //     slots       |-- 0 --|-- 1 --|-- 2 --|        even: op i runs; odd: time before the next op

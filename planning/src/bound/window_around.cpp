@@ -19,9 +19,9 @@ constexpr Row kInstants = 24;
 // Something alive at the instant that the op there does not touch and that is read again.
 struct Away {
   double bytes = 0;
-  double out = 0, in = 0, replay = kNever;  // ns
-  Position written = kLongAgo;              // from the end of this op it could go out
-  Position used = kNeverAgain;              // by the start of this op it must be back
+  double out = 0, in = 0, recompute = kNever;  // ns
+  Position written = kLongAgo;                 // from the end of this op it could go out
+  Position used = kNeverAgain;                 // by the start of this op it must be back
 };
 
 // Its price for a byte.
@@ -88,14 +88,14 @@ class InstantScan {
  private:
   [[nodiscard]] double price(const Away& item, double share) const {
     const double swap = share * item.in + (item.written >= first_ ? item.out : 0);
-    return item.replay == kNever ? swap : std::min(swap, (1 - share) * item.replay);
+    return item.recompute == kNever ? swap : std::min(swap, (1 - share) * item.recompute);
   }
 
   // Leaving costs, where the storage does not come back within the window: nothing if it can be
   // made again, else its copy out.
   [[nodiscard]] double full_price(const Away& item, double share) const {
     if (item.used <= last_) return price(item, share);
-    return item.replay == kNever && item.written >= first_ ? item.out : 0;
+    return item.recompute == kNever && item.written >= first_ ? item.out : 0;
   }
 
   // The excess of the window at hand: sets the price of the dearest byte that must leave.
@@ -168,8 +168,8 @@ class InstantScan {
     const double out = item.written >= first_ ? item.out : 0;
     const bool back = item.used <= last_;
     const double swap = (back ? share * item.in : 0) + out;
-    if (item.replay != kNever && (!back || (1 - share) * item.replay < swap)) {
-      paid.again += part * (back ? (1 - share) * item.replay : 0);
+    if (item.recompute != kNever && (!back || (1 - share) * item.recompute < swap)) {
+      paid.again += part * (back ? (1 - share) * item.recompute : 0);
     } else {
       paid.in += part * (swap - out);
       paid.out += part * out;
@@ -259,7 +259,7 @@ void set_instant(InstantScan& scan, const CyclicView& view, const Boundary& boun
   const StepModel& model = *view.model;
   const AccessTable& table = model.table;
   std::vector<Away>& away = scan.emptied();
-  double alive = static_cast<double>(model.least_scratch[p]);
+  double alive = static_cast<double>(model.least_workspace[p]);
   for (Row s = 0; s < table.storages(); ++s) {
     const Row born = table.creator(s);
     const bool here =
@@ -288,7 +288,7 @@ void set_instant(InstantScan& scan, const CyclicView& view, const Boundary& boun
     } else {
       item.out = model.least_copy_ns(boundary.out, table.bytes(s));
       item.in = model.least_copy_ns(boundary.in, table.bytes(s));
-      if (shift == 0 && model.chain_until[s] > p) item.replay = model.replay_share_ns(s);
+      if (shift == 0 && model.chain_until[s] > p) item.recompute = model.recompute_share_ns(s);
     }
     away.push_back(item);
   }

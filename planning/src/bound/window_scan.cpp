@@ -67,10 +67,10 @@ class AfterScan {
     const StepModel& model = *view.model;
     rate_ = model.copy_ns(boundary.in, std::uint64_t{1} << 40) / std::exp2(40);
     copy_.resize(table_.storages());
-    replay_.resize(table_.storages());
+    recomputation_.resize(table_.storages());
     for (Row s = 0; s < table_.storages(); ++s) {
       copy_[s] = model.least_copy_ns(boundary.in, table_.bytes(s));
-      replay_[s] = std::min(model.replay_share_ns(s), 1e300);
+      recomputation_[s] = std::min(model.recompute_share_ns(s), 1e300);
     }
   }
 
@@ -116,7 +116,7 @@ class AfterScan {
                          static_cast<Position>(view_.model->chain_until[id]) > p;
       for (std::size_t k = 0; k < kLinkShares.size(); ++k) {
         const double fetch = kLinkShares[k] * copy;
-        const double run = again ? (1 - kLinkShares[k]) * replay_[id] : fetch;
+        const double run = again ? (1 - kLinkShares[k]) * recomputation_[id] : fetch;
         (run < fetch ? sum.again : sum.in)[k] += std::min(run, fetch);
       }
       kept.may_keep(table_.bytes(touch.storage));
@@ -130,7 +130,7 @@ class AfterScan {
   const Boundary& boundary_;
   Position growth_ = growth_of_lengths(view_);
   double rate_ = 0;  // ns per byte
-  std::vector<double> copy_, replay_;
+  std::vector<double> copy_, recomputation_;
 };
 
 class BeforeScan {

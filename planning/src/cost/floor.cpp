@@ -37,7 +37,7 @@ Floor floor_of_all_tiers(const StepModel& model) {
     const GapEnd end = end_of_gap(table, row);
     if (end.touch == kNoRow) continue;
     const Row storage = table.touch(row).storage;
-    const Row again = model.replay_op[storage] == kNoRow ? 0 : model.chain_until[storage];
+    const Row again = model.recompute_op[storage] == kNoRow ? 0 : model.chain_until[storage];
     const Row next = table.op_of(end.touch);
     held(storage, std::max(table.op_of(row) + 1, again), end.wraps ? ops : next);
     if (end.wraps) held(table.touch(end.touch).storage, 0, next);

@@ -25,7 +25,7 @@ std::vector<TimeNs> roofline_durations(const Trace& trace, const Machine& machin
     if (trace.ops.bytes_touched[op]) {
       bytes = static_cast<double>(trace.ops.bytes_touched[op]->count);
     } else {
-      bytes = static_cast<double>(table.working_set(op) - table.scratch(op));
+      bytes = static_cast<double>(table.working_set(op) - table.workspace(op));
     }
     durations[op] = roofline_duration(machine, trace.ops.arithmetic[op], trace.ops.flop[op], bytes);
   }

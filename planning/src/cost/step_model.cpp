@@ -18,7 +18,7 @@ StepModel::StepModel(const Problem& problem)
     if (touch.creates) created[table.op_of(row)] += table.bytes(touch.storage);
   }
   measure_alternatives(problem.trace);
-  find_replays(problem.trace);
+  find_recomputations(problem.trace);
 }
 
 double StepModel::copy_ns(LinkKind link, std::uint64_t bytes) const {
@@ -35,8 +35,8 @@ double StepModel::least_copy_ns(LinkKind link, std::uint64_t bytes) const {
   return road->latency_ns > 0 ? flowing : std::max(0.0, flowing - 0.5);
 }
 
-double StepModel::replay_share_ns(Row storage) const {
-  const Row op = replay_op[storage];
+double StepModel::recompute_share_ns(Row storage) const {
+  const Row op = recompute_op[storage];
   if (op == kNoRow) return kNever;
   return static_cast<double>(least_duration[op]) * static_cast<double>(table.bytes(storage)) /
          static_cast<double>(std::max<std::uint64_t>(created[op], 1));
@@ -45,17 +45,17 @@ double StepModel::replay_share_ns(Row storage) const {
 void StepModel::measure_alternatives(const Trace& trace) {
   least_duration = duration;
   alternatives = trace.ops.alternatives;
-  least_scratch.resize(table.ops());
+  least_workspace.resize(table.ops());
   for (Row op = 0; op < table.ops(); ++op) {
-    least_scratch[op] = table.scratch(op);
+    least_workspace[op] = table.workspace(op);
     for (const OpAlternative& other : trace.ops.alternatives[OpIndex{op}]) {
       least_duration[op] = std::min(least_duration[op], other.duration_ns);
-      least_scratch[op] = std::min(least_scratch[op], other.alloc_peak.count);
+      least_workspace[op] = std::min(least_workspace[op], other.workspace.count);
     }
   }
 }
 
-void StepModel::find_replays(const Trace& trace) {
+void StepModel::find_recomputations(const Trace& trace) {
   const Row count = table.touches();
   next_write.assign(count, kNoRow);
   for (Row row = count; row-- > 0;) {
@@ -64,11 +64,11 @@ void StepModel::find_replays(const Trace& trace) {
       next_write[row] = table.touch(next).writes ? table.op_of(next) : next_write[next];
     }
   }
-  replay_op.assign(table.storages(), kNoRow);
-  replay_until.assign(table.storages(), 0);
+  recompute_op.assign(table.storages(), kNoRow);
+  recompute_until.assign(table.storages(), 0);
   chain_until.assign(table.storages(), 0);
   for (Row op = 0; op < table.ops(); ++op) {
-    if (trace.ops.replayable[op] == 0) continue;
+    if (trace.ops.recomputable[op] == 0) continue;
     Row until = table.ops();
     Row chain = table.ops();
     for (Row row = table.first_touch_of_op(op); row < table.last_touch_of_op(op); ++row) {
@@ -80,8 +80,8 @@ void StepModel::find_replays(const Trace& trace) {
     }
     for (Row row = table.first_touch_of_op(op); row < table.last_touch_of_op(op); ++row) {
       if (!table.touch(row).creates || next_write[row] != kNoRow) continue;
-      replay_op[table.touch(row).storage] = op;
-      replay_until[table.touch(row).storage] = until;
+      recompute_op[table.touch(row).storage] = op;
+      recompute_until[table.touch(row).storage] = until;
       chain_until[table.touch(row).storage] = chain;
     }
   }

@@ -22,25 +22,26 @@ class Writer {
       enter(draft_.gap[row], table_.touch(row).storage, end.storage);
     }
     for (Row s = 0; s < table_.storages(); ++s) enter(draft_.leading[s], s, s);
-    write_replays();
+    write_recomputations();
     leave_all(true);
     for (Row s = 0; s < table_.storages(); ++s) place(s);
     sort(plan_);
   }
 
  private:
-  void write_replays() {
-    std::vector<Replay> replays = draft_.replays;
+  void write_recomputations() {
+    std::vector<Recompute> recomputations = draft_.recomputations;
     std::vector<Redrop> redrops = draft_.redrops;
-    std::sort(replays.begin(), replays.end());
+    std::sort(recomputations.begin(), recomputations.end());
     std::stable_sort(redrops.begin(), redrops.end(),
                      [](const Redrop& a, const Redrop& b) { return a.after < b.after; });
     auto redrop = redrops.begin();
-    for (const Replay& replay : replays) {
-      plan_.actions.push_back(PlanAction::replay(OpIndex{replay.at}, OpIndex{replay.op}));
-      while (redrop != redrops.end() && redrop->after < replay) ++redrop;
-      for (; redrop != redrops.end() && redrop->after == replay; ++redrop) {
-        plan_.actions.push_back(PlanAction::drop(OpIndex{replay.at}, StorageId{redrop->storage}));
+    for (const Recompute& recompute : recomputations) {
+      plan_.actions.push_back(PlanAction::recompute(OpIndex{recompute.at}, OpIndex{recompute.op}));
+      while (redrop != redrops.end() && redrop->after < recompute) ++redrop;
+      for (; redrop != redrops.end() && redrop->after == recompute; ++redrop) {
+        plan_.actions.push_back(
+            PlanAction::drop(OpIndex{recompute.at}, StorageId{redrop->storage}));
       }
     }
   }
@@ -64,19 +65,20 @@ class Writer {
     return end != kNoRow && table_.successor(storage) == end ? end : kNoRow;
   }
 
-  void leave_all(bool after_replays) {
+  void leave_all(bool after_recomputations) {
     for (Row row = 0; row < table_.touches(); ++row) {
       if (draft_.gap[row].remedy == Remedy::kKeep) continue;
       const GapEnd end = end_of_gap(table_, row);
-      leave(draft_.gap[row], table_.touch(row).storage, end.storage, after_replays);
+      leave(draft_.gap[row], table_.touch(row).storage, end.storage, after_recomputations);
     }
-    for (Row s = 0; s < table_.storages(); ++s) leave(draft_.leading[s], s, s, after_replays);
+    for (Row s = 0; s < table_.storages(); ++s)
+      leave(draft_.leading[s], s, s, after_recomputations);
   }
 
-  void leave(const GapChoice& choice, Row storage, Row end, bool after_replays) {
+  void leave(const GapChoice& choice, Row storage, Row end, bool after_recomputations) {
     if (choice.remedy == Remedy::kKeep) return;
-    if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end, after_replays);
-    if (choice.after_replays != after_replays) return;
+    if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end, after_recomputations);
+    if (choice.after_recomputations != after_recomputations) return;
     Point from = point(choice.out_at, storage, later_id(storage, end), true);
     if (forgotten_in_next_step(choice, storage)) {
       from = {choice.out_at - table_.ops(), table_.successor(storage)};

@@ -29,14 +29,15 @@ enum class Remedy : std::uint8_t {
   kKeep,
   kHost,
   kDisk,
-  kDrop,  ///< dropped: nothing reads it again, or a replay of the draft brings it back
+  kDrop,  ///< dropped: nothing reads it again, or a recomputation of the draft brings it back
 };
 
 struct GapChoice {
   Remedy remedy = Remedy::kKeep;
-  bool wait_out = false;       ///< computing waits for the copy out
-  bool wait_in = false;        ///< computing waits for the copy in when it is queued
-  bool after_replays = false;  ///< leaves when the replays before op `out_at` have run, not before
+  bool wait_out = false;  ///< computing waits for the copy out
+  bool wait_in = false;   ///< computing waits for the copy in when it is queued
+  bool after_recomputations =
+      false;  ///< leaves when the recomputations before op `out_at` have run, not before
   Row out_at = 0;
   Row in_at = kNoRow;  ///< kNoRow: no fetch is queued
   Row more = kNoRow;   ///< row of Draft::again: leaves once more within the same gap
@@ -44,16 +45,16 @@ struct GapChoice {
   bool operator==(const GapChoice&) const = default;
 };
 
-struct Replay {
+struct Recompute {
   Row at = 0;  ///< before this op
   Row op = 0;
 
-  auto operator<=>(const Replay&) const = default;
+  auto operator<=>(const Recompute&) const = default;
 };
 
-/// A storage that a replay brought back and that is dropped again before the op begins.
+/// A storage that a recomputation brought back and that is dropped again before the op begins.
 struct Redrop {
-  Replay after;  ///< the last replay that reads it
+  Recompute after;  ///< the last recomputation that reads it
   Row storage = 0;
 
   bool operator==(const Redrop&) const = default;
@@ -66,9 +67,10 @@ struct Draft {
 
   std::vector<GapChoice> gap;      ///< by touch
   std::vector<GapChoice> leading;  ///< by storage; of inputs only
-  std::vector<GapChoice> again;    ///< where a replay needs a storage in the middle of its gap
-  std::vector<Tier> idle;          ///< by storage; of those alive all step long and never touched
-  std::vector<Replay> replays;     ///< in any order; several before one op run by ascending op
+  std::vector<GapChoice> again;  ///< where a recomputation needs a storage in the middle of its gap
+  std::vector<Tier> idle;        ///< by storage; of those alive all step long and never touched
+  std::vector<Recompute>
+      recomputations;  ///< in any order; several before one op run by ascending op
   std::vector<Redrop> redrops;
   std::vector<std::pair<Row, std::uint32_t>> alternatives;  ///< op and which
 

@@ -47,7 +47,7 @@ void LeaveCandidates::offer(Row storage, PassItem& item, bool may_recompute) {
   by_use_[size_class(storage)].push({rank(order_, item), {storage, item.version}});
   if (!may_recompute) return;
   const double bytes = static_cast<double>(std::max<std::uint64_t>(model_.table.bytes(storage), 1));
-  by_recomputation_.push({cheapest_first(model_.replay_share_ns(storage) / bytes, item.next),
+  by_recomputation_.push({cheapest_first(model_.recompute_share_ns(storage) / bytes, item.next),
                           {storage, item.version}});
 }
 

@@ -6,7 +6,7 @@ namespace spillway::planning::pass {
 OpVariants::OpVariants(const StepModel& model) : model_(model), duration_(model.duration) {
   const AccessTable& table = model.table;
   workspace_.reserve(table.ops());
-  for (Row op = 0; op < table.ops(); ++op) workspace_.push_back(table.scratch(op));
+  for (Row op = 0; op < table.ops(); ++op) workspace_.push_back(table.workspace(op));
 }
 
 bool OpVariants::has_alternatives(Row op) const {
@@ -23,9 +23,9 @@ std::optional<std::uint32_t> OpVariants::choose(Row op, std::uint64_t room) {
   std::uint32_t number = 0;
   std::optional<std::uint32_t> chosen;
   for (const OpAlternative& other : model_.alternatives[OpIndex{op}]) {
-    if (better(other.duration_ns, other.alloc_peak.count, duration_[op], workspace_[op])) {
+    if (better(other.duration_ns, other.workspace.count, duration_[op], workspace_[op])) {
       duration_[op] = other.duration_ns;
-      workspace_[op] = other.alloc_peak.count;
+      workspace_[op] = other.workspace.count;
       chosen = number;
     }
     ++number;

@@ -46,8 +46,8 @@ StorageRule PassState::rule_of(Row storage) const {
 bool PassState::may_recompute(Row storage) const {
   const StorageRule rule = rule_of(storage);
   const PassItem& item = items[storage];
-  return settings.recompute && (rule == StorageRule::kAny || rule == StorageRule::kReplayOnly) &&
-         model.replay_op[storage] != kNoRow && item.next < table.ops() &&
+  return settings.recompute && (rule == StorageRule::kAny || rule == StorageRule::kRecomputeOnly) &&
+         model.recompute_op[storage] != kNoRow && item.next < table.ops() &&
          model.chain_until[storage] >= item.next;
 }
 

@@ -48,7 +48,7 @@ bool Recomputation::add_inputs(Row op, Row at, Row also_dropped, RecomputeSet& s
       continue;
     }
     if (!there && (!transients_ || model_.next_write[row] != kNoRow)) return false;
-    open.push_back(model_.replay_op[input]);
+    open.push_back(model_.recompute_op[input]);
   }
   return true;
 }
@@ -57,7 +57,7 @@ RecomputeSet Recomputation::set_for(const std::vector<Row>& roots, Row at, Row a
   RecomputeSet set;
   std::vector<Row> open;
   open.reserve(roots.size());
-  for (const Row root : roots) open.push_back(model_.replay_op[root]);
+  for (const Row root : roots) open.push_back(model_.recompute_op[root]);
   while (!open.empty()) {
     const Row op = open.back();
     open.pop_back();
@@ -75,7 +75,7 @@ RecomputeSet Recomputation::set_for(const std::vector<Row>& roots, Row at, Row a
 }
 
 Row Recomputation::last_reader(const RecomputeSet& set, Row storage) const {
-  Row last = model_.replay_op[storage];
+  Row last = model_.recompute_op[storage];
   for (const Row op : set.ops) {
     for (Row row = table_.first_touch_of_op(op); row < table_.last_touch_of_op(op); ++row) {
       if (table_.touch(row).storage == storage) last = op;
@@ -141,7 +141,7 @@ RecomputeSet Recomputation::if_dropped(Row storage, double& cost) const {
   const Row at = items_[storage].next;
   const RecomputeSet before = set_for(dropped_of(at, kNoRow), at, kNoRow);
   RecomputeSet set = set_for(dropped_of(at, storage), at, storage);
-  const Row op = model_.replay_op[storage];
+  const Row op = model_.recompute_op[storage];
   if (!set.possible || set.ops.size() > kMostChain) return {};
   // Its reader is not recomputed any more: its next use is further on than thought.
   if (!contains(set.ops, op)) return {};

@@ -91,7 +91,7 @@ RoomMaker::Way RoomMaker::price(Row op, Row storage, std::uint64_t wanted) const
   const double used = std::min(1.0, static_cast<double>(wanted) / bytes);
   const double worth =
       bytes * std::pow(used, state_.settings.fit) * std::pow(away, state_.settings.reach);
-  if (rule != StorageRule::kReplayOnly) {
+  if (rule != StorageRule::kRecomputeOnly) {
     if (const std::optional<Tier> tier = state_.copies.tier_for(item, storage, op)) {
       way.remedy = *tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
       way.score = swap_cost(op, storage, *tier) / worth;
@@ -99,7 +99,7 @@ RoomMaker::Way RoomMaker::price(Row op, Row storage, std::uint64_t wanted) const
   }
   if (!state_.may_recompute(storage)) return way;
   const bool copied = way.remedy != Remedy::kKeep && !state_.settings.spare_host;
-  const double share = state_.model.replay_share_ns(storage) / worth;
+  const double share = state_.model.recompute_share_ns(storage) / worth;
   if (copied && share >= way.score) return way;
   double cost = 0;
   RecomputeSet set = state_.recomputation.if_dropped(storage, cost);
@@ -143,7 +143,7 @@ void RoomMaker::drop(Row op, Row storage, const RecomputeSet& set) {
   GapChoice& choice = new_choice(storage);
   choice.remedy = Remedy::kDrop;
   choice.out_at = state_.settings.early_out ? std::min(item.free_from, op) : op;
-  choice.after_replays = choice.out_at == item.read_again;
+  choice.after_recomputations = choice.out_at == item.read_again;
   state_.room.used -= state_.table.bytes(storage);
   state_.remove_copies(storage, op);
   item.where = Where::kDropped;
@@ -173,7 +173,7 @@ void RoomMaker::place_copy_out(Row op, Row storage, Tier tier, GapChoice& choice
   const Row free_at = later == began.begin() ? 0 : static_cast<Row>(later - began.begin() - 1);
   if (early) choice.out_at = std::clamp(free_at, choice.out_at, op);
   choice.out_at = state_.copies.earliest(tier, bytes, choice.out_at, op);
-  choice.after_replays = choice.out_at == item.read_again;
+  choice.after_recomputations = choice.out_at == item.read_again;
   if (slot.end > state_.now) state_.schedule.leaves_at(slot.end, bytes);
   state_.copies.add(item, storage, tier, choice.out_at);
 }
@@ -183,7 +183,7 @@ void RoomMaker::leave_by_copy(Row op, Row storage, Tier tier) {
   GapChoice& choice = new_choice(storage);
   choice.remedy = tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
   choice.out_at = state_.settings.early_out ? std::min(item.free_from, op) : op;
-  choice.after_replays = choice.out_at == item.read_again;
+  choice.after_recomputations = choice.out_at == item.read_again;
   state_.room.used -= state_.table.bytes(storage);
   item.copied_now = !item.host_copy && !item.disk_copy;
   if (item.copied_now) place_copy_out(op, storage, tier, choice);

@@ -171,7 +171,7 @@ bool StepPass::bring_in_leaves(Row op, const RecomputeSet& set) {
 void StepPass::run_again(Row op, Row again, const RecomputeSet& set) {
   const AccessTable& table = state_.table;
   state_.now += static_cast<double>(state_.variants.duration(again));
-  state_.draft.replays.push_back({op, again});
+  state_.draft.recomputations.push_back({op, again});
   for (Row row = table.first_touch_of_op(again); row < table.last_touch_of_op(again); ++row) {
     const Row made = table.touch(row).storage;
     PassItem& item = state_.items[made];
@@ -240,7 +240,7 @@ void StepPass::prefetch_from(Tier tier, Row op) {
 // A storage that left only when the recomputations before this same op had run does not leave.
 bool StepPass::stay_after_all(Row op, Row storage) {
   GapChoice& choice = state_.current_choice(storage);
-  if (!choice.after_replays || choice.out_at != op) return false;
+  if (!choice.after_recomputations || choice.out_at != op) return false;
   state_.set_away(storage, false);
   choice = GapChoice{};
   PassItem& item = state_.items[storage];

@@ -95,7 +95,7 @@ BeginState first_guess(const StepModel& model, std::uint64_t stay_up_to) {
   return begin;
 }
 
-// Where replays did not fit after all, the storages they were for are copied instead.
+// Where recomputations did not fit after all, the storages they were for are copied instead.
 SweepResult retried(const StepModel& model, SweepSettings& settings, const BeginState& begin) {
   for (int passes = 1;; ++passes) {
     SweepResult result = sweep_from(model, settings, begin);

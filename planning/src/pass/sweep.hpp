@@ -38,14 +38,14 @@ enum class LeaveOrder : std::uint8_t {
 };
 
 /// The choices that a storage has in its gaps.
-enum class StorageRule : std::uint8_t { kAny, kKeep, kSwapOnly, kReplayOnly };
+enum class StorageRule : std::uint8_t { kAny, kKeep, kSwapOnly, kRecomputeOnly };
 
 /// Rules by storage, for planners that decide by kind. An empty column means that none has one.
 struct SweepRules {
   std::vector<StorageRule> rule;
   /// Leaves at the beginning of a gap that reaches beyond this op, needed or not; kNoRow: never.
   std::vector<Row> leave_before;
-  /// A replay brings back all dropped storages of the same segment; kNoRow: only itself.
+  /// A recomputation brings back all dropped storages of the same segment; kNoRow: only itself.
   std::vector<Row> segment;
   /// 1: dropped again after each use.
   std::vector<std::uint8_t> drop_after_use;
@@ -56,7 +56,7 @@ struct SweepRules {
 
 struct SweepSettings {
   bool recompute = true;    ///< storages may be dropped and made again
-  bool transients = true;   ///< what a replay reads may be made again though it is dead
+  bool transients = true;   ///< what a recomputation reads may be made again though it is dead
   bool early_out = true;    ///< copies out begin as early as the link was idle
   bool prefetch = true;     ///< copies in are queued before they are needed
   bool spare_host = false;  ///< what can be made again is not copied, however cheap that is
@@ -91,7 +91,7 @@ struct SweepResult {
   bool feasible = false;
   Row binding_op = 0;          ///< where not feasible
   std::uint64_t short_by = 0;  ///< bytes, there
-  std::vector<Row> to_blame;   ///< storages whose replays did not fit there
+  std::vector<Row> to_blame;   ///< storages whose recomputations did not fit there
   double step_ns = 0;          ///< estimated
   BeginState end;              ///< where what lives on was at the end
 };

@@ -36,8 +36,8 @@ SweepRules cut(const Problem& problem, const StepModel& model, std::size_t segme
     const Row storage = pass.saved[i];
     const std::size_t segment = i * segments / count;
     const bool last = i + 1 == count || (i + 1) * segments / count != segment;
-    if (last || model.replay_op[storage] == kNoRow) continue;
-    rules.rule[storage] = StorageRule::kReplayOnly;
+    if (last || model.recompute_op[storage] == kNoRow) continue;
+    rules.rule[storage] = StorageRule::kRecomputeOnly;
     rules.leave_before[storage] = pass.turn;
     rules.segment[storage] = static_cast<Row>(segment);
   }

@@ -148,7 +148,7 @@ class Pager {
 
   bool run_step() {
     for (Row op = 0; op < table_.ops(); ++op) {
-      std::uint64_t more = table_.scratch(op);
+      std::uint64_t more = table_.workspace(op);
       for_touches(op, [&](Row, Row storage) {
         if (!lives_[storage].resident) more += table_.bytes(storage);
       });

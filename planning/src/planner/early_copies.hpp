@@ -12,7 +12,7 @@
 
 namespace spillway::planning {
 
-/// For drafts without replays. A copy in is queued where it is through in time if each takes
+/// For drafts without recomputations. A copy in is queued where it is through in time if each takes
 /// `reach` times as long as alone, later where there is no room before.
 Draft with_early_copies(const StepModel& model, const Draft& draft, double reach);
 

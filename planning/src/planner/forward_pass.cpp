@@ -56,7 +56,7 @@ std::vector<bool> heavy_ops(const Problem& problem, const StepModel& model) {
   std::vector<bool> heavy(table.ops());
   std::vector<double> per_byte;
   for (Row op = 0; op < table.ops(); ++op) {
-    const auto bytes = static_cast<double>(table.working_set(op) - table.scratch(op) + 1);
+    const auto bytes = static_cast<double>(table.working_set(op) - table.workspace(op) + 1);
     if (model.created[op] > 0) per_byte.push_back(static_cast<double>(model.duration[op]) / bytes);
   }
   if (per_byte.empty()) return heavy;
@@ -64,7 +64,7 @@ std::vector<bool> heavy_ops(const Problem& problem, const StepModel& model) {
   std::nth_element(per_byte.begin(), middle, per_byte.end());
   const double usual = *middle;
   for (Row op = 0; op < table.ops(); ++op) {
-    const auto bytes = static_cast<double>(table.working_set(op) - table.scratch(op) + 1);
+    const auto bytes = static_cast<double>(table.working_set(op) - table.workspace(op) + 1);
     heavy[op] = problem.trace.ops.flop[op]
                     ? static_cast<double>(*problem.trace.ops.flop[op]) > kHeavyFlopPerByte * bytes
                     : static_cast<double>(model.duration[op]) > 2 * usual * bytes;

@@ -56,8 +56,8 @@ std::vector<std::int64_t> bytes_per_op(const StepModel& model, const Draft& draf
   }
   for (const auto& [op, number] : draft.alternatives) {
     bytes[op] +=
-        static_cast<std::int64_t>(model.alternatives[OpIndex{op}][number].alloc_peak.count) -
-        static_cast<std::int64_t>(table.scratch(op));
+        static_cast<std::int64_t>(model.alternatives[OpIndex{op}][number].workspace.count) -
+        static_cast<std::int64_t>(table.workspace(op));
   }
   return bytes;
 }

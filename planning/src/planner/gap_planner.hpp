@@ -24,8 +24,8 @@ struct AwayRange {
 };
 std::vector<AwayRange> away_ranges(const AccessTable& table, Row touch, const GapChoice& choice);
 
-/// Bytes on the device per op under a draft without replays; what is fetched counts from the op
-/// before which its copy is queued.
+/// Bytes on the device per op under a draft without recomputations; what is fetched counts from the
+/// op before which its copy is queued.
 std::vector<std::int64_t> bytes_per_op(const StepModel& model, const Draft& draft);
 bool fits(const StepModel& model, const Draft& draft);
 

@@ -85,7 +85,7 @@ bool forbidden(const Plan& plan, const StepModel& model, const Options& options)
   const auto moves_what_lives_on = [&] {
     return std::any_of(plan.actions.begin(), plan.actions.end(), [&](const PlanAction& action) {
       const bool of_a_storage =
-          action.kind != PlanActionKind::kReplay && action.kind != PlanActionKind::kChoose;
+          action.kind != PlanActionKind::kRecompute && action.kind != PlanActionKind::kChoose;
       const Row storage = of_a_storage ? static_cast<Row>(to_value(action.storage)) : 0;
       return of_a_storage && model.table.successor(storage) == storage;
     });
@@ -93,7 +93,7 @@ bool forbidden(const Plan& plan, const StepModel& model, const Options& options)
   const bool begins_away = std::any_of(plan.places.begin(), plan.places.end(),
                                        [](const PlanPlace& place) { return place.tiers != 0; });
   return (!options.get<bool>("persistent") && (begins_away || moves_what_lives_on())) ||
-         (!options.get<bool>("recompute") && has(PlanActionKind::kReplay)) ||
+         (!options.get<bool>("recompute") && has(PlanActionKind::kRecompute)) ||
          (!options.get<bool>("workspace") && has(PlanActionKind::kChoose)) ||
          (!options.get<bool>("prefetch") && has(PlanActionKind::kFetch)) ||
          (!options.get<bool>("early-eviction") && has(PlanActionKind::kEvict));

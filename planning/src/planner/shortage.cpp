@@ -59,9 +59,9 @@ void add_remedies_of_the_floor(const Problem& problem, const StepModel& model, c
         fmt::format("Split {}, which touches {} storages at once, into smaller groups.",
                     op_words(problem, op), touched));
   }
-  if (model.table.scratch(op) > floor.bytes / 4) {
+  if (model.table.workspace(op) > floor.bytes / 4) {
     answer.remedies.push_back(fmt::format("Choose a kernel with less than {} of workspace for {}.",
-                                          to_string(Bytes{model.table.scratch(op)}),
+                                          to_string(Bytes{model.table.workspace(op)}),
                                           op_words(problem, op)));
   }
 }

@@ -46,7 +46,7 @@ class Rules {
     std::vector<Row> members;
     for (const Row storage : pass.saved) {
       const bool cheap = !heavy[table_.creator(storage)];
-      if (cheap && model.replay_op[storage] != kNoRow && strategy() != "none") {
+      if (cheap && model.recompute_op[storage] != kNoRow && strategy() != "none") {
         members.push_back(storage);
         continue;
       }
@@ -70,7 +70,7 @@ class Rules {
     for (const Row storage : members) bytes += table_.bytes(storage);
     const bool speed = strategy() == "speed" || (strategy() == "cost-aware" && bytes <= largest_);
     for (const Row storage : members) {
-      rules_.rule[storage] = StorageRule::kReplayOnly;
+      rules_.rule[storage] = StorageRule::kRecomputeOnly;
       rules_.leave_before[storage] = turn;
       if (speed) {
         rules_.segment[storage] = segment;

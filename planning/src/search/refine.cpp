@@ -61,10 +61,11 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
   const GapEnd end = end_of_gap(table, touch);
   const Row use = use_of(table, end);
   const Row from = table.op_of(touch) + 1;
-  const Row again = model_.replay_op[table.touch(touch).storage];
-  const auto replay = std::find(draft.replays.begin(), draft.replays.end(), Replay{use, again});
-  const bool replayed = choice.remedy == Remedy::kDrop;
-  if (replayed && replay == draft.replays.end()) return false;
+  const Row again = model_.recompute_op[table.touch(touch).storage];
+  const auto recompute =
+      std::find(draft.recomputations.begin(), draft.recomputations.end(), Recompute{use, again});
+  const bool recomputed = choice.remedy == Remedy::kDrop;
+  if (recomputed && recompute == draft.recomputations.end()) return false;
   const Tier slower =
       model_.has_host() && model_.budget(Tier::kHost) > 0 ? Tier::kHost : Tier::kDisk;
   const Remedy copied = slower == Tier::kHost ? Remedy::kHost : Remedy::kDisk;
@@ -73,8 +74,8 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
     choice = {.remedy = copied, .out_at = from, .in_at = in};
   };
   const std::uint64_t kind = random_.below(4);
-  if (replayed) {
-    draft.replays.erase(replay);
+  if (recomputed) {
+    draft.recomputations.erase(recompute);
     choice = {};
     if (kind != 0 && early_out_) copy();
     return true;
@@ -83,7 +84,7 @@ bool Refiner::change_gap(Draft& draft, Row touch) {
     const bool may = recompute_ && !end.wraps && again != kNoRow && random_.below(2) == 0;
     if (may) {
       choice = {.remedy = Remedy::kDrop, .out_at = from};
-      if (replay == draft.replays.end()) draft.replays.push_back({use, again});
+      if (recompute == draft.recomputations.end()) draft.recomputations.push_back({use, again});
     } else if (choice.remedy == Remedy::kKeep) {
       if (!early_out_) return false;
       copy();

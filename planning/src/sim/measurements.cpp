@@ -64,10 +64,10 @@ void Measurements::note_op(TimeNs begin, TimeNs end, OpIndex op) {
   add_span({.kind = TimelineSpan::Kind::kOp, .begin = begin, .end = end, .op = op});
 }
 
-void Measurements::note_replay(TimeNs begin, TimeNs end, OpIndex op) {
-  ++report_.replays;
-  report_.stall_ns[index_of(StallCause::kReplay)] += end - begin;
-  add_span({.kind = TimelineSpan::Kind::kReplay, .begin = begin, .end = end, .op = op});
+void Measurements::note_recomputation(TimeNs begin, TimeNs end, OpIndex op) {
+  ++report_.recomputations;
+  report_.stall_ns[index_of(StallCause::kRecompute)] += end - begin;
+  add_span({.kind = TimelineSpan::Kind::kRecompute, .begin = begin, .end = end, .op = op});
 }
 
 void Measurements::note_copy(LinkKind link, TimeNs begin, TimeNs end, OpIndex op, StorageId storage,

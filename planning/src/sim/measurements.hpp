@@ -25,7 +25,7 @@ class Measurements {
   void note_levels(TimeNs now, OpIndex op, const std::array<Bytes, kTierCount>& levels);
   void note_stall(StallCause cause, TimeNs begin, TimeNs end, OpIndex op, StorageId storage);
   void note_op(TimeNs begin, TimeNs end, OpIndex op);
-  void note_replay(TimeNs begin, TimeNs end, OpIndex op);
+  void note_recomputation(TimeNs begin, TimeNs end, OpIndex op);
   void note_copy(LinkKind link, TimeNs begin, TimeNs end, OpIndex op, StorageId storage,
                  Bytes bytes);
 

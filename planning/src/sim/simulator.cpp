@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "memory_model.hpp"
-#include "replay_group.hpp"
+#include "recompute_group.hpp"
 #include "spillway/base/error.hpp"
 #include "step_layout.hpp"
 
@@ -19,8 +19,8 @@ using sim::MemoryModel;
 using sim::Need;
 
 std::string_view to_string(StallCause cause) {
-  constexpr std::array<std::string_view, kStallCauseCount> kNames{"allocation", "input",
-                                                                  "demand_fetch", "wait", "replay"};
+  constexpr std::array<std::string_view, kStallCauseCount> kNames{
+      "allocation", "input", "demand_fetch", "wait", "recompute"};
   return kNames[index_of(cause)];
 }
 
@@ -43,7 +43,7 @@ class Simulator::Run {
         measurements_(options.timeline),
         memory_(problem_, plan.page_fault_ns, measurements_, options.observer),
         items_(trace_.storages.size(), kNoItem),
-        replays_(trace_) {}
+        recomputations_(trace_) {}
 
   SimulationOutcome run(std::uint32_t steps) {
     choose_alternatives();
@@ -64,13 +64,13 @@ class Simulator::Run {
 
   void choose_alternatives() {
     duration_ = trace_.ops.duration_ns;
-    scratch_ = trace_.ops.alloc_peak;
+    workspace_ = trace_.ops.workspace;
     for (const PlanAction& action : plan_.actions) {
       if (action.at != OpIndex{0}) break;
       if (action.kind != PlanActionKind::kChoose) continue;
       const OpAlternative& chosen = trace_.ops.alternatives[action.op][action.alternative];
       duration_[to_value(action.op)] = chosen.duration_ns;
-      scratch_[to_value(action.op)] = chosen.alloc_peak;
+      workspace_[to_value(action.op)] = chosen.workspace;
     }
   }
 
@@ -150,21 +150,21 @@ class Simulator::Run {
     for (const Need& need : layout_.needs(op)) {
       if (!bring_in(need.storage)) return false;
     }
-    const Bytes scratch = scratch_[op];
-    if (!reserve_room(layout_.created(op) + scratch)) return false;
+    const Bytes workspace = workspace_[op];
+    if (!reserve_room(layout_.created(op) + workspace)) return false;
     for (const Need& need : layout_.needs(op)) {
       memory_.use(item_of(need.storage), need.writes);
     }
     for (const StorageId storage : trace_.ops.creates[op_]) {
       item_of(storage) = memory_.create(storage, bytes_of(storage));
     }
-    memory_.hold(scratch);
+    memory_.hold(workspace);
     memory_.keep_room_for_computing(false);
     if (observer_ != nullptr) observer_->on_op_begin(op_);
     const TimeNs begin = memory_.now();
     memory_.advance(begin + duration_[op]);
     measurements_.note_op(begin, memory_.now(), op_);
-    memory_.release(scratch);
+    memory_.release(workspace);
     for (const StorageId storage : trace_.ops.frees[op_]) {
       memory_.die(std::exchange(item_of(storage), kNoItem));
     }
@@ -211,7 +211,7 @@ class Simulator::Run {
     const std::size_t first = next_action_;
     while (next_action_ < actions.size() && actions[next_action_].at == op_) ++next_action_;
     const auto group = std::span(actions).subspan(first, next_action_ - first);
-    replays_.begin(group);
+    recomputations_.begin(group);
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (!take(group[i], i)) return false;
     }
@@ -220,8 +220,8 @@ class Simulator::Run {
 
   bool take(const PlanAction& action, std::size_t position) {
     switch (action.kind) {
-      case PlanActionKind::kReplay:
-        return replay(action.op, position);
+      case PlanActionKind::kRecompute:
+        return recompute(action.op, position);
       case PlanActionKind::kChoose:
         return true;  // before the step
       default:
@@ -256,32 +256,32 @@ class Simulator::Run {
     }
   }
 
-  bool replay(OpIndex replayed, std::size_t position) {
-    for (const StorageId storage : trace_.ops.reads[replayed]) {
-      if (!replays_.has_transient(storage) && !bring_in(storage)) return false;
+  bool recompute(OpIndex recomputed, std::size_t position) {
+    for (const StorageId storage : trace_.ops.reads[recomputed]) {
+      if (!recomputations_.has_transient(storage) && !bring_in(storage)) return false;
     }
     // A storage still here, since its drop waits for the end of a copy, stays and needs no room.
     std::vector<StorageId> made;
-    Bytes room = scratch_[to_value(replayed)];
-    for (const StorageId storage : trace_.ops.creates[replayed]) {
+    Bytes room = workspace_[to_value(recomputed)];
+    for (const StorageId storage : trace_.ops.creates[recomputed]) {
       const MemoryModel::ItemIndex item = item_of(storage);
       if (item != kNoItem && memory_.withdraw_drop(item)) continue;
       made.push_back(storage);
       room += bytes_of(storage);
     }
     if (!reserve_room(room)) return false;
-    for (const StorageId storage : trace_.ops.reads[replayed]) {
-      if (!replays_.has_transient(storage)) memory_.use(item_of(storage), false);
+    for (const StorageId storage : trace_.ops.reads[recomputed]) {
+      if (!recomputations_.has_transient(storage)) memory_.use(item_of(storage), false);
     }
     std::vector<MemoryModel::ItemIndex> back;
-    Bytes thrown_away = scratch_[to_value(replayed)];
+    Bytes thrown_away = workspace_[to_value(recomputed)];
     for (const StorageId storage : made) {
       const MemoryModel::ItemIndex item = item_of(storage);
       const bool alive = item != kNoItem;
       if (alive && memory_.state(item) == ResidencyState::kDropped) {
         memory_.begin_recomputation(item);
         back.push_back(item);
-      } else if ((alive && memory_.is_here(item)) || !replays_.keep(storage, position)) {
+      } else if ((alive && memory_.is_here(item)) || !recomputations_.keep(storage, position)) {
         thrown_away += bytes_of(storage);
       } else {
         memory_.hold(bytes_of(storage));
@@ -290,10 +290,10 @@ class Simulator::Run {
     memory_.hold(thrown_away);
     memory_.keep_room_for_computing(false);
     const TimeNs begin = memory_.now();
-    memory_.advance(begin + duration_[to_value(replayed)]);
-    measurements_.note_replay(begin, memory_.now(), replayed);
+    memory_.advance(begin + duration_[to_value(recomputed)]);
+    measurements_.note_recomputation(begin, memory_.now(), recomputed);
     for (const MemoryModel::ItemIndex item : back) memory_.end_recomputation(item);
-    memory_.release(thrown_away + replays_.read_by(replayed, position));
+    memory_.release(thrown_away + recomputations_.read_by(recomputed, position));
     return true;
   }
 
@@ -318,7 +318,7 @@ class Simulator::Run {
       return false;
     }
     const std::string what =
-        storage == kNoStorage ? "what the op creates and its scratch memory" : name_of(storage);
+        storage == kNoStorage ? "what the op creates and its workspace" : name_of(storage);
     fail(Tier::kDevice, memory_.device_used() + need, problem_.budgets[Tier::kDevice],
          fmt::format("the device has no room for {}", what));
     return false;
@@ -342,9 +342,9 @@ class Simulator::Run {
   sim::Measurements measurements_;
   MemoryModel memory_;
   std::vector<MemoryModel::ItemIndex> items_;  // by storage
-  sim::ReplayGroup replays_;
+  sim::RecomputeGroup recomputations_;
   std::vector<TimeNs> duration_;  // with the alternatives chosen
-  std::vector<Bytes> scratch_;
+  std::vector<Bytes> workspace_;
   OpIndex op_{};
   std::size_t next_action_ = 0;
   std::optional<SimulationFailure> failure_;

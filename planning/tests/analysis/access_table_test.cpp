@@ -25,7 +25,7 @@ struct SmallStep {
 
   SmallStep() {
     step.op(100, {.creates = {a}, .reads = {weight}});
-    step.op(100, {.creates = {b}, .reads = {a}, .scratch = 3});
+    step.op(100, {.creates = {b}, .reads = {a}, .workspace = 3});
     step.op(100, {.reads = {b}});
     step.op(100, {.reads = {b}, .writes = {weight}, .frees = {a, b}});
     trace = step.build();
@@ -35,7 +35,7 @@ struct SmallStep {
 TEST(AccessTableTest, bytes_alive_and_needed_are_summed_per_op) {
   const AccessTable table(SmallStep().trace);
   EXPECT_EQ(table.alive(0), 14U);
-  EXPECT_EQ(table.alive(1), 24U);  // and 3 of scratch
+  EXPECT_EQ(table.alive(1), 24U);  // and 3 of workspace
   EXPECT_EQ(table.alive(2), 21U);
   EXPECT_EQ(table.alive(3), 21U);
   EXPECT_EQ(table.working_set(0), 14U);

@@ -51,7 +51,7 @@ struct TwoBranches {
   StepBuilder step;
   StorageId x = step.persistent(1, "x");
 
-  explicit TwoBranches(bool replayable = true) {
+  explicit TwoBranches(bool recomputable = true) {
     std::vector<StorageId> ends;
     std::vector<StorageId> from;
     for (const std::uint64_t bytes : {10U, 10U, 1U}) {
@@ -63,7 +63,7 @@ struct TwoBranches {
         step.op(100, {.creates = {made.back()},
                       .reads = {read},
                       .frees = first ? std::vector<StorageId>{} : std::vector{read},
-                      .replayable = replayable});
+                      .recomputable = recomputable});
       }
       from = made;
     }
@@ -85,9 +85,9 @@ TEST(DepthFirstTest, one_branch_runs_to_its_end_before_the_other_begins) {
 TEST(DepthFirstTest, what_one_op_makes_ready_keeps_the_order_of_the_program) {
   StepBuilder step;
   const StorageId x = step.temporary(1, "x");
-  step.op(1, {.creates = {x}, .replayable = true});
+  step.op(1, {.creates = {x}, .recomputable = true});
   for (int reader = 0; reader < 3; ++reader) {
-    step.op(1, {.creates = {step.temporary(1, "")}, .reads = {x}, .replayable = true});
+    step.op(1, {.creates = {step.temporary(1, "")}, .reads = {x}, .recomputable = true});
   }
   EXPECT_EQ(depth_first(step.build()), (Positions{0, 1, 2, 3}));
 }
@@ -106,11 +106,11 @@ TEST(DepthFirstTest, op_in_place_stays_between_two_readers) {
   const StorageId x = step.temporary(1, "x");
   const StorageId y = step.temporary(1, "y");
   const std::vector<StorageId> made{step.temporary(1, ""), step.temporary(1, "")};
-  step.op(1, {.creates = {x}, .replayable = true});
-  step.op(1, {.creates = {y}, .replayable = true});
-  step.op(1, {.creates = {made[0]}, .reads = {x, y}, .replayable = true});
+  step.op(1, {.creates = {x}, .recomputable = true});
+  step.op(1, {.creates = {y}, .recomputable = true});
+  step.op(1, {.creates = {made[0]}, .reads = {x, y}, .recomputable = true});
   step.op(1, {.writes = {x}});
-  step.op(1, {.creates = {made[1]}, .reads = {x}, .replayable = true});
+  step.op(1, {.creates = {made[1]}, .reads = {x}, .recomputable = true});
   EXPECT_EQ(depth_first(step.build()), (Positions{0, 1, 2, 3, 4}));
 }
 
@@ -123,8 +123,8 @@ TEST(DepthFirstTest, writers_of_one_storage_keep_their_order) {
   const StorageId x = step.temporary(1, "x");
   const StorageId y = step.temporary(1, "y");
   const StorageId z = step.temporary(1, "z");
-  step.op(1, {.creates = {x, z}, .replayable = true});
-  step.op(1, {.creates = {y}, .replayable = true});
+  step.op(1, {.creates = {x, z}, .recomputable = true});
+  step.op(1, {.creates = {y}, .recomputable = true});
   step.op(1, {.reads = {y}, .writes = {x}});
   step.op(1, {.reads = {z}, .writes = {x}});
   EXPECT_EQ(depth_first(step.build()), (Positions{0, 1, 2, 3}));
@@ -142,12 +142,12 @@ TEST(DepthFirstTest, storages_are_freed_by_whoever_touches_them_last) {
   const StorageId late = step.temporary(1, "kept late");
   const StorageId left = step.temporary(1, "left");
   const StorageId weight = step.persistent(1, "weight");
-  step.op(1, {.creates = {s}, .reads = {weight}, .replayable = true});
-  step.op(1, {.creates = {y, late}, .frees = {left}, .replayable = true});
-  step.op(1, {.creates = {step.temporary(1, "")}, .reads = {s, y}, .replayable = true});
+  step.op(1, {.creates = {s}, .reads = {weight}, .recomputable = true});
+  step.op(1, {.creates = {y, late}, .frees = {left}, .recomputable = true});
+  step.op(1, {.creates = {step.temporary(1, "")}, .reads = {s, y}, .recomputable = true});
   step.op(
       1,
-      {.creates = {step.temporary(1, "")}, .reads = {s}, .frees = {s, late}, .replayable = true});
+      {.creates = {step.temporary(1, "")}, .reads = {s}, .frees = {s, late}, .recomputable = true});
   const Trace trace = step.build();
   ASSERT_EQ(depth_first(trace), (Positions{0, 3, 1, 2}));
   const Trace made = depth_first_step(trace);
@@ -169,10 +169,10 @@ TEST(DepthFirstTest, what_is_known_of_an_op_goes_with_it) {
                       .thread = i,
                       .stream = 2 * i,
                       .arithmetic = i == 0 ? Arithmetic::kFloat32 : Arithmetic::kFloat16,
-                      .replayable = i == 1,
+                      .recomputable = i == 1,
                       .source = "train.py:" + word,
                       .module = "layer" + word,
-                      .alloc_peak = Bytes{i},
+                      .workspace = Bytes{i},
                       .alternatives = std::vector<OpAlternative>(i, {7, Bytes{i}})});
   }
   trace.machine = "a machine";

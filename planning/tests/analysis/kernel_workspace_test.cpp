@@ -13,7 +13,7 @@ namespace {
 using testing::plain_machine;
 using testing::StepBuilder;
 
-//   op         reads, makes        scratch     made and freed within
+//   op         reads, makes        workspace     made and freed within
 //   conv       1000                300         200
 //   relu       500                 0
 Trace step_that_ran() {
@@ -21,7 +21,7 @@ Trace step_that_ran() {
   const StorageId a = step.temporary(1'000, "a");
   const StorageId packed = step.temporary(200, "packed");
   const StorageId b = step.temporary(500, "b");
-  step.op(10, {.creates = {a, packed}, .frees = {packed}, .scratch = 300});
+  step.op(10, {.creates = {a, packed}, .frees = {packed}, .workspace = 300});
   step.op(10, {.creates = {b}, .reads = {a}, .frees = {a, b}});
   step.trace().ops.bytes_touched = {Bytes{1'000}, Bytes{500}};
   return step.build();
@@ -37,7 +37,7 @@ Trace step_without_kernels() {
   step.op(10, {.creates = {b}, .reads = {a}, .frees = {a, b}});
   step.op(10, {.creates = {c}, .frees = {c}});
   step.trace().ops.bytes_touched = {Bytes{1'000}, Bytes{500}, Bytes{4'000}};
-  step.trace().scratch_known = false;
+  step.trace().workspace_known = false;
   return step.build();
 }
 
@@ -47,9 +47,9 @@ TEST(KernelWorkspaceTest, ops_of_the_same_size_are_lent_what_was_seen) {
   EXPECT_EQ(machine.workspace.source, "measured: a run");
   Trace trace = step_without_kernels();
   EXPECT_EQ(lend_workspace(trace, machine), (std::vector<std::uint8_t>{1, 1, 0}));
-  EXPECT_EQ(trace.ops.alloc_peak[0], Bytes{500}) << "what it made and freed itself is scratch too";
-  EXPECT_EQ(trace.ops.alloc_peak[1], Bytes{0}) << "what it makes and frees is in both steps";
-  EXPECT_EQ(trace.ops.alloc_peak[2], Bytes{0});
+  EXPECT_EQ(trace.ops.workspace[0], Bytes{500}) << "what it made and freed itself is workspace too";
+  EXPECT_EQ(trace.ops.workspace[1], Bytes{0}) << "what it makes and frees is in both steps";
+  EXPECT_EQ(trace.ops.workspace[2], Bytes{0});
 }
 
 TEST(KernelWorkspaceTest, an_op_of_another_size_or_name_is_not_known) {
@@ -73,9 +73,9 @@ TEST(KernelWorkspaceTest, the_margin_is_for_the_ops_that_are_not_known) {
 TEST(KernelWorkspaceTest, of_two_runs_the_larger_figure_is_kept_and_each_run_named_once) {
   Machine machine = plain_machine();
   Trace more = step_that_ran();
-  more.ops.alloc_peak[1] = Bytes{70};
+  more.ops.workspace[1] = Bytes{70};
   Trace less = step_that_ran();
-  less.ops.alloc_peak[0] = Bytes{1};
+  less.ops.workspace[0] = Bytes{1};
   for (const Trace& each : {step_that_ran(), more, less}) learn_workspace(machine, each, "a run");
   ASSERT_EQ(machine.workspace.value.size(), 2U);
   EXPECT_EQ(machine.workspace.value[0], (KernelWorkspace{"op0", Bytes{1'000}, Bytes{500}}));
@@ -88,9 +88,9 @@ TEST(KernelWorkspaceTest, nothing_is_learned_from_a_step_without_kernels_nor_len
   EXPECT_THROW(learn_workspace(machine, step_without_kernels(), "a run"), UserError);
   learn_workspace(machine, step_that_ran(), "a run");
   Trace ran = step_that_ran();
-  ran.ops.alloc_peak[0] = Bytes{1};
+  ran.ops.workspace[0] = Bytes{1};
   lend_workspace(ran, machine);
-  EXPECT_EQ(ran.ops.alloc_peak[0], Bytes{1});
+  EXPECT_EQ(ran.ops.workspace[0], Bytes{1});
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(LowerBoundTest, what_can_be_computed_again_costs_no_more_than_that) {
   const StorageId weight = step.persistent(1, "weight");
   const StorageId a = step.temporary(1000, "a");
   const StorageId b = step.temporary(1000, "b");
-  step.op(30, {.creates = {a}, .reads = {weight}, .replayable = true});
+  step.op(30, {.creates = {a}, .reads = {weight}, .recomputable = true});
   step.op(200, {.creates = {b}, .frees = {b}});
   step.op(100, {.reads = {a}, .frees = {a}});
   const Trace trace = step.build();
@@ -140,11 +140,11 @@ class BindingTest : public ::testing::Test {
   struct Links {
     double out = 1e11, in = 1e11, to_disk = 1e11, from_disk = 1e11;
   };
-  static LowerBound bound_of(const Links& links, bool replayable, bool with_host) {
+  static LowerBound bound_of(const Links& links, bool recomputable, bool with_host) {
     StepBuilder step;
     const StorageId a = step.temporary(1000, "a");
     const StorageId b = step.temporary(1000, "b");
-    step.op(50, {.creates = {a}, .replayable = replayable});
+    step.op(50, {.creates = {a}, .recomputable = recomputable});
     step.op(100, {.creates = {b}, .frees = {b}});
     step.op(100, {.reads = {a}, .frees = {a}});
     const Trace trace = step.build();

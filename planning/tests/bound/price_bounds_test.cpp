@@ -86,17 +86,17 @@ TEST(PriceBoundsTest, storages_are_whole) {
 //   op        0     1     2     3     4
 //   x 1000    c     r           .     r f
 //   a 1000          c           r f         made from x in 10 ns
-//   scratch               2000  1000
+//   workspace               2000  1000
 // Both are away during op 2, and x beside op 3. x goes out, 990 beyond op 1; for a to be made again
 // x comes in; and once more before op 4. Prices of single gaps take a for 10.
-TEST(PriceBoundsTest, what_a_replay_reads_must_come_for_it) {
+TEST(PriceBoundsTest, what_a_recomputation_reads_must_come_for_it) {
   StepBuilder step;
   const StorageId x = step.temporary(1000, "x");
   const StorageId a = step.temporary(1000, "a");
   step.op(10, {.creates = {x}});
-  step.op(10, {.creates = {a}, .reads = {x}, .replayable = true});
-  step.op(10, {.scratch = 2000});
-  step.op(10, {.reads = {a}, .frees = {a}, .scratch = 1000});
+  step.op(10, {.creates = {a}, .reads = {x}, .recomputable = true});
+  step.op(10, {.workspace = 2000});
+  step.op(10, {.reads = {a}, .frees = {a}, .workspace = 1000});
   step.op(10, {.reads = {x}, .frees = {x}});
   const Trace trace = step.build();
   const Machine machine = plain_machine();
@@ -114,8 +114,8 @@ TEST(PriceBoundsTest, states_are_left_to_steps_with_few_of_them) {
   EXPECT_EQ(by_states(problem), 0);
 }
 
-// Steps of every shape: what lives on, what is written in place, replays of replays, no copies out
-// for what is never written.
+// Steps of every shape: what lives on, what is written in place, recomputations of recomputations,
+// no copies out for what is never written.
 TEST(PriceBoundsTest, no_plan_of_any_planner_beats_either) {
   std::mt19937 random(20);
   const Machine machine = plain_machine();

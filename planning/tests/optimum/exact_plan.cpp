@@ -37,8 +37,8 @@ class Writer {
         }
       }
       bool& sent = leaving[deed.what < 16 ? deed.what : 0];
-      if (deed.deed == Deed::kReplay)
-        plan.actions.push_back(PlanAction::replay(at, OpIndex{deed.what}));
+      if (deed.deed == Deed::kRecompute)
+        plan.actions.push_back(PlanAction::recompute(at, OpIndex{deed.what}));
       if (deed.deed == Deed::kDrop) plan.actions.push_back(PlanAction::drop(at, storage));
       if (deed.deed == Deed::kForget) plan.actions.push_back(PlanAction::forget(at, storage));
       if (deed.deed == Deed::kIn) {
@@ -86,7 +86,8 @@ class Writer {
     for (std::size_t i = from + 1; i < deeds_.size(); ++i) {
       const std::uint8_t what = deeds_[i].what;
       if (deeds_[i].deed == Deed::kOp && in(ops_[what].reads, deeds_[from].what)) return true;
-      if (deeds_[i].deed == Deed::kReplay && in(ops_[what].reads, deeds_[from].what)) return true;
+      if (deeds_[i].deed == Deed::kRecompute && in(ops_[what].reads, deeds_[from].what))
+        return true;
       if (deeds_[i].deed == Deed::kLeave && what == deeds_[from].what) return false;
     }
     return true;

@@ -40,8 +40,8 @@ class Search {
       for (const StorageId s : trace.ops.frees[op]) facts.frees |= bit(to_value(s));
       facts.reads = static_cast<Mask>((facts.reads | facts.writes) & ~facts.creates);
       facts.duration = trace.ops.duration_ns[i];
-      facts.scratch = trace.ops.alloc_peak[i].count;
-      facts.replayable = trace.ops.replayable[i] != 0;
+      facts.workspace = trace.ops.workspace[i].count;
+      facts.recomputable = trace.ops.recomputable[i] != 0;
       born |= facts.creates;
       ops_.push_back(facts);
     }
@@ -180,7 +180,7 @@ class Search {
     if (state.running == kNone && state.op < ops_.size()) {
       begin_op(state, time, index);
       for (std::size_t op = 0; op < state.op; ++op) {
-        begin_replay(state, time, index, static_cast<std::uint8_t>(op));
+        begin_recomputation(state, time, index, static_cast<std::uint8_t>(op));
       }
     }
     for (std::size_t i = 0; i < count_; ++i) {
@@ -227,9 +227,9 @@ class Search {
   }
 
   // Of what it makes, that which is dropped comes back. The rest serves runs again alone.
-  void begin_replay(State state, TimeNs time, std::uint32_t index, std::uint8_t which) {
+  void begin_recomputation(State state, TimeNs time, std::uint32_t index, std::uint8_t which) {
     const OpFacts& op = ops_[which];
-    if (!op.replayable || (op.reads & ~(state.device | state.ghost)) != 0) return;
+    if (!op.recomputable || (op.reads & ~(state.device | state.ghost)) != 0) return;
     for (std::size_t later = which; later < state.op; ++later) {
       if ((ops_[later].writes & op.reads) != 0) return;
       if (later > which && (ops_[later].writes & op.creates) != 0) return;
@@ -244,7 +244,7 @@ class Search {
     state.running = which;
     state.compute_left = op.duration;
     const bool fits = device_used(state) + extra_ <= budget(Tier::kDevice);
-    if (fits) reach(state, time, {index, Deed::kReplay, which});
+    if (fits) reach(state, time, {index, Deed::kRecompute, which});
   }
   [[nodiscard]] Mask dropped(const State& state, Mask of) const {
     Mask anywhere = state.device | state.host | state.disk | state.half_in | state.half_out;
@@ -377,7 +377,7 @@ class Search {
   }
   [[nodiscard]] bool can_be_made(const State& state, std::size_t s) const {
     for (std::size_t op = 0; op < state.op; ++op) {
-      if (in(ops_[op].creates, s)) return ops_[op].replayable;
+      if (in(ops_[op].creates, s)) return ops_[op].recomputable;
     }
     return false;
   }
@@ -394,7 +394,7 @@ class Search {
   [[nodiscard]] bool is_used_again(const State& state, std::size_t s) const {
     if (in(lives_on_, s) || an_op_uses(state, s)) return true;
     for (std::size_t op = 0; op < state.op; ++op) {
-      if (ops_[op].replayable && in(ops_[op].reads, s) && in(alive(state), s)) return true;
+      if (ops_[op].recomputable && in(ops_[op].reads, s) && in(alive(state), s)) return true;
     }
     return false;
   }
@@ -415,8 +415,8 @@ class Search {
       const Lane& lane = state.lane[index_of(link)];
       if (lane.storage != kNone) here |= bit(lane.storage);
     }
-    const std::uint64_t scratch = state.running == kNone ? 0 : ops_[state.running].scratch;
-    return bytes_of(here) + bytes_of(static_cast<Mask>(state.ghost & ~here)) + scratch;
+    const std::uint64_t workspace = state.running == kNone ? 0 : ops_[state.running].workspace;
+    return bytes_of(here) + bytes_of(static_cast<Mask>(state.ghost & ~here)) + workspace;
   }
   [[nodiscard]] std::uint64_t used(const State& state, Tier tier) const {
     if (tier == Tier::kDevice) return device_used(state);

@@ -60,13 +60,23 @@ struct Hash {
   }
 };
 
-enum class Deed : std::uint8_t { kTime, kOp, kReplay, kOut, kIn, kDemote, kLeave, kForget, kDrop };
+enum class Deed : std::uint8_t {
+  kTime,
+  kOp,
+  kRecompute,
+  kOut,
+  kIn,
+  kDemote,
+  kLeave,
+  kForget,
+  kDrop
+};
 
 struct OpFacts {
   Mask reads = 0, writes = 0, creates = 0, frees = 0;
   TimeNs duration = 0;
-  std::uint64_t scratch = 0;
-  bool replayable = false;
+  std::uint64_t workspace = 0;
+  bool recomputable = false;
 };
 
 /// That carries the storage.

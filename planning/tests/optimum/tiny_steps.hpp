@@ -67,12 +67,12 @@ class TinyStep {
   }
   /// Returns what it creates; the last op creates nothing.
   StorageId op(const std::vector<StorageId>& reads, const std::vector<StorageId>& frees,
-               bool replayable, bool last = false, const std::vector<StorageId>& writes = {}) {
+               bool recomputable, bool last = false, const std::vector<StorageId>& writes = {}) {
     const StorageId made = last ? kNoStorage : storage();
     TraceOp op{.name = "op",
                .duration_ns = static_cast<TimeNs>(any(2, 15) * 100'000),
-               .replayable = replayable,
-               .alloc_peak = Bytes{any(0, 3) * 100'000},
+               .recomputable = recomputable,
+               .workspace = Bytes{any(0, 3) * 100'000},
                .reads = reads,
                .writes = writes,
                .frees = frees};

@@ -145,7 +145,7 @@ TEST(ArrivalQueueTest, slack_is_what_adding_the_copy_would_leave) {
 //   big, 1000 bytes   c        r               r f
 //   v0..v3, 10 bytes           one read by each
 //   w, 300 bytes                               r
-//   scratch         100
+//   workspace         100
 // Beside op 0 are 40 + 300 other bytes, beside op i 30 + 300, beside op 5 only 40.
 TEST(SmallStoragesTest, as_many_of_the_smallest_as_have_room_beside_every_op) {
   testing::StepBuilder step;
@@ -153,7 +153,7 @@ TEST(SmallStoragesTest, as_many_of_the_smallest_as_have_room_beside_every_op) {
   std::vector<StorageId> vectors(4);
   for (StorageId& vector : vectors) vector = step.persistent(10, "v");
   const StorageId w = step.persistent(300, "w");
-  step.op(10, {.creates = {big}, .scratch = 100});
+  step.op(10, {.creates = {big}, .workspace = 100});
   for (const StorageId v : vectors) step.op(10, {.reads = {big, v}});
   step.op(10, {.reads = {big, w}, .frees = {big}});
   const Trace trace = step.build();

@@ -6,7 +6,7 @@
 // gap begins and fetching before any of up to four ops of it, the last included, or dropping and
 // running the creator again at its end, with what else is dead by then. Every plan that the
 // validator accepts is simulated. What hybrid can do besides, such as fetching an input for a
-// replay alone, is not tried: the shorter of both is the best known, and the optimum no longer.
+// recompute alone, is not tried: the shorter of both is the best known, and the optimum no longer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,29 +77,29 @@ class Everything {
       descend(depth + 1);
     }
     const Row storage = model_.table.touch(gap.touch).storage;
-    if (!gap.wraps && model_.replay_op[storage] != kNoRow) {
+    if (!gap.wraps && model_.recompute_op[storage] != kNoRow) {
       choice = {.remedy = Remedy::kDrop, .out_at = gap.from};
-      const std::size_t before = draft_.replays.size();
+      const std::size_t before = draft_.recomputations.size();
       run_again(storage, gap.to);
       descend(depth + 1);
-      draft_.replays.resize(before);
+      draft_.recomputations.resize(before);
     }
     choice = {};
   }
 
   // The recomputation of dead inputs runs before.
   void run_again(Row storage, Row at) {
-    const Row op = model_.replay_op[storage];
+    const Row op = model_.recompute_op[storage];
     if (op == kNoRow) return;
     const AccessTable& table = model_.table;
     for (Row row = table.first_touch_of_op(op); row < table.last_touch_of_op(op); ++row) {
       const Row input = table.touch(row).storage;
       if (!table.touch(row).creates && table.freed_by(input) < at) run_again(input, at);
     }
-    const Replay replay{at, op};
-    const auto& known = draft_.replays;
-    if (std::find(known.begin(), known.end(), replay) == known.end()) {
-      draft_.replays.push_back(replay);
+    const Recompute recompute{at, op};
+    const auto& known = draft_.recomputations;
+    if (std::find(known.begin(), known.end(), recompute) == known.end()) {
+      draft_.recomputations.push_back(recompute);
     }
   }
 

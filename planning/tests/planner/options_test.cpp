@@ -88,7 +88,7 @@ Trace two_segments() {
     for (int i = 0; i < 4; ++i) {
       saved.push_back(step.temporary(i == 0 ? 10'000 : bytes, "saved"));
       step.op(static_cast<TimeNs>(i == 0 ? 1'000'000 : bytes / 10),
-              {.creates = {saved.back()}, .reads = reads, .replayable = true});
+              {.creates = {saved.back()}, .reads = reads, .recomputable = true});
       reads = {saved.back()};
     }
   }
@@ -159,7 +159,7 @@ TEST_F(OptionsTest, strategies_of_recomputing_differ_in_runs) {
       options.set("recompute", std::string_view(strategy));
       const auto plan = make(superneurons_planner(), problem, options);
       ASSERT_TRUE(plan) << strategy;
-      EXPECT_EQ(plan->report.replays, runs) << strategy << " at " << times;
+      EXPECT_EQ(plan->report.recomputations, runs) << strategy << " at " << times;
     }
   }
 }

@@ -145,8 +145,8 @@ TEST_F(PlannersTest, hybrid_computes_again_what_is_cheap_unless_told_not_to) {
   const Machine machine = machine_with_links(5e8, 1000);
   const Problem problem{trace, machine, budgets(trace, machine, 2.5)};
   const auto [with, without] = ablate(hybrid_planner(), problem, "recompute", "off");
-  EXPECT_GT(count(with.plan, PlanActionKind::kReplay), 0U);
-  EXPECT_EQ(count(without.plan, PlanActionKind::kReplay), 0U);
+  EXPECT_GT(count(with.plan, PlanActionKind::kRecompute), 0U);
+  EXPECT_EQ(count(without.plan, PlanActionKind::kRecompute), 0U);
   EXPECT_LT(with.report.step_ns, without.report.step_ns);
 }
 
@@ -156,14 +156,14 @@ TEST_F(PlannersTest, hybrid_computes_again_what_is_cheap_unless_told_not_to) {
 //   op 3          reads a, creates h, 2000
 //   op 4          reads x
 // The host holds one of x and a: a is made again from x before op 3, for which x has to leave.
-TEST_F(PlannersTest, what_a_replay_reads_leaves_again_before_the_op) {
+TEST_F(PlannersTest, what_a_recomputation_reads_leaves_again_before_the_op) {
   StepBuilder step;
   const StorageId x = step.temporary(1000, "x");
   const StorageId a = step.temporary(1000, "a");
   const StorageId h = step.temporary(2000, "h");
   step.op(10, {.creates = {x}});
-  step.op(10, {.creates = {a}, .reads = {x}, .replayable = true});
-  step.op(10, {.scratch = 3000});
+  step.op(10, {.creates = {a}, .reads = {x}, .recomputable = true});
+  step.op(10, {.workspace = 3000});
   step.op(10, {.creates = {h}, .reads = {a}, .frees = {a, h}});
   step.op(10, {.reads = {x}, .frees = {x}});
   const Trace trace = step.build();
@@ -173,7 +173,7 @@ TEST_F(PlannersTest, what_a_replay_reads_leaves_again_before_the_op) {
   problem.budgets[Tier::kHost] = Bytes{1000};
   const auto plan = make(hybrid_planner(), problem);
   ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->report.replays, 1U);
+  EXPECT_EQ(plan->report.recomputations, 1U);
 }
 
 TEST_F(PlannersTest, where_a_plan_fits_one_fits_a_larger_budget_too) {

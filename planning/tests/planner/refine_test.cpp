@@ -54,8 +54,8 @@ class RefineTest : public PlanFixture {
 };
 
 TEST_F(RefineTest, nothing_is_computed_again_where_that_is_off) {
-  EXPECT_GT(count("", of_kind(PlanActionKind::kReplay)), 0);
-  EXPECT_EQ(count("recompute", of_kind(PlanActionKind::kReplay)), 0);
+  EXPECT_GT(count("", of_kind(PlanActionKind::kRecompute)), 0);
+  EXPECT_EQ(count("recompute", of_kind(PlanActionKind::kRecompute)), 0);
 }
 
 // A copy in is queued at the op that needs it, if at all; at the end of the step no op does.

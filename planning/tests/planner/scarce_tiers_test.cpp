@@ -85,8 +85,9 @@ TEST_F(ScarceTiersTest, what_fits_into_less_fits_into_more) {
   EXPECT_TRUE(fitted);
 }
 
-// A storage that a replay read leaves when the replay has run, and is queued to come back before
-// the same op: it stays instead. And copies are made no earlier than their tier has room for them.
+// A storage that a recomputation read leaves when the recomputation has run, and is queued to come
+// back before the same op: it stays instead. And copies are made no earlier than their tier has
+// room for them.
 TEST_F(ScarceTiersTest, drafts_of_passes_that_fit_make_plans) {
   int fitting = 0;
   int right = 0;

@@ -68,7 +68,7 @@ TEST_F(ShortageTest, the_host_is_left_to_what_cannot_be_made_again) {
     const Problem problem{trace, machine, half_and(trace, 0.12)};
     const auto plan = make(hybrid_planner(), problem, one_pass());
     ASSERT_TRUE(plan) << layers << " layers";
-    EXPECT_GT(plan->report.replays, 0U);
+    EXPECT_GT(plan->report.recomputations, 0U);
     EXPECT_GT(plan->report.peak[index_of(Tier::kHost)].bytes.count, 0U);
   }
 }
@@ -85,7 +85,7 @@ TEST_F(ShortageTest, what_no_plan_does_without_is_what_nothing_makes_again) {
   const StorageId a = step.temporary(100, "a");
   const StorageId b = step.temporary(100, "b");
   const StorageId d = step.temporary(10, "d");
-  step.op(10, {.creates = {a}, .replayable = true});
+  step.op(10, {.creates = {a}, .recomputable = true});
   step.op(10, {.creates = {b}});
   step.op(10, {.creates = {d}, .frees = {d}});
   step.op(10, {.reads = {x, a}, .frees = {a}});

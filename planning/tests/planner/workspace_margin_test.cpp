@@ -19,7 +19,7 @@ TEST_F(WorkspaceMarginTest, is_a_share_of_the_largest_working_set) {
   step.op(10, {.creates = {b}, .reads = {a}, .frees = {a, b}});
   Trace trace = step.build();
   EXPECT_EQ(workspace_margin(trace).count, 0U) << "the trace knows its workspace";
-  trace.scratch_known = false;
+  trace.workspace_known = false;
   EXPECT_EQ(workspace_margin(trace).count, 900U);
   EXPECT_EQ(workspace_margin(trace, 0.1).count, 150U);
   EXPECT_EQ(workspace_margin(trace, 0).count, 0U);
@@ -37,14 +37,14 @@ TEST_F(WorkspaceMarginTest, is_taken_from_the_device_alone) {
 // The purpose of the margin: a plan made without knowing the workspace runs with it.
 TEST_F(WorkspaceMarginTest, plans_of_every_planner_run_with_workspace_up_to_the_margin) {
   Trace trace = TrainingStep({.seed = 4, .layers = 6}).build();
-  std::fill(trace.ops.alloc_peak.begin(), trace.ops.alloc_peak.end(), Bytes{});
-  trace.scratch_known = false;
+  std::fill(trace.ops.workspace.begin(), trace.ops.workspace.end(), Bytes{});
+  trace.workspace_known = false;
   const Machine machine = machine_with_links(4e9);
   const Bytes margin = workspace_margin(trace);
   ASSERT_GT(margin, Bytes{});
   Trace with_kernels = trace;
-  std::fill(with_kernels.ops.alloc_peak.begin(), with_kernels.ops.alloc_peak.end(), margin);
-  with_kernels.scratch_known = true;
+  std::fill(with_kernels.ops.workspace.begin(), with_kernels.ops.workspace.end(), margin);
+  with_kernels.workspace_known = true;
   int plans = 0;
   int overfull = 0;
   for (const Planner* planner : planners()) {

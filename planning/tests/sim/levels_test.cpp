@@ -27,7 +27,7 @@ SimulationReport report(StepBuilder& step, std::uint64_t budget, std::vector<Pla
   return std::get<SimulationReport>(result);
 }
 
-//   op          0     1     2     3     4     5      duration 100 each, scratch 5 in op 2
+//   op          0     1     2     3     4     5      duration 100 each, workspace 5 in op 2
 //   a   60      c                       r f          leaves before 1
 //   b   30            c     r     r f
 //   w   10      r                             r w    persistent
@@ -38,7 +38,7 @@ TEST(SimulatorLevels, SayWhatOfTheDeviceIsOfWhichRole) {
   const StorageId b = step.temporary(30, "b");
   step.op(100, {.creates = {a}, .reads = {w}});
   step.op(100, {.creates = {b}});
-  step.op(100, {.reads = {b}, .scratch = 5});
+  step.op(100, {.reads = {b}, .workspace = 5});
   step.op(100, {.reads = {b}, .frees = {b}});
   step.op(100, {.reads = {a}, .frees = {a}});
   step.op(100, {.reads = {w}, .writes = {w}});

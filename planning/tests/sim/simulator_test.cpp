@@ -28,7 +28,7 @@ class SimulatorTest : public ::testing::Test {
     w_ = step_.persistent(10, "w");
     a_ = step_.temporary(60, "a");
     b_ = step_.temporary(30, "b");
-    step_.op(100, {.creates = {a_}, .reads = {w_}, .replayable = true});
+    step_.op(100, {.creates = {a_}, .reads = {w_}, .recomputable = true});
     step_.op(100, {.creates = {b_}});
     step_.op(100, {.reads = {b_}});
     step_.op(100, {.reads = {b_}, .frees = {b_}});
@@ -134,13 +134,13 @@ TEST_F(SimulatorTest, ACleanStorageLeavesWithoutACopy) {
   EXPECT_EQ(stall(result, StallCause::kInput), 0);
 }
 
-TEST_F(SimulatorTest, AReplayBringsBackWhatWasDropped) {
+TEST_F(SimulatorTest, ARecomputationBringsBackWhatWasDropped) {
   budgets_[Tier::kDevice] = Bytes{75};
   const SimulationReport result =
-      report({PlanAction::drop(OpIndex{1}, a_), PlanAction::replay(OpIndex{4}, OpIndex{0})});
+      report({PlanAction::drop(OpIndex{1}, a_), PlanAction::recompute(OpIndex{4}, OpIndex{0})});
   EXPECT_EQ(result.step_ns, 700);
-  EXPECT_EQ(result.replays, 1U);
-  EXPECT_EQ(stall(result, StallCause::kReplay), 100);
+  EXPECT_EQ(result.recomputations, 1U);
+  EXPECT_EQ(stall(result, StallCause::kRecompute), 100);
   EXPECT_EQ(result.dropped, Bytes{60});
   EXPECT_EQ(result.peak[0].bytes, Bytes{70});
 }
@@ -218,12 +218,12 @@ TEST_F(SimulatorTest, WhatIsNowhereIsNamed) {
   EXPECT_THAT(std::get<SimulationFailure>(result).reason, HasSubstr("lies on no tier"));
 }
 
-TEST_F(SimulatorTest, ScratchAndAlternativesCount) {
-  step_.trace().ops.alloc_peak[4] = Bytes{35};
+TEST_F(SimulatorTest, WorkspaceAndAlternativesCount) {
+  step_.trace().ops.workspace[4] = Bytes{35};
   EXPECT_EQ(std::get<SimulationFailure>(outcome({}, false)).op, OpIndex{4});
   step_.trace().ops.alternatives = {};
   for (std::size_t op = 0; op < 6; ++op) {
-    const OpAlternative slow{.duration_ns = 150, .alloc_peak = {5}};
+    const OpAlternative slow{.duration_ns = 150, .workspace = {5}};
     step_.trace().ops.alternatives.append(
         std::span(&slow, op == 4 ? std::size_t{1} : std::size_t{0}));
   }
@@ -295,25 +295,25 @@ TEST(SimulatorSteps, WhatGoesOnKeepsItsBytes) {
   EXPECT_EQ(report.evictions, 1U);
 }
 
-// norm's output is dead when relu is to run again: a replay just before makes it for it.
+// norm's output is dead when relu is to run again: a recomputation just before makes it for it.
 //   op       0       1       2        3
 //   x  10    c       r f     .        .
 //   y  10            c       .        r f
-TEST(SimulatorSteps, ReplaysMakeWhatTheyNeedForEachOther) {
+TEST(SimulatorSteps, RecomputationsMakeWhatTheyNeedForEachOther) {
   StepBuilder step;
   const StorageId x = step.temporary(10, "x");
   const StorageId y = step.temporary(10, "y");
-  const OpIndex norm = step.op(100, {.creates = {x}, .replayable = true});
+  const OpIndex norm = step.op(100, {.creates = {x}, .recomputable = true});
   const OpIndex relu =
-      step.op(100, {.creates = {y}, .reads = {x}, .frees = {x}, .replayable = true});
-  step.op(100, {.scratch = 20});
+      step.op(100, {.creates = {y}, .reads = {x}, .frees = {x}, .recomputable = true});
+  step.op(100, {.workspace = 20});
   step.op(100, {.reads = {y}, .frees = {y}});
   const Trace trace = step.build();
   const Machine machine = plain_machine();
   Plan plan;
   plan.structure = structure_hash(trace);
-  plan.actions = {PlanAction::drop(OpIndex{2}, y), PlanAction::replay(OpIndex{3}, norm),
-                  PlanAction::replay(OpIndex{3}, relu)};
+  plan.actions = {PlanAction::drop(OpIndex{2}, y), PlanAction::recompute(OpIndex{3}, norm),
+                  PlanAction::recompute(OpIndex{3}, relu)};
   const Problem problem{trace, machine, {{Bytes{20}, Bytes{0}, Bytes{0}}}};
   const auto flaw = validate(plan, trace, problem.budgets);
   EXPECT_FALSE(flaw) << flaw->text;

@@ -30,7 +30,7 @@ class RecordedStep:
         self._handle = handle
         facts = json.loads(_native.take(library.spillway_step_facts(handle)) or "{}")
         self.ops: int = facts["ops"]  #: rows: leaf operators that touch memory
-        self.replayable_ops: int = facts["replayable_ops"]
+        self.recomputable_ops: int = facts["recomputable_ops"]
         self.storages: int = facts["storages"]
         self.peak_bytes: int = facts["peak_bytes"]  #: most alive at once, without workspace
         self.flop: int = facts["flop"]

@@ -17,8 +17,8 @@ _ROLE_COLOURS = {
     "workspace": "#F0E442",
     "unknown": "#9A9A9A",
 }
-_KIND_COLOURS = {"op": "#0072B2", "replay": "#E69F00", "stall": "#D55E00", "copy": "#009E73"}
-_KIND_WORDS = {"op": "op", "replay": "recomputed op", "stall": "stall", "copy": "copy"}
+_KIND_COLOURS = {"op": "#0072B2", "recompute": "#E69F00", "stall": "#D55E00", "copy": "#009E73"}
+_KIND_WORDS = {"op": "op", "recompute": "recomputed op", "stall": "stall", "copy": "copy"}
 # Of a planner, a colour and a mark, so that lines can be told apart without colours too.
 _PLANNER_COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B",
@@ -142,7 +142,7 @@ def streams(report: Report, length: int) -> go.Figure:
             kinds.setdefault(span.kind, []).append(span)
         for kind, same in kinds.items():
             by_kind.setdefault(kind, []).extend((lane, span) for span in thin_spans(same, length))
-    for kind in ("op", "replay", "copy", "stall"):
+    for kind in ("op", "recompute", "copy", "stall"):
         bars = by_kind.get(kind)
         if not bars:
             continue

@@ -38,7 +38,7 @@ class Span:
 
     begin: int
     end: int
-    kind: str  #: op, replay, stall or copy
+    kind: str  #: op, recompute, stall or copy
     label: str
 
 

@@ -80,12 +80,12 @@ class _Table:
         for action in plan.get("actions", ()):
             for storage in self._concerned(action):
                 self._actions.setdefault(storage, []).append(action)
-        # A replay may make what was never dropped, for another replay alone.
-        for storage in [s for s, done in self._actions.items() if all(map(_is_replay, done))]:
+        # A recomputation may make what was never dropped, for another recomputation alone.
+        for storage in [s for s, done in self._actions.items() if all(map(_is_recompute, done))]:
             del self._actions[storage]
 
     def _concerned(self, action: dict[str, Any]) -> list[int]:
-        if _is_replay(action):
+        if _is_recompute(action):
             return self._trace.ops[action["op"]].get("creates", [])
         return [action["storage"]] if "storage" in action else []
 
@@ -161,9 +161,9 @@ class _Table:
         needed = uses[following] if following < len(uses) else None
         returns = _first_return(later, needed)
         if action["do"] == "drop":
-            replayed = any(map(_is_replay, later))
-            absence = _Absence(["recompute" if replayed else "given up"], at, returns)
-            if not replayed:
+            recomputed = any(map(_is_recompute, later))
+            absence = _Absence(["recompute" if recomputed else "given up"], at, returns)
+            if not recomputed:
                 return dataclasses.replace(absence, returns=None)
         else:
             absence = _Absence([action.get("tier", "host")], at, returns)
@@ -206,8 +206,8 @@ class _Table:
 _USES = ("creates", "reads", "writes")
 
 
-def _is_replay(action: dict[str, Any]) -> bool:
-    return action["do"] == "replay"
+def _is_recompute(action: dict[str, Any]) -> bool:
+    return action["do"] == "recompute"
 
 
 def _first_return(later: list[dict[str, Any]], needed: int | None) -> int | None:
@@ -215,7 +215,7 @@ def _first_return(later: list[dict[str, Any]], needed: int | None) -> int | None
     for action in later:
         if needed is not None and action["at"] > needed:
             break
-        if action["do"] in ("fetch", "replay"):
+        if action["do"] in ("fetch", "recompute"):
             return action["at"]
         if action["do"] == "drop":
             break

@@ -84,7 +84,7 @@ def _stem(path: str | os.PathLike) -> str:
 
 def _notes(trace: Trace) -> list[str]:
     notes = [f"Recorded by {trace.framework}."] if trace.framework else []
-    if not trace.scratch_known:
+    if not trace.workspace_known:
         notes.append("Without workspace: what kernels allocate for themselves is not known.")
     return notes
 
@@ -203,8 +203,8 @@ def _plan_facts(plan, simulated, budgets) -> list[tuple[str, str]]:
         facts.append(("lower bound", duration(simulated["bound"]["step_ns"])))
         facts.append(("what binds", simulated["bound"]["binds"]))
     facts.append(("moved in a step", size(_moved(simulated.get("links", {})))))
-    if simulated.get("replays"):
-        facts.append(("ops recomputed", f"{simulated['replays']:,}"))
+    if simulated.get("recomputations"):
+        facts.append(("ops recomputed", f"{simulated['recomputations']:,}"))
     machine = simulated.get("machine") or plan.get("machine")
     if machine:
         facts.append(("machine", machine))

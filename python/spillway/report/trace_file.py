@@ -59,6 +59,15 @@ def _unpack(contents: bytes, path: str | os.PathLike) -> bytes:
     )
 
 
+def _rename(document: dict[str, Any]) -> None:
+    """Gives members that versions 1 to 3 called otherwise the names of version 4."""
+    if "scratch_known" in document:
+        document["workspace_known"] = document.pop("scratch_known")
+    for op in document.get("ops", ()):
+        if "alloc_peak" in op:
+            op["workspace"] = op.pop("alloc_peak")
+
+
 @dataclasses.dataclass
 class Trace:
     """Rows as dictionaries, the way the file has them, with defaults filled in where read."""
@@ -66,7 +75,7 @@ class Trace:
     machine: str
     framework: str
     timed: bool
-    scratch_known: bool
+    workspace_known: bool
     storages: list[dict[str, Any]]
     ops: list[dict[str, Any]]
 
@@ -78,11 +87,12 @@ class Trace:
     def from_json(cls, document: dict[str, Any], what: str) -> "Trace":
         if "spillway_trace" not in document:
             raise UserError(f"{what} is no trace: it has no member spillway_trace")
+        _rename(document)
         return cls(
             machine=document.get("machine", ""),
             framework=document.get("framework", ""),
             timed=document.get("timed", True),
-            scratch_known=document.get("scratch_known", True),
+            workspace_known=document.get("workspace_known", True),
             storages=document.get("storages", []),
             ops=document.get("ops", []),
         )
@@ -127,11 +137,11 @@ def unmanaged_memory(trace: Trace, starts: list[int]) -> MemoryCurve:
     for index, op in enumerate(trace.ops):
         for storage in op.get("creates", ()):
             live[trace.role(storage)] += trace.storages[storage]["bytes"]
-        live["workspace"] += op.get("alloc_peak", 0)
+        live["workspace"] += op.get("workspace", 0)
         curve.times.append(starts[index])
         for role, values in curve.bytes.items():
             values.append(live[role])
-        live["workspace"] -= op.get("alloc_peak", 0)
+        live["workspace"] -= op.get("workspace", 0)
         for storage in op.get("frees", ()):
             live[trace.role(storage)] -= trace.storages[storage]["bytes"]
     curve.times.append(starts[len(trace.ops)])

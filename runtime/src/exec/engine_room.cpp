@@ -42,7 +42,7 @@ Bytes bytes_that_stay(Bytes live, const std::vector<StorageRecord*>& records, co
 }
 
 const char* why_it_stays(const StorageRecord& record, Bytes min_size) {
-  if (record.owner.load() == nullptr) return "scratch of a running op";
+  if (record.owner.load() == nullptr) return "workspace of a running op";
   if (record.kept != 0) return "kept";
   if (record.state.load() == ResidencyState::kExempt) return "exempt";
   if (record.pins.load() != 0) return "used by a running op or an export";

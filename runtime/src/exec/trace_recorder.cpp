@@ -100,7 +100,7 @@ void TraceRecorder::note(const OpNotes& notes) {
   op.flop = notes.flop;
   op.bytes_touched = notes.bytes_touched;
   op.arithmetic = notes.arithmetic;
-  op.replayable = notes.pure;  // if it writes nothing but what it creates: see build
+  op.recomputable = notes.pure;  // if it writes nothing but what it creates: see build
   current_.makes_inputs[t_open.index] = notes.makes_inputs;
   op.module = notes.module;
   op.source = notes.source;
@@ -150,7 +150,7 @@ void TraceRecorder::end_op(TimeNs now, Bytes grown) {
   if (!std::exchange(t_open.open, false) || t_open.generation != generation_) return;
   TraceOp& op = current_.ops[t_open.index];
   op.duration_ns = now - t_open.began;
-  op.alloc_peak = grown;  // less what it created: see build
+  op.workspace = grown;  // less what it created: see build
 }
 
 // As described, else as its life tells.
@@ -169,7 +169,7 @@ Trace TraceRecorder::build(const Step& step) {
   std::vector<std::optional<StorageId>> renamed(rows.size());
   Trace result;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    // Never used by an op: scratch, which the op's alloc_peak tells of.
+    // Never used by an op: workspace, which the op's workspace tells of.
     if (!step.last_use[row]) continue;
     const bool born = step.born_at[row].has_value();
     const bool dies = step.freed_at[row].has_value();
@@ -183,9 +183,9 @@ Trace TraceRecorder::build(const Step& step) {
       maker.creates.push_back(*renamed[row]);
       // The program filled it, which running the op again does not.
       if (step.born_outside[row]) {
-        maker.replayable = false;
+        maker.recomputable = false;
       } else {
-        maker.alloc_peak = saturating_sub(maker.alloc_peak, rows.bytes[row]);
+        maker.workspace = saturating_sub(maker.workspace, rows.bytes[row]);
       }
     }
     if (dies) {
@@ -201,7 +201,8 @@ Trace TraceRecorder::build(const Step& step) {
     rename(op.views);
     const auto created = [&](StorageId id) { return has(op.creates, id); };
     std::erase_if(op.reads, created);  // by ops within it
-    op.replayable = op.replayable && !op.writes.empty() && std::ranges::all_of(op.writes, created);
+    op.recomputable =
+        op.recomputable && !op.writes.empty() && std::ranges::all_of(op.writes, created);
     // Other shapes are worked out without a look at the bytes.
     if (!op.views.empty() && op.writes.empty()) op.bytes_touched = Bytes{0};
     result.add(op);

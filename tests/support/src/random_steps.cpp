@@ -49,9 +49,9 @@ class StepMaker {
       return std::find(op.creates.begin(), op.creates.end(), id) != op.creates.end();
     });
     op.writes = op.creates;
-    op.replayable = chance(random_, 60);
-    if (!op.replayable) use_some(persistent_, op.writes);
-    if (chance(random_, 30)) op.alloc_peak = {random_() % 40};
+    op.recomputable = chance(random_, 60);
+    if (!op.recomputable) use_some(persistent_, op.writes);
+    if (chance(random_, 30)) op.workspace = {random_() % 40};
     free_some(op, left_over_, last);
     free_some(op, made_, false);
     trace_.add(op);
@@ -147,10 +147,10 @@ class PlanMaker {
 
   /// Its creator may be run again at any time: it reads what lives and stays as it is.
   [[nodiscard]] bool can_be_made_again(StorageId id) const {
-    if (!means_.replays) return false;
+    if (!means_.recomputations) return false;
     const auto creator = creator_.find(id);
     if (creator == creator_.end() || written_.contains(id)) return false;
-    if (trace_.ops.replayable[to_value(creator->second)] == 0) return false;
+    if (trace_.ops.recomputable[to_value(creator->second)] == 0) return false;
     const auto reads = trace_.ops.reads[creator->second];
     return std::all_of(reads.begin(), reads.end(), [&](StorageId read) {
       return trace_.storages.persistent[to_value(read)] != 0 && !written_.contains(read);
@@ -201,7 +201,7 @@ class PlanMaker {
     copies_[id] = {Tier::kDevice};
   }
   void make_again(StorageId id) {
-    plan_.actions.push_back(PlanAction::replay(op_, creator_.at(id)));
+    plan_.actions.push_back(PlanAction::recompute(op_, creator_.at(id)));
     for (const StorageId made : trace_.ops.creates[creator_.at(id)]) {
       const auto copies = copies_.find(made);
       if (copies != copies_.end() && copies->second.empty()) copies->second = {Tier::kDevice};
@@ -283,7 +283,7 @@ class LayeredStep {
 
   void add(const char* name, TimeNs ns, std::vector<StorageId> creates,
            std::vector<StorageId> reads, std::vector<StorageId> writes,
-           std::vector<StorageId> frees, const std::string& module, bool replayable = false) {
+           std::vector<StorageId> frees, const std::string& module, bool recomputable = false) {
     writes.insert(writes.end(), creates.begin(), creates.end());
     constexpr TimeNs kJitter = 997;
     trace_.add(TraceOp{.name = name,
@@ -291,10 +291,10 @@ class LayeredStep {
                        .flop = static_cast<std::uint64_t>(ns) * 4'096,
                        .bytes_touched = Bytes{static_cast<std::uint64_t>(ns) * 512},
                        .arithmetic = Arithmetic::kFloat32,
-                       .replayable = replayable,
+                       .recomputable = recomputable,
                        .source = "model.py:" + std::to_string(40 + trace_.ops.size() % 60),
                        .module = module,
-                       .alloc_peak = {static_cast<std::uint64_t>(ns) * 16},
+                       .workspace = {static_cast<std::uint64_t>(ns) * 16},
                        .reads = std::move(reads),
                        .writes = std::move(writes),
                        .creates = std::move(creates),

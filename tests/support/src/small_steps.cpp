@@ -34,8 +34,8 @@ OpIndex StepBuilder::op(TimeNs duration, Op op) {
   op.writes.insert(op.writes.end(), op.creates.begin(), op.creates.end());
   return trace_.add(TraceOp{.name = "op" + std::to_string(trace_.ops.size()),
                             .duration_ns = duration,
-                            .replayable = op.replayable,
-                            .alloc_peak = {op.scratch},
+                            .recomputable = op.recomputable,
+                            .workspace = {op.workspace},
                             .reads = std::move(op.reads),
                             .writes = std::move(op.writes),
                             .creates = std::move(op.creates),

@@ -45,7 +45,8 @@ struct Uses {
   Uses(const Trace& trace, std::size_t op)
       : touched(storages_of(op, {&trace.ops.reads, &trace.ops.writes, &trace.ops.creates})),
         written(storages_of(op, {&trace.ops.writes, &trace.ops.creates})),
-        unseen(trace.ops.replayable[op] == 0 && written == storages_of(op, {&trace.ops.creates})) {}
+        unseen(trace.ops.recomputable[op] == 0 &&
+               written == storages_of(op, {&trace.ops.creates})) {}
 
   [[nodiscard]] bool comes_before(const Uses& later) const {
     return meet(written, later.touched) || meet(touched, later.written) || (unseen && later.unseen);
@@ -120,7 +121,7 @@ Trace loose_step(std::mt19937& random) {
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
     const bool in_place =
         trace.ops.creates[OpIndex{op}].size() < trace.ops.writes[OpIndex{op}].size();
-    if (!in_place && random() % 4 != 0) trace.ops.replayable[op] = 1;
+    if (!in_place && random() % 4 != 0) trace.ops.recomputable[op] = 1;
   }
   return trace;
 }

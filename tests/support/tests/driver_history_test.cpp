@@ -180,7 +180,7 @@ std::optional<Failure> run_random(std::uint32_t seed, std::set<EventKind>& seen)
   return std::nullopt;
 }
 
-std::optional<Failure> replay(const History& history) {
+std::optional<Failure> recompute(const History& history) {
   Sides sides;
   for (const Act& act : history) {
     if (auto difference = sides.apply(act)) return Failure{history, *difference};
@@ -190,7 +190,7 @@ std::optional<Failure> replay(const History& history) {
 }
 
 std::string described_shrunken(const Failure& found) {
-  const Failure failure = shrunken(found, &Failure::history, replay);
+  const Failure failure = shrunken(found, &Failure::history, recompute);
   std::string text;
   for (const Act& act : failure.history) text += "  " + describe(act) + "\n";
   return text + "  " + failure.difference;

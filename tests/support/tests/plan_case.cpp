@@ -130,8 +130,8 @@ class Rest {
       if (out_.ops[i]) continue;
       rest_.trace.add(TraceOp{.name = "op",
                               .duration_ns = all.duration_ns[i],
-                              .replayable = all.replayable[i] != 0,
-                              .alloc_peak = all.alloc_peak[i],
+                              .recomputable = all.recomputable[i] != 0,
+                              .workspace = all.workspace[i],
                               .reads = rest_of(all.reads[op]),
                               .writes = rest_of(all.writes[op]),
                               .creates = rest_of(all.creates[op]),
@@ -151,11 +151,11 @@ class Rest {
     }
     for (std::size_t i = 0; i < whole_.plan.actions.size(); ++i) {
       PlanAction action = whole_.plan.actions[i];
-      const bool replays = action.kind == PlanActionKind::kReplay;
-      const bool stays = replays ? !out_.ops[to_value(action.op)] : says(action.storage);
+      const bool recomputations = action.kind == PlanActionKind::kRecompute;
+      const bool stays = recomputations ? !out_.ops[to_value(action.op)] : says(action.storage);
       if (out_.actions[i] || !stays) continue;
       action.at = op_[to_value(action.at)];
-      if (replays) {
+      if (recomputations) {
         action.op = op_[to_value(action.op)];
       } else {
         action.storage = renamed(action.storage);
@@ -256,17 +256,17 @@ std::string describe(const PlanCase& shown) {
   for (std::size_t i = 0; i <= trace.ops.size(); ++i) {
     const OpIndex op{i};
     for (; action != shown.plan.actions.end() && action->at == op; ++action) {
-      const bool replays = action->kind == PlanActionKind::kReplay;
+      const bool recomputations = action->kind == PlanActionKind::kRecompute;
       text += fmt::format("  {} {}", to_string(action->kind),
-                          replays ? to_value(action->op) : to_value(action->storage));
+                          recomputations ? to_value(action->op) : to_value(action->storage));
       if (action->kind == PlanActionKind::kEvict) {
         text += fmt::format(" to {}", to_string(action->tier));
       }
       text += "\n";
     }
     if (i == trace.ops.size()) break;
-    text += fmt::format("  op {}: {} ns, scratch {}{}{}{}{}\n", i, trace.ops.duration_ns[i],
-                        trace.ops.alloc_peak[i].count, ids("creates", trace.ops.creates[op]),
+    text += fmt::format("  op {}: {} ns, workspace {}{}{}{}{}\n", i, trace.ops.duration_ns[i],
+                        trace.ops.workspace[i].count, ids("creates", trace.ops.creates[op]),
                         ids("reads", trace.ops.reads[op]), ids("writes", trace.ops.writes[op]),
                         ids("frees", trace.ops.frees[op]));
   }

@@ -302,7 +302,7 @@ std::optional<Failure> run_random(std::uint64_t seed, Mutation mutation, Coverag
   return std::nullopt;
 }
 
-std::optional<Failure> replay(const Program& program, Mutation mutation) {
+std::optional<Failure> recompute(const Program& program, Mutation mutation) {
   Comparison sides(mutation);
   for (std::size_t i = 0; i < program.size(); ++i) {
     auto difference = sides.apply(program[i]);
@@ -317,7 +317,7 @@ std::optional<Failure> replay(const Program& program, Mutation mutation) {
 
 Failure shrink(const Failure& failure, Mutation mutation) {
   return shrunken(failure, &Failure::program,
-                  [&](const Program& shorter) { return replay(shorter, mutation); });
+                  [&](const Program& shorter) { return recompute(shorter, mutation); });
 }
 
 std::string describe(const Failure& failure) {
@@ -414,8 +414,8 @@ TEST_P(BrokenRule, IsFoundAndShrunk) {
   ASSERT_TRUE(found.has_value()) << "not noticed: " << to_string(GetParam());
   const Failure shrunk = shrink(*found, GetParam());
   EXPECT_LE(shrunk.program.size(), 8U) << describe(shrunk);
-  EXPECT_TRUE(replay(shrunk.program, GetParam()).has_value());
-  EXPECT_FALSE(replay(shrunk.program, Mutation::kNone).has_value())
+  EXPECT_TRUE(recompute(shrunk.program, GetParam()).has_value());
+  EXPECT_FALSE(recompute(shrunk.program, Mutation::kNone).has_value())
       << "blamed on the mutation, but the sides differ without it:\n"
       << describe(shrunk);
 }

@@ -57,8 +57,8 @@ Budgets tight_budgets(const Plan& plan, const Trace& trace) {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
   for (const Bytes bytes : trace.storages.bytes) high += bytes.count;
-  for (const Bytes bytes : trace.ops.alloc_peak) high += bytes.count;
-  high *= 2;  // a replay makes again what is there as well
+  for (const Bytes bytes : trace.ops.workspace) high += bytes.count;
+  high *= 2;  // a recomputation makes again what is there as well
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;
     (validate(plan, trace, budgets_with({middle})) ? low : high) = middle;
@@ -142,7 +142,7 @@ TEST(SimulatorProperty, SeedsThatOnceFailed) {
   constexpr std::array kSeeds{
       1196933105U,  // round 194: a fetch took room that an op was about to fill
       15300U,       // round 142: a second leg behind a copy that waited for what it held
-      33000U,       // round 224: a replay of what is there needed more than all storages together
+      33000U,  // round 224: a recomputation of what is there needed more than all storages together
   };
   std::array<bool, 10> kinds{};
   for (const std::uint32_t first : kSeeds) check_rounds(first, kinds);

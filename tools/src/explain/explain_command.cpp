@@ -73,8 +73,8 @@ class Explainer {
            fmt::format(
                "\n  choose                   alternative {}: {}, workspace {}\n"
                "                           as recorded:   {}, workspace {}\n",
-               choice.alternative, short_time(other.duration_ns), short_bytes(other.alloc_peak),
-               short_time(trace_.ops.duration_ns[op]), short_bytes(trace_.ops.alloc_peak[op])) +
+               choice.alternative, short_time(other.duration_ns), short_bytes(other.workspace),
+               short_time(trace_.ops.duration_ns[op]), short_bytes(trace_.ops.workspace[op])) +
            otherwise_line("if it ran as recorded", others_.without(choice));
   }
 
@@ -85,9 +85,9 @@ class Explainer {
             {"name", std::string(trace_.ops.name[op])},
             {"alternative", choice.alternative},
             {"ns", other.duration_ns},
-            {"workspace", other.alloc_peak.count},
+            {"workspace", other.workspace.count},
             {"recorded_ns", trace_.ops.duration_ns[op]},
-            {"recorded_workspace", trace_.ops.alloc_peak[op].count},
+            {"recorded_workspace", trace_.ops.workspace[op].count},
             {"if_recorded", outcome_json(others_.without(choice))}};
   }
 
@@ -111,7 +111,7 @@ class Explainer {
     for (const PlanAction& action : decision.actions) {
       Json entry{{"at", to_value(action.at)}, {"do", to_string(action.kind)}};
       if (action.kind == PlanActionKind::kEvict) entry["tier"] = to_string(action.tier);
-      if (action.kind == PlanActionKind::kReplay) entry["op"] = to_value(action.op);
+      if (action.kind == PlanActionKind::kRecompute) entry["op"] = to_value(action.op);
       actions.push_back(std::move(entry));
     }
     Json json{{"storage", row},
@@ -145,7 +145,7 @@ class Explainer {
     std::string what(to_string(action.kind));
     if (action.kind == PlanActionKind::kEvict)
       what += fmt::format(" to {}", to_string(action.tier));
-    if (action.kind == PlanActionKind::kReplay) {
+    if (action.kind == PlanActionKind::kRecompute) {
       what = fmt::format("made again by op {}, {}", to_value(action.op),
                          short_time(trace_.ops.duration_ns[to_value(action.op)]));
     }

@@ -78,7 +78,7 @@ void PlanDecisions::collect(const Plan& plan) {
       choices_.push_back(action);
       continue;
     }
-    if (action.kind != PlanActionKind::kReplay) {
+    if (action.kind != PlanActionKind::kRecompute) {
       dropped[action.storage] = action.kind == PlanActionKind::kDrop;
       add(action.storage, action);
       continue;

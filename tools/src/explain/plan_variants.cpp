@@ -33,16 +33,16 @@ bool goes_to(const Decision& decision, Tier tier) {
   return evicted || demoted || (decision.place && decision.place->on(tier));
 }
 
-/// Of the replays attached to one op, those that nobody needs any more go.
-void remove_idle_replays(Plan& plan, const Trace& trace) {
+/// Of the recomputations attached to one op, those that nobody needs any more go.
+void remove_idle_recomputations(Plan& plan, const Trace& trace) {
   std::set<StorageId> dropped;
   for (const PlanAction& action : plan.actions) {
     if (action.kind == PlanActionKind::kDrop) dropped.insert(action.storage);
   }
-  std::map<OpIndex, std::set<StorageId>> read;  // by replays behind, of one group
+  std::map<OpIndex, std::set<StorageId>> read;  // by recomputations behind, of one group
   std::vector<PlanAction> kept;
   for (auto action = plan.actions.rbegin(); action != plan.actions.rend(); ++action) {
-    if (action->kind == PlanActionKind::kReplay) {
+    if (action->kind == PlanActionKind::kRecompute) {
       std::set<StorageId>& wanted = read[action->at];
       const auto made = trace.ops.creates[action->op];
       const bool needed = std::any_of(made.begin(), made.end(), [&](StorageId each) {
@@ -65,7 +65,7 @@ Plan without(const Trace& trace, const Plan& plan, const Decision& decision) {
   });
   std::erase_if(variant.places,
                 [&](const PlanPlace& place) { return place.storage == decision.storage; });
-  remove_idle_replays(variant, trace);
+  remove_idle_recomputations(variant, trace);
   return variant;
 }
 
@@ -108,12 +108,12 @@ struct Lives {
   std::vector<std::size_t> end;      ///< the number of ops: outlives it
 };
 
-/// Replays that bring `storage` back before op `at`, in their order: first what the op reads and
-/// is dead by then. Nothing where an op on the way cannot be run again, or has made what another
-/// changed since.
-class ReplayChain {
+/// Recomputations that bring `storage` back before op `at`, in their order: first what the op reads
+/// and is dead by then. Nothing where an op on the way cannot be run again, or has made what
+/// another changed since.
+class RecomputeChain {
  public:
-  ReplayChain(const Trace& trace, const Lives& lives, std::size_t at)
+  RecomputeChain(const Trace& trace, const Lives& lives, std::size_t at)
       : trace_(trace), lives_(lives), at_(at) {}
 
   [[nodiscard]] std::optional<std::vector<std::size_t>> of(StorageId storage) {
@@ -130,7 +130,7 @@ class ReplayChain {
       const std::size_t row = to_value(wanted.back());
       const std::size_t maker = lives_.maker[row];
       wanted.pop_back();
-      if (maker >= at_ || lives_.changed[row] < at_ || trace_.ops.replayable[maker] == 0)
+      if (maker >= at_ || lives_.changed[row] < at_ || trace_.ops.recomputable[maker] == 0)
         return false;
       if (!ops_.insert(maker).second) continue;
       for (const StorageId read : trace_.ops.reads[OpIndex{maker}]) {
@@ -168,11 +168,11 @@ std::optional<Plan> recomputed(const Problem& problem, Plan variant, StorageId s
     if (at <= back) continue;  // not used since
     back = next_use(problem.trace, storage, at);
     if (back == problem.trace.ops.size()) return std::nullopt;
-    const auto chain = ReplayChain(problem.trace, lives, back).of(storage);
+    const auto chain = RecomputeChain(problem.trace, lives, back).of(storage);
     if (!chain) return std::nullopt;
     changed.push_back(PlanAction::drop(OpIndex{at}, storage));
     for (const std::size_t op : *chain) {
-      changed.push_back(PlanAction::replay(OpIndex{back}, OpIndex{op}));
+      changed.push_back(PlanAction::recompute(OpIndex{back}, OpIndex{op}));
     }
   }
   if (changed.empty()) return std::nullopt;
@@ -209,7 +209,7 @@ Plan swapped(const Problem& problem, const Plan& plan, const Decision& decision,
     return action.kind == PlanActionKind::kDrop && action.storage == decision.storage;
   };
   std::erase_if(variant.actions, is_own_drop);
-  remove_idle_replays(variant, problem.trace);
+  remove_idle_recomputations(variant, problem.trace);
   const TimeNs copy = early ? time_to_fetch(problem, decision.storage, tier) : 0;
   std::size_t left = 0;
   for (const PlanAction& action : decision.actions) {
@@ -217,7 +217,7 @@ Plan swapped(const Problem& problem, const Plan& plan, const Decision& decision,
       left = to_value(action.at);
       variant.actions.push_back(PlanAction::evict(action.at, decision.storage, tier));
     }
-    if (action.kind != PlanActionKind::kReplay) continue;
+    if (action.kind != PlanActionKind::kRecompute) continue;
     const std::size_t use = to_value(action.at);
     const std::size_t at = op_before(problem.trace, use, std::min(use, left + 1), copy);
     variant.actions.push_back(PlanAction::fetch(OpIndex{at}, decision.storage));
@@ -243,7 +243,7 @@ std::vector<PlanVariant> plan_variants(const Problem& problem, const Plan& plan,
   if (to_host && !to_disk && has_room(Tier::kDisk)) {
     variants.push_back({OtherWay::kToDisk, on_tier(plan, decision, Tier::kDisk)});
   }
-  const bool computed_again = any_action(decision, PlanActionKind::kReplay);
+  const bool computed_again = any_action(decision, PlanActionKind::kRecompute);
   if ((to_host || to_disk) && !computed_again) {
     std::vector<std::size_t> leaves;
     for (const PlanAction& action : decision.actions) {

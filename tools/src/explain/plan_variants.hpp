@@ -20,7 +20,7 @@ namespace spillway::tools {
 /// All that a plan does with one storage.
 struct Decision {
   StorageId storage{};
-  std::vector<PlanAction> actions;  ///< replays that bring it back included
+  std::vector<PlanAction> actions;  ///< recomputations that bring it back included
   std::optional<PlanPlace> place;
 
   /// Whether nothing is done with it.
@@ -43,9 +43,9 @@ struct PlanVariant {
 };
 
 /// The first is kLeftAlone; the others are there where trace, machine and budgets know them: a
-/// tier needs a budget, recomputing a replayable op that makes the storage. What the replayed op
-/// reads and is dead by then is made again as well. kSwap is there twice: a copy in is queued one
-/// copy time before the use, or, which may need less room, at it.
+/// tier needs a budget, recomputing a recomputable op that makes the storage. What the recomputed
+/// op reads and is dead by then is made again as well. kSwap is there twice: a copy in is queued
+/// one copy time before the use, or, which may need less room, at it.
 std::vector<PlanVariant> plan_variants(const planning::Problem& problem, const Plan& plan,
                                        const Decision& decision);
 

@@ -46,7 +46,7 @@ class StorageUses {
   /// The longest in which it could be away, under one name: it ends with a use, and across the end
   /// of the step where the storage is persistent. Nothing where it is used by op after op.
   [[nodiscard]] std::optional<IdleStretch> longest(StorageId storage) const;
-  /// Most bytes alive at once during it, scratch memory included, if nothing leaves the device.
+  /// Most bytes alive at once during it, workspace included, if nothing leaves the device.
   [[nodiscard]] Bytes most_alive(const IdleStretch& stretch) const;
 
  private:

@@ -58,7 +58,7 @@ PlanningInputs whole_inputs(const PlanningRequest& request, const std::string& p
   if (inputs.durations.are == Durations::kEstimated) inputs.trace.timed = false;
   inputs.trace = planning::timed_on(std::move(inputs.trace), inputs.machine);
   known = planning::lend_workspace(inputs.trace, inputs.machine);
-  inputs.lent = inputs.trace.scratch_known
+  inputs.lent = inputs.trace.workspace_known
                     ? 0
                     : static_cast<std::size_t>(std::ranges::count(known, std::uint8_t{1}));
   inputs.budgets = lower_budgets(request, inputs.machine);
@@ -145,7 +145,7 @@ std::string machine_line(const std::string& name, bool named) {
 std::string heading(const PlanningInputs& inputs) {
   std::string text = machine_line(inputs.machine.name, inputs.machine_named);
   text += durations_lines(inputs.durations, inputs.trace, inputs.machine);
-  if (!inputs.trace.scratch_known) {
+  if (!inputs.trace.workspace_known) {
     text += inputs.lent == 0
                 ? "note          recorded without kernels: floor and peak are without workspace\n"
                 : fmt::format("note          workspace of {} of {} ops is the machine's\n",

@@ -18,7 +18,7 @@ using planning::TimelineSpan;
 constexpr std::array<std::string_view, planning::kStallCauseCount> kStallWords{
     "waiting for room", "waiting for a fetch", "fetching on demand", "waiting as planned",
     "computing again"};
-constexpr std::array<std::string_view, 4> kSpanKinds{"op", "replay", "stall", "copy"};
+constexpr std::array<std::string_view, 4> kSpanKinds{"op", "recompute", "stall", "copy"};
 constexpr std::size_t kIndent = 14;
 
 std::string op_text(const Trace& trace, OpIndex op, std::size_t width) {
@@ -65,7 +65,7 @@ std::string moved_lines(const SimulationReport& report) {
                     report.fetches,
                     report.demand_fetches == 0 ? "none" : std::to_string(report.demand_fetches));
   }
-  if (text.empty() && report.replays == 0) return "moved         nothing: all of it fits\n";
+  if (text.empty() && report.recomputations == 0) return "moved         nothing: all of it fits\n";
   return text;
 }
 
@@ -112,8 +112,8 @@ std::string report_lines(const SimulationReport& report, const planning::Problem
   }
   for (const Tier tier : kTiers) text += peak_line(tier, report, problem);
   text += moved_lines(report);
-  if (report.replays > 0) {
-    text += fmt::format("recomputed    {} ops, of {} dropped\n", report.replays,
+  if (report.recomputations > 0) {
+    text += fmt::format("recomputed    {} ops, of {} dropped\n", report.recomputations,
                         short_bytes(report.dropped));
   }
   for (const LinkKind link : kLinks) text += link_line(link, report);
@@ -187,7 +187,7 @@ Json report_json(const SimulationReport& report, bool timeline) {
             {"clean_evictions", report.clean_evictions},
             {"fetches", report.fetches},
             {"demand_fetches", report.demand_fetches},
-            {"replays", report.replays},
+            {"recomputations", report.recomputations},
             {"evicted", report.evicted.count},
             {"clean_evicted", report.clean_evicted.count},
             {"fetched", report.fetched.count},

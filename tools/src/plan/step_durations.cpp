@@ -38,7 +38,7 @@ std::string durations_lines(const StepDurations& durations, const Trace& trace,
   std::string text;
   if (!trace.machine.empty()) {
     // Without kernels nothing ran: the durations are that machine's figures already.
-    text = fmt::format("{:<14}{}\n", trace.scratch_known ? "recorded on" : "recorded for",
+    text = fmt::format("{:<14}{}\n", trace.workspace_known ? "recorded on" : "recorded for",
                        printable(trace.machine, kWidth));
   }
   const bool estimated = durations.are == Durations::kEstimated;

@@ -51,7 +51,7 @@ struct Try {
   Bytes budget{};
   Bytes peak{};
   Bytes margin{};  ///< of the budget, left free for workspace
-  bool scratch_known = true;
+  bool workspace_known = true;
   std::string machine;
   Durations durations = Durations::kEstimated;
   std::string durations_text;  ///< lines of the heading
@@ -125,7 +125,7 @@ class Search {
               .budget = inputs.whole_device,
               .peak = peak_bytes(inputs.trace),
               .margin = inputs.margin,
-              .scratch_known = inputs.trace.scratch_known,
+              .workspace_known = inputs.trace.workspace_known,
               .machine = inputs.machine.name,
               .durations = inputs.durations.are,
               .durations_text = durations_lines(inputs.durations, inputs.trace, inputs.machine),
@@ -170,7 +170,7 @@ class Search {
   }
 
   static std::string workspace_text(const Try& tried) {
-    if (tried.scratch_known) return "";
+    if (tried.workspace_known) return "";
     return fmt::format(
         "note          recorded without kernels: peaks are without workspace\n"
         "left free     {} for workspace at batch {}; see --workspace-margin\n",

@@ -108,7 +108,7 @@ Answer smallest_budget(const PlanningInputs& inputs, const PlanningRequest& requ
   if (!request.json) return {smallest_budget_text(found, inputs, request), status};
   Json json{{"slowdown", *request.slowdown},
             {"peak", peak_bytes(inputs.trace).count},
-            {"scratch_known", inputs.trace.scratch_known},
+            {"workspace_known", inputs.trace.workspace_known},
             {"smallest_budget", nullptr}};
   add_inputs(json, inputs);
   if (found.budget) {
@@ -123,7 +123,7 @@ struct Row {
   Bytes budget{};
   Bytes peak{};
   Bytes margin{};  ///< of the budget, left free for workspace
-  bool scratch_known = true;
+  bool workspace_known = true;
   Durations durations = Durations::kRecorded;
   TimeNs compute = 0;
   std::optional<TimeNs> step;
@@ -153,7 +153,7 @@ std::string durations_note(const std::vector<Row>& rows) {
 /// Lines that say what the figures leave out; none where nothing is.
 std::string workspace_note(const std::vector<Row>& rows) {
   const bool all_known =
-      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.scratch_known; });
+      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.workspace_known; });
   if (all_known) return "";
   const auto by_margin = [](const Row& a, const Row& b) { return a.margin < b.margin; };
   const auto [least, most] = std::minmax_element(rows.begin(), rows.end(), by_margin);
@@ -206,7 +206,7 @@ Row row_of(const std::string& name, Bytes budget, const PlanningInputs& inputs,
           .budget = budget,
           .peak = peak_bytes(inputs.trace),
           .margin = inputs.margin,
-          .scratch_known = inputs.trace.scratch_known,
+          .workspace_known = inputs.trace.workspace_known,
           .durations = inputs.durations.are,
           .compute = compute_time(inputs.trace),
           .step = step};

@@ -81,7 +81,7 @@ std::string differing_ops(char mark, const Trace& trace, std::size_t first, std:
 Json op_json(const Trace& trace, std::size_t op) {
   Json row{{"op", op}, {"name", std::string(trace.ops.name[op])}};
   if (trace.timed) row["ns"] = trace.ops.duration_ns[op];
-  if (trace.ops.alloc_peak[op] != Bytes{0}) row["workspace"] = trace.ops.alloc_peak[op].count;
+  if (trace.ops.workspace[op] != Bytes{0}) row["workspace"] = trace.ops.workspace[op].count;
   if (!trace.ops.module[op].empty()) row["module"] = std::string(trace.ops.module[op]);
   if (!trace.ops.source[op].empty()) row["source"] = std::string(trace.ops.source[op]);
   const auto add = [&](const char* name, const StorageLists& lists) {
@@ -105,7 +105,7 @@ Json totals_json(const Trace& trace, const TraceSummary& summary) {
   Json json{{"framework", trace.framework},
             {"machine", trace.machine},
             {"timed", trace.timed},
-            {"scratch_known", trace.scratch_known},
+            {"workspace_known", trace.workspace_known},
             {"ops", trace.ops.size()},
             {"storages", trace.storages.size()},
             {"time_ns", nullptr},
@@ -169,7 +169,7 @@ std::string format_trace_stats(const Trace& trace) {
                       trace.timed ? " in " + short_time(summary.time_ns)
                                   : ", recorded without running: no durations");
   // With all digits, as the summary of the run has them.
-  const char* lacking = trace.scratch_known ? "" : " without workspace";
+  const char* lacking = trace.workspace_known ? "" : " without workspace";
   text += fmt::format("peak                  {}{}\n", to_string(summary.peak), lacking);
   text += fmt::format("floor                 {}{}\n", to_string(summary.floor), lacking);
   text += fmt::format("this step's tensors   {} at once, {} persistent\n",
@@ -247,7 +247,7 @@ std::string reordered_text(const TraceRequest& request, const Trace& trace) {
   return fmt::format(
       "{} has the {} ops of the step in depth-first order, {} of them in another place.\n"
       "Its peak{} is {}, in the program's order {}.\n",
-      request.output_path, order.size(), moved, trace.scratch_known ? "" : " without workspace",
+      request.output_path, order.size(), moved, trace.workspace_known ? "" : " without workspace",
       to_string(after), to_string(before));
 }
 

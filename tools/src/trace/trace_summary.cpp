@@ -17,7 +17,7 @@ Bytes working_set(const Trace& trace, OpIndex op) {
     const auto row = (*lists)[op];
     used.insert(row.begin(), row.end());
   }
-  Bytes sum = trace.ops.alloc_peak[to_value(op)];
+  Bytes sum = trace.ops.workspace[to_value(op)];
   for (const StorageId id : used) sum += trace.storages.bytes[to_value(id)];
   return sum;
 }
@@ -49,7 +49,7 @@ bool same_op(const Trace& trace, std::size_t op, const Trace& other, std::size_t
           return trace.storages.bytes[to_value(a)] == other.storages.bytes[to_value(b)];
         });
   };
-  return trace.ops.alloc_peak[op] == other.ops.alloc_peak[other_op] &&
+  return trace.ops.workspace[op] == other.ops.workspace[other_op] &&
          same(trace.ops.reads, other.ops.reads) && same(trace.ops.writes, other.ops.writes) &&
          same(trace.ops.creates, other.ops.creates) && same(trace.ops.frees, other.ops.frees) &&
          same(trace.ops.views, other.ops.views);

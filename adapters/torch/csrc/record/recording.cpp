@@ -335,8 +335,8 @@ void Recording::finish(OpenOp& op) {
     return std::ranges::find(row.creates, storage) != row.creates.end();
   });
   const std::string_view name = op.facts->op->name;
-  row.replayable = pure && !row.creates.empty() && !op.random && !op.from_host &&
-                   !op.facts->uninitialized && name.starts_with("aten::");
+  row.recomputable = pure && !row.creates.empty() && !op.random && !op.from_host &&
+                     !op.facts->uninitialized && name.starts_with("aten::");
   if (!op.has_input && !OpOrigins::in_node() && row.module == 0) {
     for (const std::uint32_t storage : row.creates) {
       if (!rows_.described(storage)) rows_.describe(storage, StorageRole::kInput, "");

@@ -48,11 +48,11 @@ void time_ops(Trace& trace, const spillway::Machine& machine) {
 nlohmann::json facts_of(const Trace& trace) {
   std::uint64_t flop = 0;
   std::int64_t duration = 0;
-  std::size_t replayable = 0;
+  std::size_t recomputable = 0;
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     flop += trace.ops.flop[i].value_or(0);
     duration += trace.ops.duration_ns[i];
-    replayable += trace.ops.replayable[i];
+    recomputable += trace.ops.recomputable[i];
   }
   nlohmann::json by_role = nlohmann::json::object();
   for (std::size_t i = 0; i < trace.storages.size(); ++i) {
@@ -61,7 +61,7 @@ nlohmann::json facts_of(const Trace& trace) {
                             : entry.get<std::uint64_t>() + trace.storages.bytes[i].count;
   }
   return {{"ops", trace.ops.size()},
-          {"replayable_ops", replayable},
+          {"recomputable_ops", recomputable},
           {"storages", trace.storages.size()},
           {"peak_bytes", spillway::peak_bytes(trace).count},
           {"flop", flop},

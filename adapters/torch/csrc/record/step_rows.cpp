@@ -79,7 +79,7 @@ void StepRows::absorb(std::uint32_t operand, std::uint32_t result) {
   storages_[operand].freed.reset();
   storages_[result].became = operand;
   op.name = texts_.number("aten::add_.Tensor");
-  op.replayable = false;
+  op.recomputable = false;
 }
 
 StorageRole StepRows::role_of(const Storage& storage) const {
@@ -117,7 +117,7 @@ std::vector<std::optional<std::uint32_t>> StepRows::successors() const {
 Trace StepRows::trace() const {
   Trace trace;
   trace.timed = false;
-  trace.scratch_known = false;
+  trace.workspace_known = false;
   const auto successor = successors();
   std::vector<StorageId> ids(storages_.size(), kNoStorage);
   std::uint64_t next = 0;
@@ -150,7 +150,7 @@ Trace StepRows::trace() const {
                       .bytes_touched = Bytes{op.bytes},
                       .thread = op.thread,
                       .arithmetic = op.arithmetic,
-                      .replayable = op.replayable,
+                      .recomputable = op.recomputable,
                       .source = texts_[op.source],
                       .module = texts_[op.module],
                       .reads = named(op.reads),

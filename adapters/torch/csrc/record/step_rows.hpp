@@ -45,7 +45,7 @@ struct RecordedOp {
   std::optional<std::uint64_t> flop{};
   std::uint64_t bytes = 0;
   Arithmetic arithmetic = Arithmetic::kUnknown;
-  bool replayable = false;
+  bool recomputable = false;
   std::vector<std::uint32_t> reads{};
   std::vector<std::uint32_t> writes{};
   std::vector<std::uint32_t> creates{};

@@ -72,11 +72,11 @@ struct DeviceFacts {
   bool operator==(const DeviceFacts&) const = default;
 };
 
-/// Scratch memory that ops of a kind and size were seen to hold when they ran on the device.
+/// Workspace that ops of a kind and size were seen to hold when they ran on the device.
 struct KernelWorkspace {
-  std::string op{};  ///< as in traces: `aten::convolution_backward`
-  Bytes touched{};   ///< what such an op reads and writes, which tells its shapes apart
-  Bytes scratch{};   ///< the most that was seen; 0: it needs none
+  std::string op{};   ///< as in traces: `aten::convolution_backward`
+  Bytes touched{};    ///< what such an op reads and writes, which tells its shapes apart
+  Bytes workspace{};  ///< the most that was seen; 0: it needs none
 
   bool operator==(const KernelWorkspace&) const = default;
 };

@@ -5,11 +5,11 @@
 //     op            0      1      2      3   ...   n-1    (end: n)
 //                   ^      ^      ^                        ^
 //     actions    fetch   evict   drop                    evict
-//                 evict          replay
+//                 evict          recompute
 //
 // An action is attached to an op and means: when computing is about to begin that op; attached to
 // n, the number of ops, it means the end of the step. Actions of one op are taken in the order in
-// which they stand. None but `replay` and `wait` holds computing up.
+// which they stand. None but `recompute` and `wait` holds computing up.
 //
 //   evict   The bytes leave the device for `tier`. If a current copy lies on a slower tier already
 //           (the storage is clean), the device's memory is free at once and nothing is copied. Else
@@ -23,21 +23,23 @@
 //           still being evicted, that copy goes on and the storage stays. Slower copies stay too.
 //   forget  The slower copies of a storage that is on the device, or on its way there, are given
 //           up and their room is free: at once, or on arrival.
-//   drop    The bytes are forgotten on all tiers: a replay makes them again, or nothing uses them
+//   drop    The bytes are forgotten on all tiers: a recomputation makes them again, or nothing uses
+//   them
 //           any more. (A write is no way back: it may leave part of the bytes as they were.)
-//   replay  The op `op` runs again, on the device, just before: what it reads must be there. Of
+//   recompute  The op `op` runs again, on the device, just before: what it reads must be there. Of
 //           what it creates, the dropped storages come back. The others are transient: made anew
-//           where the storage is dead or away, they take room on the device and serve the replays
-//           attached to the same op, until the last of those that reads them has run.
+//           where the storage is dead or away, they take room on the device and serve the
+//           recomputations attached to the same op, until the last of those that reads them has
+//           run.
 //   wait    Computing waits until the copy of the storage in flight, if any, is through.
-//   choose  The op `op` runs as its alternative number `alternative`, here and in replays.
+//   choose  The op `op` runs as its alternative number `alternative`, here and in recomputations.
 //           Attached to op 0.
 //
 // Each link carries its copies one after the other, in the order in which they were queued, except
 // that what an op waits for goes first. Room on host and disk is taken when a copy is queued, on
 // the device when it starts. An op whose storages are away with no fetch queued fetches them
 // itself: a *demand fetch*. An op begins when all it reads and writes is on the device and there is
-// room for what it creates and for its scratch memory. To free a storage it need not be there.
+// room for what it creates and for its workspace. To free a storage it need not be there.
 //
 // A step repeats, so a plan must leave every storage that lives on where `places` says it begins.
 // A storage not named there begins on the device, without other copies; one that the step frees
@@ -45,7 +47,7 @@
 // storages that continue as others in the next step; what begins a step anew begins on the device.
 //
 // A plain value of ids and op indices, without pointers: it can be saved, compared and checked, by
-// validator.hpp without reference to how it was made. Actions of the kinds drop, replay follow
+// validator.hpp without reference to how it was made. Actions of the kinds drop, recompute follow
 // SuperNeurons (Wang et al. 2018), evict and fetch Meng et al. 2017, wait the synchronous modes of
 // TFLMS (Le et al. 2019).
 #pragma once
@@ -71,7 +73,7 @@ enum class PlanActionKind : std::uint8_t {
   kFetch,
   kForget,
   kDrop,
-  kReplay,
+  kRecompute,
   kWait,
   kChoose,
 };
@@ -98,14 +100,14 @@ struct PlanAction {
   Tier tier = Tier::kDevice;       ///< evict: host or disk
   std::uint32_t alternative = 0;   ///< choose
   StorageId storage = kNoStorage;  ///< evict, demote, fetch, forget, drop, wait
-  OpIndex op{};                    ///< replay, choose
+  OpIndex op{};                    ///< recompute, choose
 
   static PlanAction evict(OpIndex at, StorageId storage, Tier tier);
   static PlanAction demote(OpIndex at, StorageId storage);
   static PlanAction fetch(OpIndex at, StorageId storage);
   static PlanAction forget(OpIndex at, StorageId storage);
   static PlanAction drop(OpIndex at, StorageId storage);
-  static PlanAction replay(OpIndex at, OpIndex op);
+  static PlanAction recompute(OpIndex at, OpIndex op);
   static PlanAction wait(OpIndex at, StorageId storage);
   static PlanAction choose(OpIndex op, std::uint32_t alternative);
 

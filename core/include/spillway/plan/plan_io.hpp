@@ -16,7 +16,7 @@
 namespace spillway {
 
 /// Version 1, which does not say where the durations are from nor what is left free, is read too.
-inline constexpr int kPlanVersion = 2;
+inline constexpr int kPlanVersion = 3;
 
 /// Longest text that is read. A plan of 100 000 actions takes about 6 MiB.
 inline constexpr Bytes kMostPlanText = kMiB * 512;

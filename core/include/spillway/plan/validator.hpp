@@ -25,31 +25,32 @@ namespace spillway {
 
 /// The flaws that a plan can have.
 enum class PlanFlaw : std::uint8_t {
-  kOtherTrace,          ///< made for a trace of another structure
-  kActionOutOfOrder,    ///< stands behind one of a later op
-  kPlaceOutOfOrder,     ///< stands behind one of a later storage, or twice
-  kUnknownOp,           ///< an op that the trace does not have
-  kUnknownStorage,      ///< likewise
-  kPlacedNowhere,       ///< begins on no tier, though the step uses it
-  kPlacedUnborn,        ///< a place for what is not there when the step begins, or begins anew
-  kNotAlive,            ///< an action on a storage before its creation or after its death
-  kNoSuchTier,          ///< evicted to the device, or to a tier without budget
-  kNotOnDevice,         ///< evicted or forgotten there, but neither there nor on its way
-  kNotOnHost,           ///< demoted, but not there
-  kAlreadyOnDevice,     ///< fetched, but there
-  kEvictedForNothing,   ///< the op right behind uses it
-  kLost,                ///< needed or fetched, but dropped
-  kDroppedTwice,        ///< dropped, but dropped already
-  kNotReplayable,       ///< a replay of an op that may not be run again
-  kReplayedTooEarly,    ///< a replay of an op that has not run yet
-  kReplayInputGone,     ///< it reads what is dead, and no replay just before made it
-  kReplayInputChanged,  ///< it reads what was written since it ran
-  kReplayOfOldValue,    ///< it would bring back what was written again later
-  kReplayForNothing,    ///< nothing of what it creates is dropped or read by a replay of the group
-  kNoSuchAlternative,   ///< chosen, but not in the trace
-  kChosenLate,          ///< chosen elsewhere than at op 0
-  kChosenTwice,         ///< two choices for one op
-  kDeviceOverfull,      ///< more than the budget
+  kOtherTrace,             ///< made for a trace of another structure
+  kActionOutOfOrder,       ///< stands behind one of a later op
+  kPlaceOutOfOrder,        ///< stands behind one of a later storage, or twice
+  kUnknownOp,              ///< an op that the trace does not have
+  kUnknownStorage,         ///< likewise
+  kPlacedNowhere,          ///< begins on no tier, though the step uses it
+  kPlacedUnborn,           ///< a place for what is not there when the step begins, or begins anew
+  kNotAlive,               ///< an action on a storage before its creation or after its death
+  kNoSuchTier,             ///< evicted to the device, or to a tier without budget
+  kNotOnDevice,            ///< evicted or forgotten there, but neither there nor on its way
+  kNotOnHost,              ///< demoted, but not there
+  kAlreadyOnDevice,        ///< fetched, but there
+  kEvictedForNothing,      ///< the op right behind uses it
+  kLost,                   ///< needed or fetched, but dropped
+  kDroppedTwice,           ///< dropped, but dropped already
+  kNotRecomputable,        ///< a recomputation of an op that may not be run again
+  kRecomputedTooEarly,     ///< a recomputation of an op that has not run yet
+  kRecomputeInputGone,     ///< it reads what is dead, and no recomputation just before made it
+  kRecomputeInputChanged,  ///< it reads what was written since it ran
+  kRecomputeOfOldValue,    ///< it would bring back what was written again later
+  kRecomputeForNothing,    ///< nothing of what it creates is dropped or read by a recomputation of
+                           ///< the group
+  kNoSuchAlternative,      ///< chosen, but not in the trace
+  kChosenLate,             ///< chosen elsewhere than at op 0
+  kChosenTwice,            ///< two choices for one op
+  kDeviceOverfull,         ///< more than the budget
   kHostOverfull,
   kDiskOverfull,
   kWaitsForEver,   ///< for a fetch for which only later ops make room

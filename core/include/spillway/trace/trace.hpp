@@ -8,7 +8,7 @@
 //   hidden      c w      r        r f              created and freed within
 //   gradient                      c w      r       created within, alive after
 //
-// Within one op, creates come first, then reads, writes and scratch memory, then frees. So a
+// Within one op, creates come first, then reads, writes and workspace, then frees. So a
 // storage may be used by the op that creates it and by the op that frees it, and by none outside:
 // its life is the half-open range [create, free + 1) of ops. The next step's storages have ids of
 // their own: what is alive after this step and freed in the next stands here twice, once without a
@@ -76,7 +76,7 @@ struct StorageLists {
 /// Another way to run the same op with the same result, such as a convolution's other algorithm.
 struct OpAlternative {
   TimeNs duration_ns = 0;
-  Bytes alloc_peak{};  ///< as the column of that name
+  Bytes workspace{};  ///< as the column of that name
 
   bool operator==(const OpAlternative&) const = default;
 };
@@ -119,10 +119,10 @@ struct TraceOps {
   std::vector<Arithmetic> arithmetic;
   /// 1: a pure function of what it reads (no random state, nothing in place, nothing hidden), so
   /// that running it again yields the same bytes. Such an op writes only what it creates.
-  std::vector<std::uint8_t> replayable;
-  TextColumn source;              ///< `train.py:12`; may be empty
-  TextColumn module;              ///< `layer1.0.conv2`; may be empty
-  std::vector<Bytes> alloc_peak;  ///< most scratch memory held within the op beyond its creates
+  std::vector<std::uint8_t> recomputable;
+  TextColumn source;             ///< `train.py:12`; may be empty
+  TextColumn module;             ///< `layer1.0.conv2`; may be empty
+  std::vector<Bytes> workspace;  ///< most workspace held within the op beyond its creates
   AlternativeLists alternatives;
   StorageLists reads;  ///< no storage twice in one row, here and below
   StorageLists writes;
@@ -153,10 +153,10 @@ struct TraceOp {
   std::uint32_t thread = 0;
   std::uint32_t stream = 0;
   Arithmetic arithmetic = Arithmetic::kUnknown;
-  bool replayable = false;
+  bool recomputable = false;
   std::string source{};
   std::string module{};
-  Bytes alloc_peak{};
+  Bytes workspace{};
   std::vector<OpAlternative> alternatives{};
   std::vector<StorageId> reads{};
   std::vector<StorageId> writes{};
@@ -166,10 +166,10 @@ struct TraceOp {
 };
 
 struct Trace {
-  std::string machine;        ///< where it was recorded, for people
-  std::string framework;      ///< by what, e.g. `torch 2.12.0`
-  bool timed = true;          ///< false: recorded without running, so that every duration is 0
-  bool scratch_known = true;  ///< false: recorded without kernels, so that alloc_peak lacks theirs
+  std::string machine;          ///< where it was recorded, for people
+  std::string framework;        ///< by what, e.g. `torch 2.12.0`
+  bool timed = true;            ///< false: recorded without running, so that every duration is 0
+  bool workspace_known = true;  ///< false: recorded without kernels, so that workspace lacks theirs
   /// Peak and floor of the whole run, as its statistics have them; nothing where none was measured.
   std::optional<Bytes> run_peak{};
   std::optional<Bytes> run_floor{};
@@ -190,7 +190,7 @@ std::optional<std::string> validate(const Trace& trace);
 /// and other words. A plan made for one fits the other.
 std::uint64_t structure_hash(const Trace& trace);
 
-/// Most bytes alive at once, scratch memory included. The trace must be valid.
+/// Most bytes alive at once, workspace included. The trace must be valid.
 Bytes peak_bytes(const Trace& trace);
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory of kernels, learned from steps that ran and lent to steps that were recorded
+// Workspace of kernels, learned from steps that ran and lent to steps that were recorded
 // without running.
 //
 // A step recorded without memory knows every storage and no workspace. The same kinds of ops with
@@ -21,11 +21,11 @@
 namespace spillway::planning {
 
 /// Adds to the machine's table what the ops of the step held beyond what they left behind: their
-/// scratch memory, and the storages that they made and freed. `source` says where the step is from.
+/// workspace, and the storages that they made and freed. `source` says where the step is from.
 /// Throws UserError for a trace without workspace.
 void learn_workspace(Machine& machine, const Trace& trace, std::string_view source);
 
-/// Sets the scratch memory of the ops that the machine's table has, less what the trace shows them
+/// Sets the workspace of the ops that the machine's table has, less what the trace shows them
 /// to make and free. By op, 1: it has. A trace that
 /// knows its workspace stays as it is, and all are known.
 std::vector<std::uint8_t> lend_workspace(Trace& trace, const Machine& machine);

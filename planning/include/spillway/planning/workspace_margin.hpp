@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Room for what kernels allocate for themselves, where the trace does not know it.
 //
-// A step recorded without running its kernels has no workspace in `alloc_peak`: a plan that fills
+// A step recorded without running its kernels has no workspace in `workspace`: a plan that fills
 // the budget by its figures would not fit when it runs. The margin is a number of bytes that plans
 // leave free at every op, stated as a share of the largest working set. Planners, simulator and
 // bound need not know of it: they are given the smaller budget.

@@ -82,14 +82,14 @@ class AccessTable {
            freed_by(storage) != kNoRow;
   }
 
-  /// Bytes of all storages alive while an op runs, its scratch memory included.
+  /// Bytes of all storages alive while an op runs, its workspace included.
   [[nodiscard]] std::uint64_t alive(Row op) const { return alive_[op]; }
   /// The op beside which most is alive.
   [[nodiscard]] Row op_with_most_alive() const { return op_with_most_alive_; }
-  /// Bytes the op needs at once: what it touches, and its scratch memory.
+  /// Bytes the op needs at once: what it touches, and its workspace.
   [[nodiscard]] std::uint64_t working_set(Row op) const { return working_set_[op]; }
-  /// Scratch memory of the op as recorded.
-  [[nodiscard]] std::uint64_t scratch(Row op) const { return scratch_[op]; }
+  /// Workspace of the op as recorded.
+  [[nodiscard]] std::uint64_t workspace(Row op) const { return workspace_[op]; }
 
  private:
   void collect(const Trace& trace);
@@ -100,7 +100,7 @@ class AccessTable {
   std::vector<Row> touch_op_, op_first_, next_, previous_;
   std::vector<Row> freed_, freed_first_;
   std::vector<Row> first_, last_, creator_, freed_by_, successor_, predecessor_;
-  std::vector<std::uint64_t> bytes_, alive_, working_set_, scratch_;
+  std::vector<std::uint64_t> bytes_, alive_, working_set_, workspace_;
   Row op_with_most_alive_ = 0;
 };
 

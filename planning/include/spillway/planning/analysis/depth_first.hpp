@@ -11,15 +11,15 @@
 // An op depends on the last writer of what it touches (to create is to write) and, where it writes,
 // on all readers since. The trace has no views: whoever uses one touches its storage. Ops that draw
 // random numbers or have effects beyond their storages keep their order among each other: those
-// that are not `replayable` though they write nothing in place. What the trace does not tell:
+// that are not `recomputable` though they write nothing in place. What the trace does not tell:
 //
 // - whether an op in place draws random numbers as well (`bernoulli_`): only its storages hold it;
 // - where the program looks at a result on the host, and what it would do next;
 // - whether two writers of one storage could change places, because they write other parts of it or
 //   add to it: they stay in order, and so do the sums that a gradient is made of;
-// - what ops would take in this order: durations, scratch memory and all else of an op go with it.
+// - what ops would take in this order: durations, workspace and all else of an op go with it.
 //
-// A trace of version 1 calls no op replayable, so that only its ops in place move.
+// A trace of version 1 calls no op recomputable, so that only its ops in place move.
 //
 // Source: TensorFlowMem (J. Wei, A. Qiao, A. Jayarajan, G. Gibson, V. Vasudevan, E. Xing, "Training
 // larger models on TensorFlow without additional GPU", SysML 2018), partitioned execution: what is

@@ -72,7 +72,7 @@ struct BoundWindow {
 /// Where room is short for what the bound owes most to.
 struct BoundRoom {
   Row op = 0;
-  std::uint64_t bytes_alive = 0;  ///< while it runs, with its smallest scratch memory
+  std::uint64_t bytes_alive = 0;  ///< while it runs, with its smallest workspace
   std::uint64_t budget = 0;       ///< of the device; of device and host where a disk's link binds
 };
 

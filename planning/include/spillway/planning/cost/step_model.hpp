@@ -28,15 +28,15 @@ struct StepModel {
   std::vector<TimeNs> duration;        ///< per op, as recorded
   std::vector<TimeNs> start;           ///< per op and one more: sum of the durations before it
   std::vector<TimeNs> least_duration;  ///< per op, the shortest of its alternatives
-  std::vector<std::uint64_t> least_scratch;
+  std::vector<std::uint64_t> least_workspace;
   AlternativeLists alternatives;  ///< of the trace
 
   /// Per storage: the op to be run again that makes it, kNoRow where none does. Its creator, which
   /// is a pure function and the only op that writes it.
-  std::vector<Row> replay_op;
+  std::vector<Row> recompute_op;
   /// Per storage: the last op before which that op may be run again with what it reads alive and
   /// unchanged; the number of ops where the end of the step will do. 0 where there is no such op.
-  std::vector<Row> replay_until;
+  std::vector<Row> recompute_until;
   /// The same where what it reads may itself be made again, alive or not.
   std::vector<Row> chain_until;
   /// Per touch: the op of the next write to the same id in this step; kNoRow where there is none.
@@ -48,10 +48,10 @@ struct StepModel {
   /// The bytes that the op needs at once, and with those alive beside it; with its smallest
   /// workspace.
   [[nodiscard]] std::uint64_t least_working_set(Row op) const {
-    return table.working_set(op) - table.scratch(op) + least_scratch[op];
+    return table.working_set(op) - table.workspace(op) + least_workspace[op];
   }
   [[nodiscard]] std::uint64_t least_alive(Row op) const {
-    return table.alive(op) - table.scratch(op) + least_scratch[op];
+    return table.alive(op) - table.workspace(op) + least_workspace[op];
   }
   [[nodiscard]] std::uint64_t budget(Tier tier) const { return budgets[tier].count; }
   /// Whether copies of the device pass through the host.
@@ -67,11 +67,11 @@ struct StepModel {
   /// copy takes, and proportional to its bytes or less.
   [[nodiscard]] double least_copy_ns(LinkKind link, std::uint64_t bytes) const;
   /// Share of the creator's time that one storage of its output stands for; kNever without one.
-  [[nodiscard]] double replay_share_ns(Row storage) const;
+  [[nodiscard]] double recompute_share_ns(Row storage) const;
 
  private:
   void measure_alternatives(const Trace& trace);
-  void find_replays(const Trace& trace);
+  void find_recomputations(const Trace& trace);
 
   std::array<std::optional<Link>, kLinkCount> links_{};
 };

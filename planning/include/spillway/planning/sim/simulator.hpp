@@ -13,7 +13,7 @@
 //
 // The step is simulated several times in a row, each going on from where the one before ended, and
 // the last is reported: steady state, with copies over the boundary between steps. A simulator is
-// made once for a problem and runs any number of plans; it holds scratch memory of its own, so one
+// made once for a problem and runs any number of plans; it holds workspace of its own, so one
 // simulator is for one thread. O(ops + accesses + actions) for each step simulated.
 #pragma once
 
@@ -42,7 +42,7 @@ enum class StallCause : std::uint8_t {
   kInput,        ///< for a fetch that the plan had queued
   kDemandFetch,  ///< for a fetch that nobody had queued
   kWait,         ///< in a `wait` of the plan
-  kReplay,       ///< it computed, but what had been computed before
+  kRecompute,    ///< it computed, but what had been computed before
 };
 inline constexpr std::size_t kStallCauseCount = 5;
 constexpr std::size_t index_of(StallCause cause) { return static_cast<std::size_t>(cause); }
@@ -50,7 +50,7 @@ std::string_view to_string(StallCause cause);
 
 /// One bar of a drawing.
 struct TimelineSpan {
-  enum class Kind : std::uint8_t { kOp, kReplay, kStall, kCopy };
+  enum class Kind : std::uint8_t { kOp, kRecompute, kStall, kCopy };
   Kind kind = Kind::kOp;
   StallCause cause = StallCause::kAllocation;  ///< kStall
   LinkKind link = LinkKind::kDeviceToHost;     ///< kCopy
@@ -67,7 +67,7 @@ struct TimelineLevel {
   TimeNs time = 0;
   std::array<Bytes, kTierCount> bytes{};
   /// The bytes of it on the device, by role; under kWorkspace also what belongs to no storage:
-  /// scratch memory, and what replays make for each other.
+  /// workspace, and what recomputations make for each other.
   std::array<Bytes, kStorageRoleCount> on_device{};
 };
 
@@ -92,7 +92,7 @@ struct LinkUse {
 /// The last simulated step. Times are of the virtual clock.
 struct SimulationReport {
   TimeNs step_ns = 0;     ///< from its beginning to the beginning of the next
-  TimeNs compute_ns = 0;  ///< of its ops, replays not counted: the step without any limit
+  TimeNs compute_ns = 0;  ///< of its ops, recomputations not counted: the step without any limit
   std::array<TimeNs, kStallCauseCount> stall_ns{};  ///< step_ns - compute_ns in all
   std::array<TierPeak, kTierCount> peak{};
   std::array<LinkUse, kLinkCount> links{};
@@ -100,7 +100,7 @@ struct SimulationReport {
   std::uint64_t clean_evictions = 0;  ///< that did not have to
   std::uint64_t fetches = 0;          ///< demand fetches included
   std::uint64_t demand_fetches = 0;
-  std::uint64_t replays = 0;
+  std::uint64_t recomputations = 0;
   Bytes evicted{};
   Bytes clean_evicted{};
   Bytes fetched{};
@@ -127,7 +127,7 @@ class SimulationObserver : public residency::TransitionObserver {
   virtual void on_create(StorageId machine_id, StorageId storage, Bytes bytes) = 0;
   /// All that the op uses is there, and what it creates.
   virtual void on_op_begin(OpIndex /*op*/) {}
-  /// The storages that it frees are gone. Replays are not shown.
+  /// The storages that it frees are gone. Recomputations are not shown.
   virtual void on_op_end(OpIndex /*op*/) {}
 };
 

@@ -9,7 +9,7 @@
 namespace spillway::runtime {
 
 /// The allocations of ops when they ran before: the most bytes that were live at a time of those
-/// made inside, results and scratch. Direct-mapped by a key that tells apart ops of different
+/// made inside, results and workspace. Direct-mapped by a key that tells apart ops of different
 /// needs: a collision forgets.
 ///
 ///     begin(key)   allocated(+) freed(-) ...   end()

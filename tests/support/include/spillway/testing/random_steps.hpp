@@ -12,18 +12,18 @@
 namespace spillway::testing {
 
 /// A valid step: parameters, temporaries that live across some ops, storages that go on in the next
-/// step, scratch memory, ops that may be run again.
+/// step, workspace, ops that may be run again.
 Trace random_step(std::mt19937& random, std::size_t ops);
 
 /// The means of a random plan. At least one of host and disk.
 struct PlanMeans {
   bool host = true;
   bool disk = true;
-  bool replays = true;
+  bool recomputations = true;
 };
 
 /// A plan that is right where budgets are ample: it evicts, demotes, fetches, forgets, drops,
-/// replays and waits at random.
+/// recomputations and waits at random.
 Plan random_plan(std::mt19937& random, const Trace& trace, const PlanMeans& means);
 
 /// Forward, backward and update of `layers` layers of about 25 ops each: convolution, norm and

@@ -11,17 +11,17 @@
 
 namespace spillway::testing {
 
-/// The failure with ever shorter runs of its `items` removed for as long as `replay` of the rest
+/// The failure with ever shorter runs of its `items` removed for as long as `recompute` of the rest
 /// returns a failure.
-template <typename Failure, typename Items, typename Replay>
-Failure shrunken(Failure failure, Items Failure::*items, const Replay& replay) {
+template <typename Failure, typename Items, typename Recompute>
+Failure shrunken(Failure failure, Items Failure::*items, const Recompute& recompute) {
   for (std::size_t run = std::max<std::size_t>((failure.*items).size() / 2, 1); run > 0;) {
     bool removed = false;
     for (std::size_t at = 0; at + run <= (failure.*items).size();) {
       Items shorter = failure.*items;
       const auto first = shorter.begin() + static_cast<std::ptrdiff_t>(at);
       shorter.erase(first, first + static_cast<std::ptrdiff_t>(run));
-      if (auto still = replay(shorter)) {
+      if (auto still = recompute(shorter)) {
         failure = std::move(*still);
         removed = true;
       } else {

@@ -26,8 +26,8 @@ class StepBuilder {
     std::vector<StorageId> reads{};
     std::vector<StorageId> writes{};
     std::vector<StorageId> frees{};
-    std::uint64_t scratch = 0;
-    bool replayable = false;
+    std::uint64_t workspace = 0;
+    bool recomputable = false;
   };
   /// Writes what it creates, too.
   OpIndex op(TimeNs duration, Op op);

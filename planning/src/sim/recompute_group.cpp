@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "replay_group.hpp"
+#include "recompute_group.hpp"
 
 namespace spillway::planning::sim {
 
-void ReplayGroup::begin(std::span<const PlanAction> actions) {
+void RecomputeGroup::begin(std::span<const PlanAction> actions) {
   for (const StorageId storage : touched_) last_reader_[to_value(storage)] = 0;
   touched_.clear();
   for (std::size_t i = 0; i < actions.size(); ++i) {
-    if (actions[i].kind != PlanActionKind::kReplay) continue;
+    if (actions[i].kind != PlanActionKind::kRecompute) continue;
     if (made_.empty()) {
       made_.resize(trace_.storages.size());
       last_reader_.resize(trace_.storages.size());
@@ -19,13 +19,13 @@ void ReplayGroup::begin(std::span<const PlanAction> actions) {
   }
 }
 
-bool ReplayGroup::keep(StorageId storage, std::size_t position) {
+bool RecomputeGroup::keep(StorageId storage, std::size_t position) {
   if (made_[to_value(storage)] || last_reader_[to_value(storage)] <= position + 1) return false;
   made_[to_value(storage)] = true;
   return true;
 }
 
-Bytes ReplayGroup::read_by(OpIndex op, std::size_t position) {
+Bytes RecomputeGroup::read_by(OpIndex op, std::size_t position) {
   Bytes freed{};
   for (const StorageId storage : trace_.ops.reads[op]) {
     if (!made_[to_value(storage)] || last_reader_[to_value(storage)] != position + 1) continue;
