@@ -93,7 +93,7 @@ TEST(LookAhead, FetchesInOrderOfUseWhatFitsUntilItsUse) {
 TEST(LookAhead, WhatStillLeavesOrIsNeverUsedIsNotFetched) {
   const Step step{.demand = {4, 4},
                   .away = {{.next_use = 1, .bytes = {2}, .fetchable = false},
-                           {.next_use = kNoUse, .bytes = {2}, .fetchable = true}}};
+                           {.next_use = residency::kNeverUsed, .bytes = {2}, .fetchable = true}}};
   EXPECT_TRUE(step.look(100).prefetch().empty());
 }
 

@@ -97,7 +97,7 @@ TEST(SharedBudgetTest, AForkedProcessClaimsWhatItHoldsUntilItIsGone) {
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
   EXPECT_EQ(root.claimed_by_others(), kMiB * 20);
   EXPECT_EQ(root.limit(), kTotal - kMiB * 20);
-  root.bury();  // ended, though nobody has asked for its status yet
+  root.drop_claims_of_dead();  // ended, though nobody has asked for its status yet
   EXPECT_EQ(root.claimed_by_others(), Bytes{});
   EXPECT_EQ(root.limit(), kTotal);
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);

@@ -342,7 +342,7 @@ void MemoryModel::keep_room_for_computing(bool keep) {
   if (!keep) begin_copies();
 }
 
-bool MemoryModel::let_fetches_in() {
+bool MemoryModel::admit_fetches() {
   if (!std::exchange(room_is_for_computing_, false)) return false;
   begin_copies();
   room_is_for_computing_ = true;

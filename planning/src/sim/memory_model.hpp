@@ -65,7 +65,7 @@ class MemoryModel {
   void keep_room_for_computing(bool keep);
   /// Where nothing is under way: lets fetches take that room all the same, since one may free what
   /// computing waits for, by the copy on the host that it leaves behind. False if none began.
-  bool let_fetches_in();
+  bool admit_fetches();
 
   [[nodiscard]] residency::ResidencyState state(ItemIndex item) const {
     return machine_.state(items_[item].id);

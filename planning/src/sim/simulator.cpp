@@ -198,7 +198,7 @@ class Simulator::Run {
   bool wait_until(const Condition& condition, StallCause cause, StorageId storage, Bytes need) {
     const TimeNs begin = memory_.now();
     while (!condition()) {
-      if (!memory_.step_to_next_end() && !memory_.let_fetches_in()) return stuck(storage, need);
+      if (!memory_.step_to_next_end() && !memory_.admit_fetches()) return stuck(storage, need);
     }
     measurements_.note_stall(cause, begin, memory_.now(), op_, storage);
     return true;

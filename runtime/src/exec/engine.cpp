@@ -462,7 +462,7 @@ void Engine::note_step() {
   const Lock lock(*this);
   follow_machine();
   if (sharing_) {
-    shared_.bury_now_and_then();
+    shared_.drop_claims_of_dead_if_due();
     follow_shared();
   }
   const TimeNs now = now_ns();

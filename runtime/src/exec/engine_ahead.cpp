@@ -30,10 +30,10 @@ void act_out_delay(std::string_view point) {
 
 Bytes planned_with(Bytes budget) { return budget - Bytes{budget.count / kUnplannedShare}; }
 
-/// Ops from `now` until the next use, or kNoUse where none is predicted.
+/// Ops from `now` until the next use, or kNeverUsed where none is predicted.
 std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now) {
   const std::uint64_t next = record.next_use.load(std::memory_order_relaxed);
-  return next > now && next != kNeverUsed ? next - now : kNoUse;
+  return next > now && next != kNeverUsed ? next - now : kNeverUsed;
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void Engine::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
     // An unknown storage may be needed at once; one that is never used again dies soon, as a
     // rule, and the demand of later ops does not count it.
     const std::uint64_t next_use = ops_until_use(*record, now);
-    if (next_use == kNoUse || !can_leave(*record, min_size())) continue;
+    if (next_use == kNeverUsed || !can_leave(*record, min_size())) continue;
     residents.push_back({.next_use = next_use,
                          .bytes = {record->block->resident},
                          .clean = record->has_copy.load(std::memory_order_relaxed)});

@@ -31,8 +31,8 @@ bool never_leaves(const StorageRecord& record, Bytes min_size) {
          record.state.load() == ResidencyState::kExempt;
 }
 
-// Of what is live, all but the storages that may go: those that stay, and memory that is no
-// storage's.
+// The live bytes without those of storages that may leave: those of storages that stay, and memory
+// that is no storage's.
 template <typename Stays>
 Bytes bytes_that_stay(Bytes live, const std::vector<StorageRecord*>& records, const Stays& stays) {
   for (const StorageRecord* record : records) {

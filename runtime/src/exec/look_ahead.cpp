@@ -17,8 +17,8 @@ constexpr std::uint64_t kDirtyTenths = 10;
 std::int64_t signed_bytes(Bytes bytes) { return static_cast<std::int64_t>(bytes.count); }
 
 std::uint64_t weighted(const ResidentStorage& storage) {
-  constexpr std::uint64_t kFarthest = kNoUse / kCleanTenths;
-  if (storage.next_use == kNoUse) return kNoUse;
+  constexpr std::uint64_t kFarthest = residency::kNeverUsed / kCleanTenths;
+  if (storage.next_use == residency::kNeverUsed) return residency::kNeverUsed;
   return std::min(storage.next_use, kFarthest) * (storage.clean ? kCleanTenths : kDirtyTenths);
 }
 
@@ -96,7 +96,7 @@ std::vector<std::size_t> LookAhead::prefetch() {
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const AwayStorage& storage = away_[order_[i]];
     worst = std::max(worst, stretches_[i].excess);
-    if (storage.next_use == kNoUse) break;
+    if (storage.next_use == residency::kNeverUsed) break;
     if (!storage.fetchable) continue;
     if (worst + signed_bytes(storage.bytes) > 0) break;
     worst += signed_bytes(storage.bytes);

@@ -21,7 +21,7 @@ constexpr std::uint64_t kStep = std::uint64_t{8} << 20;
 constexpr std::uint64_t kNegligible = std::uint64_t{1} << 20;
 // A root that holds less than this share of the total is one that only waits for its members.
 constexpr std::uint64_t kIdleShare = 16;
-constexpr auto kBuryEvery = std::chrono::milliseconds(200);
+constexpr auto kLookForDeadEvery = std::chrono::milliseconds(200);
 
 constexpr const char* kName = "spillway-budget";
 constexpr std::int32_t kBusy = -1;
@@ -57,7 +57,7 @@ bool SharedBudget::join(const std::string& path) {
   page_ = static_cast<Page*>(shared_.memory());
   if (page_ == nullptr) return false;
   member_ = true;
-  bury();
+  drop_claims_of_dead();
   slot_ = take_slot(Kind::kSpawned);
   if (slot_ != nullptr) return true;
   page_ = nullptr;
@@ -131,7 +131,7 @@ bool SharedBudget::claim(Bytes needed) {
   if (!is_member()) return false;
   const std::uint64_t claimed = slot_.load()->claim.load();
   const std::uint64_t wanted = claimed + std::max({needed.count, claimed / 4, kStep});
-  if (wanted > equal_part()) bury_now_and_then();
+  if (wanted > equal_part()) drop_claims_of_dead_if_due();
   const std::uint64_t part = equal_part();
   if (claimed >= part) return false;
   slot_.load()->claim.store(std::min(part, wanted));
@@ -145,9 +145,9 @@ void SharedBudget::release() {
   page_->changes.fetch_add(1);
 }
 
-void SharedBudget::bury() {
+void SharedBudget::drop_claims_of_dead() {
   if (page_ == nullptr) return;
-  buried_ = Clock::now();
+  looked_for_dead_ = Clock::now();
   for (Slot& slot : page_->slots) {
     std::int32_t pid = slot.pid.load();
     if (pid <= 0 || !is_gone(pid) || !slot.pid.compare_exchange_strong(pid, kBusy)) continue;
@@ -155,8 +155,8 @@ void SharedBudget::bury() {
   }
 }
 
-void SharedBudget::bury_now_and_then() {
-  if (Clock::now() - buried_ >= kBuryEvery) bury();
+void SharedBudget::drop_claims_of_dead_if_due() {
+  if (Clock::now() - looked_for_dead_ >= kLookForDeadEvery) drop_claims_of_dead();
 }
 
 void SharedBudget::forked_begin() {

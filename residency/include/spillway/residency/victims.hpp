@@ -28,7 +28,9 @@
 
 namespace spillway::residency {
 
+/// A next use where the recorded step never touches the storage again. Sorts behind every real one.
 inline constexpr std::uint64_t kNeverUsed = std::numeric_limits<std::uint64_t>::max();
+/// A next use of which nothing is known. Op 0 is nobody's next op.
 inline constexpr std::uint64_t kUnknownUse = 0;
 
 struct Candidate {

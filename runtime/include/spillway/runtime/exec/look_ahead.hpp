@@ -23,17 +23,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <span>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/residency/victims.hpp"
 
 namespace spillway::runtime {
 
 /// A storage whose bytes are not on the device, or leave it.
 struct AwayStorage {
-  std::uint64_t next_use;  ///< ops from now, at least 1; kNoUse
+  std::uint64_t next_use;  ///< ops from now, at least 1; residency::kNeverUsed
   Bytes bytes;
   bool fetchable;  ///< false while it still leaves, or already comes
 };
@@ -44,8 +44,6 @@ struct ResidentStorage {
   Bytes bytes;
   bool clean;  ///< leaves without a copy
 };
-
-inline constexpr std::uint64_t kNoUse = std::numeric_limits<std::uint64_t>::max();
 
 class LookAhead {
  public:

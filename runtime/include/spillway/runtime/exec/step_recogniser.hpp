@@ -26,15 +26,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "spillway/residency/victims.hpp"
 #include "spillway/runtime/exec/op_history.hpp"
 #include "spillway/runtime/exec/step_record.hpp"
 
 namespace spillway::runtime {
 
-/// Answer to "when is this storage used next?" when nothing is known. Op 0 is nobody's next op.
-inline constexpr std::uint64_t kUnknownUse = 0;
-/// The recorded step never touches the storage again. Sorts behind every real next use.
-inline constexpr std::uint64_t kNeverUsed = UINT64_MAX;
+using residency::kNeverUsed;
+using residency::kUnknownUse;
 
 /// The ops of one complete period as they ran last. See StepRecogniser::last_step.
 struct RecordedStep {

@@ -65,9 +65,9 @@ class SharedBudget {
     if (is_root()) page_->root_used.store(used.count, std::memory_order_relaxed);
   }
   /// Drops the claims of processes that are gone.
-  void bury();
+  void drop_claims_of_dead();
   /// The same, but not again within a fifth of a second: it opens a file for each member.
-  void bury_now_and_then();
+  void drop_claims_of_dead_if_due();
   /// Claims of others; zero for a member.
   [[nodiscard]] Bytes claimed_by_others() const;
 
@@ -99,7 +99,7 @@ class SharedBudget {
   std::atomic<Slot*> slot_{nullptr};  // a member's
   bool member_ = false;
   std::uint64_t seen_ = 0;
-  std::chrono::steady_clock::time_point buried_;
+  std::chrono::steady_clock::time_point looked_for_dead_;
   std::atomic<std::int64_t> forked_held_{0};
 };
 
