@@ -142,10 +142,11 @@ def words(path):
 
 
 def remove_group(group):
-    # The kernel counts a process as a member for a moment after it has ended. What is left of a
-    # program that was given up, such as its children, ends here.
+    # The kernel counts a process as a member until its memory and files are gone, which takes many
+    # seconds where it has a file without a name of twenty gigabytes. What is left of a program that
+    # was given up, such as its children, ends here.
     reason = None
-    for attempt in range(50):
+    for attempt in range(600):
         if not group.is_dir():
             return
         if attempt > 10:

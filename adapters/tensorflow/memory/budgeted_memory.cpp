@@ -53,23 +53,35 @@ std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
 }
 
 std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
-  std::uint64_t seen = frees_.load();
+  const std::uint64_t seen = frees_.load();
   {
     const std::lock_guard lock(mutex_);
     if (std::byte* const pointer = try_locked(bytes, alignment)) return pointer;
     ++waits_;
   }
   // A request that can never fit need not wait.
-  bool hopeless = bytes > memory_.budget().limit();
+  if (bytes <= memory_.budget().limit()) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::byte* const pointer = wait_and_allocate(bytes, alignment, seen);
+    waited_ns_.fetch_add((std::chrono::steady_clock::now() - begin) / std::chrono::nanoseconds(1));
+    if (pointer != nullptr) return pointer;
+  }
+  const std::lock_guard lock(mutex_);
+  ++failures_;
+  last_short_ = saturating_sub(bytes, saturating_sub(memory_.budget().limit(), memory_.live()));
+  failure = failure_locked(bytes);
+  return nullptr;
+}
+
+std::byte* BudgetedMemory::wait_and_allocate(Bytes bytes, std::size_t alignment,
+                                             std::uint64_t seen) {
+  bool hopeless = false;
   while (!hopeless) {
     const std::uint64_t now = wait_for_room(seen, kPatience);
     hopeless = now == seen && !room_expected();
     seen = now;
     if (std::byte* const pointer = try_allocate(bytes, alignment)) return pointer;
   }
-  const std::lock_guard lock(mutex_);
-  ++failures_;
-  failure = failure_locked(bytes);
   return nullptr;
 }
 
@@ -123,7 +135,7 @@ std::string BudgetedMemory::shortage(const std::string& figures) {
       figures);
 }
 
-MemoryUsage BudgetedMemory::usage() {
+MemoryUsage BudgetedMemory::usage() const {
   const std::lock_guard lock(mutex_);
   memory_.take_freed(none_);
   return {.budget = memory_.budget().limit(),
@@ -133,7 +145,9 @@ MemoryUsage BudgetedMemory::usage() {
           .peak_live = peak_live_,
           .allocations = allocations_,
           .waits = waits_,
-          .failures = failures_};
+          .failures = failures_,
+          .last_short = last_short_,
+          .waited_ns = waited_ns_.load()};
 }
 
 void BudgetedMemory::clear_peak() {

@@ -32,6 +32,8 @@ struct MemoryUsage {
   std::uint64_t allocations = 0;
   std::uint64_t waits = 0;     ///< allocations that waited
   std::uint64_t failures = 0;  ///< and those that failed
+  Bytes last_short{};          ///< what the last of those was short
+  std::int64_t waited_ns = 0;  ///< over all threads
 };
 
 class BudgetedMemory {
@@ -63,7 +65,7 @@ class BudgetedMemory {
   /// The text for a person of either: `figures` and what helps.
   static std::string shortage(const std::string& figures);
 
-  [[nodiscard]] MemoryUsage usage();
+  [[nodiscard]] MemoryUsage usage() const;
   void clear_peak();
   /// The peak of live bytes since the last call, whatever clear_peak() does.
   Bytes take_peak();
@@ -73,18 +75,22 @@ class BudgetedMemory {
 
  private:
   std::byte* try_locked(Bytes bytes, std::size_t alignment);
+  /// Null after the patience.
+  std::byte* wait_and_allocate(Bytes bytes, std::size_t alignment, std::uint64_t seen);
   std::string failure_locked(Bytes bytes) const;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable room_;
-  runtime::DeviceMemory memory_;
-  std::vector<runtime::Block*> none_;
+  mutable runtime::DeviceMemory memory_;  // what was freed is taken up when somebody looks
+  mutable std::vector<runtime::Block*> none_;
   Bytes peak_held_{};
   Bytes peak_live_{};
   Bytes peak_since_taken_{};
   std::uint64_t allocations_ = 0;
   std::uint64_t waits_ = 0;
   std::uint64_t failures_ = 0;
+  Bytes last_short_{};
+  std::atomic<std::int64_t> waited_ns_{0};
   std::atomic<std::uint64_t> frees_{0};
   std::atomic<std::uint32_t> waiting_{0};
   std::atomic<std::uint32_t> copies_{0};

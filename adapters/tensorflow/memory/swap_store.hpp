@@ -75,6 +75,7 @@ class SwapStore {
 
   [[nodiscard]] runtime::StoreUsage usage() const { return store_.usage(); }
   [[nodiscard]] runtime::StoreStatistics statistics() const { return store_.statistics(); }
+  [[nodiscard]] std::string transfers() const { return store_.transfers(); }
 
   /// No transfer is in flight, and no thread of the store's runs, until after_fork(). In the child
   /// nothing leaves any more, and what left before cannot be brought back.

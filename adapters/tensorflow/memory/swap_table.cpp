@@ -23,22 +23,38 @@ Bytes share_of(Bytes bytes, double share) {
 
 }  // namespace
 
-SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak)
-    : options_(options), take_peak_(std::move(take_peak)) {}
+SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
+                     std::function<void(std::size_t)> on_run)
+    : options_(options), take_peak_(std::move(take_peak)), on_run_(std::move(on_run)) {}
 
 std::uint64_t SwapTable::add_pairs(const std::vector<bool>& in_loop) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t first = pairs_.size();
   for (const bool loops : in_loop) pairs_.push_back({.graph = graphs_.size(), .in_loop = loops});
+  const auto outside = std::ranges::find(in_loop, false);
+  const auto counting = outside == in_loop.end() ? 0 : outside - in_loop.begin();
   graphs_.push_back({.first = first,
                      .count = in_loop.size(),
+                     .counting_pair = first + static_cast<std::uint64_t>(counting),
                      .all_in_loops = std::ranges::count(in_loop, false) == 0});
   return first;
 }
 
 bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
-  const std::lock_guard lock(mutex_);
-  SPILLWAY_CHECK(number < pairs_.size(), std::to_string(number));
+  std::optional<std::size_t> runs;
+  bool copies = false;
+  {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_CHECK(number < pairs_.size(), std::to_string(number));
+    const std::size_t graph = pairs_[number].graph;
+    if (graphs_[graph].counting_pair == number) runs = graph;
+    copies = copies_locked(number, bytes);
+  }
+  if (runs && on_run_) on_run_(*runs);
+  return copies;
+}
+
+bool SwapTable::copies_locked(std::uint64_t number, Bytes bytes) {
   Pair& pair = pairs_[number];
   if (!options_.always_copy && !gave_up_) count_run_locked(pair);
   if (bytes < options_.smallest || bytes.count == 0) return false;

@@ -50,8 +50,10 @@ struct SwapTableState {
 
 class SwapTable {
  public:
-  /// `take_peak`: the peak of live memory since it was last called.
-  SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak);
+  /// `take_peak`: the peak of live memory since it was last called. `on_run`: a graph runs, told by
+  /// its first pair that is in no loop, else by its first; called with no lock held.
+  SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
+            std::function<void(std::size_t graph)> on_run = {});
 
   /// Numbers for the pairs of a graph: the first one's. They copy. `in_loop`: one for each.
   std::uint64_t add_pairs(const std::vector<bool>& in_loop);
@@ -79,6 +81,7 @@ class SwapTable {
   struct Graph {
     std::uint64_t first = 0;
     std::uint64_t count = 0;
+    std::uint64_t counting_pair = 0;  // whose runs are those of the graph
     bool all_in_loops = false;
     std::uint64_t round = 1;
     std::uint64_t ran = 0;         // pairs in this round
@@ -86,6 +89,7 @@ class SwapTable {
     bool settled = false;          // nothing is left to change
   };
 
+  bool copies_locked(std::uint64_t number, Bytes bytes);
   void count_run_locked(Pair& pair);
   void end_round_locked(std::size_t graph);
   void begin_measuring_locked(std::size_t graph);
@@ -95,6 +99,7 @@ class SwapTable {
 
   const SwapTableOptions options_;
   const std::function<Bytes()> take_peak_;
+  const std::function<void(std::size_t)> on_run_;
   mutable std::mutex mutex_;
   std::deque<Pair> pairs_;
   std::deque<Graph> graphs_;

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -78,12 +80,14 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
     : settings_(settings),
       fuzz_(settings.effective_mode() == Mode::kFuzz),
       memory_(budget, poison_in(settings)),
-      table_({.budget = budget,
-              .smallest = fuzz_ ? Bytes{1} : settings.min_size,
-              .always_copy = fuzz_ || settings.effective_mode() == Mode::kVerify},
-             [this] { return memory_.take_peak(); }),
+      table_(
+          {.budget = budget,
+           .smallest = fuzz_ ? Bytes{1} : settings.min_size,
+           .always_copy = fuzz_ || settings.effective_mode() == Mode::kVerify},
+          [this] { return memory_.take_peak(); }, [this](std::size_t graph) { begin_step(graph); }),
       store_(std::make_unique<SwapStore>(store_options(settings),
-                                         runtime::make_transfers(settings.io), memory_)) {}
+                                         runtime::make_transfers(settings.io), memory_)),
+      reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {}
 
 void Session::start(const runtime::Settings& settings) {
   refuse_what_is_not_there(settings);
@@ -120,6 +124,22 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
   return std::nullopt;
 }
 
+void Session::begin_step(std::size_t graph) {
+  const runtime::StoreStatistics moved = store_->statistics();
+  steps_.begin(graph,
+               std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1),
+               moved.stored_on_host + moved.stored_on_disk + moved.loaded_from_host +
+                   moved.loaded_from_disk);
+}
+
+RunFigures Session::figures() const {
+  return {.memory = memory_.usage(),
+          .store = store_->usage(),
+          .moved = store_->statistics(),
+          .steps = steps_.figures(),
+          .transfers = store_->transfers()};
+}
+
 void Session::note_stays(const std::string& reason) {
   if (reason.empty()) return;
   {
@@ -141,6 +161,7 @@ std::string Session::statistics_json() {
   const runtime::StoreUsage store = store_->usage();
   const runtime::StoreStatistics moved = store_->statistics();
   const SwapTableState table = table_.state();
+  const StepFigures steps = steps_.figures();
   const std::lock_guard lock(mutex_);
   std::uint64_t left = 0;
   for (const auto& [reason, count] : left_) left += count;
@@ -158,6 +179,9 @@ std::string Session::statistics_json() {
                         {"allocations", memory.allocations},
                         {"waiting_allocations", memory.waits},
                         {"failed_allocations", memory.failures},
+                        {"stall_ns", memory.waited_ns},
+                        {"steps", steps.steps},
+                        {"last_step_ns", steps.last_ns},
                         {"graphs_rewritten", graphs_},
                         {"graphs_left", left},
                         {"left_because", left_},
@@ -183,15 +207,20 @@ std::string Session::summary() {
 }
 
 void Session::report() {
+  if (::getpid() != pid_) return;
   if (settings_.summary) std::fputs(summary().c_str(), stderr);
-  if (settings_.stats_path.empty()) return;
+  reporter_->end(!write_statistics());
+}
+
+bool Session::write_statistics() {
+  if (settings_.stats_path.empty()) return true;
   std::ofstream file(settings_.stats_path);
   file << statistics_json() << '\n';
   file.flush();
-  if (!file) {
-    std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n",
-                 settings_.stats_path.c_str(), std::strerror(errno));
-  }
+  if (file) return true;
+  std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n",
+               settings_.stats_path.c_str(), std::strerror(errno));
+  return false;
 }
 
 }  // namespace spillway::tf

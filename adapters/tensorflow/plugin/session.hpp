@@ -6,6 +6,9 @@
 // Knows no header of TensorFlow. Thread-safe after start().
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,6 +19,8 @@
 #include "budgeted_memory.hpp"
 #include "rewrite.hpp"
 #include "spillway/runtime/settings.hpp"
+#include "status_reporter.hpp"
+#include "step_count.hpp"
 #include "swap_store.hpp"
 #include "swap_table.hpp"
 
@@ -42,19 +47,27 @@ class Session {
   /// now on.
   void note_failure(const std::string& reason);
 
+  [[nodiscard]] RunFigures figures() const;
   [[nodiscard]] std::string statistics_json();
   [[nodiscard]] std::string summary();
-  /// Writes statistics and summary as the settings say.
+  /// The process ends: writes statistics and summary as the settings say. Not in a forked child.
   void report();
 
  private:
   Session(const runtime::Settings& settings, Bytes budget);
 
+  void begin_step(std::size_t graph);
+  /// False if it could not be written, which is said.
+  [[nodiscard]] bool write_statistics();
+
   runtime::Settings settings_;
+  const pid_t pid_ = ::getpid();
   bool fuzz_;
   BudgetedMemory memory_;
+  StepCount steps_;
   SwapTable table_;
   std::unique_ptr<SwapStore> store_;
+  std::unique_ptr<StatusReporter> reporter_;
   std::mutex mutex_;
   std::uint64_t graphs_ = 0;                   // rewritten
   std::map<std::string, std::uint64_t> left_;  // reason to graphs

@@ -109,16 +109,14 @@ std::string format_summary(const StatusTotals& totals, bool failed) {
 
 std::string format_never_loaded(bool autoload_is_off) {
   const std::string_view fact =
-      "spillway: the program never loaded PyTorch with Spillway: nothing was managed.\n";
+      "spillway: the program never loaded a framework with Spillway: nothing was managed.\n";
   if (autoload_is_off) {
     return fmt::format(
         "{}  TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set, which keeps it out; unset it.\n", fact);
   }
   return fmt::format(
-      "{}{}", fact,
-      "  Likely: the spillway package is not installed in the Python that ran, or\n"
-      "  that Python does not import torch. See: spillway doctor\n"
-      "  Except with TensorFlow: its figures are not shown here yet, see --stats.\n");
+      "{}  If it uses PyTorch or TensorFlow, its Python lacks Spillway. See: spillway doctor\n",
+      fact);
 }
 
 }  // namespace spillway::tools

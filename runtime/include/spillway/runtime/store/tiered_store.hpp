@@ -104,6 +104,9 @@ class TieredStore {
 
   /// Returns when nothing is in flight and every `done` has returned.
   void drain() { transfers_->drain(); }
+  /// How bytes move, for people.
+  [[nodiscard]] std::string transfers() const { return transfers_->description(); }
+
   /// See Transfers::before_fork.
   void before_fork() { transfers_->before_fork(); }
 

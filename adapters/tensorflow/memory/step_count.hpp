@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of training, of which the framework tells nothing: the runs of the graph with pairs
+// that ran most often.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/base/ids.hpp"
+
+namespace spillway::tf {
+
+struct StepFigures {
+  std::uint64_t steps = 0;  ///< that began
+  TimeNs last_ns = 0;       ///< from the beginning of the last but one to that of the last
+  Bytes moved_in_last{};    ///< out and in, meanwhile
+};
+
+/// Thread-safe.
+class StepCount {
+ public:
+  /// A graph begins to run. `moved`: bytes moved since the process began.
+  void begin(std::size_t graph, TimeNs now, Bytes moved);
+  /// Of the graph that ran most often, the first of several.
+  [[nodiscard]] StepFigures figures() const;
+
+ private:
+  struct Runs {
+    StepFigures figures;
+    TimeNs began = 0;
+    Bytes moved_before{};
+  };
+
+  mutable std::mutex mutex_;
+  std::vector<Runs> graphs_;
+};
+
+}  // namespace spillway::tf

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `spillway run` and others see of a process with TensorFlow: its slot of the status page,
+// brought up to date by a thread, and once more at the end.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "budgeted_memory.hpp"
+#include "spillway/base/ids.hpp"
+#include "spillway/runtime/settings.hpp"
+#include "spillway/runtime/status_page.hpp"
+#include "spillway/runtime/store/tiered_store.hpp"
+#include "step_count.hpp"
+
+namespace spillway::tf {
+
+/// Everything that is shown.
+struct RunFigures {
+  MemoryUsage memory;
+  runtime::StoreUsage store;
+  runtime::StoreStatistics moved;
+  StepFigures steps;
+  std::string transfers;  ///< how bytes move
+};
+
+class StatusReporter {
+ public:
+  /// Shows nothing where no page is named, or it is gone. `figures` is called by another thread
+  /// until end().
+  StatusReporter(const runtime::Settings& settings, std::function<RunFigures()> figures);
+
+  /// The process ends. Idempotent.
+  void end(bool unwritten);
+
+ private:
+  void run();
+  void publish();
+
+  runtime::StatusMapping page_;
+  runtime::StatusSlot* slot_ = nullptr;
+  std::function<RunFigures()> figures_;
+  bool limited_;
+  runtime::Mode mode_;
+  TimeNs started_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace spillway::tf

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "step_count.hpp"
+
+#include <gtest/gtest.h>
+
+namespace spillway::tf {
+namespace {
+
+//   graph   0    1    0    1    1      generator and discriminator, say
+//   time    0   10   40   50   90
+//   moved   0    5    9   20   26
+TEST(StepCount, counts_the_graph_that_ran_most_often) {
+  StepCount count;
+  EXPECT_EQ(count.figures().steps, 0U);
+  count.begin(0, 0, Bytes{0});
+  EXPECT_EQ(count.figures().steps, 1U);
+  EXPECT_EQ(count.figures().last_ns, 0) << "it has not ended";
+  count.begin(1, 10, Bytes{5});
+  count.begin(0, 40, Bytes{9});
+  EXPECT_EQ(count.figures().steps, 2U);
+  EXPECT_EQ(count.figures().last_ns, 40);
+  EXPECT_EQ(count.figures().moved_in_last, Bytes{9});
+  count.begin(1, 50, Bytes{20});
+  count.begin(1, 90, Bytes{26});
+  EXPECT_EQ(count.figures().steps, 3U);
+  EXPECT_EQ(count.figures().last_ns, 40);
+  EXPECT_EQ(count.figures().moved_in_last, Bytes{6});
+}
+
+}  // namespace
+}  // namespace spillway::tf
