@@ -140,8 +140,8 @@ def test_a_program_without_pytorch(command, tmp_path):
     result = spillway(command, "run", "--budget", "64MiB", code="pass")
     assert result.returncode == 0
     assert result.stderr == (
-        "spillway: the program never loaded a framework with Spillway: nothing was managed.\n"
-        "  If it uses PyTorch or TensorFlow, its Python lacks Spillway. See: spillway doctor\n"
+        "spillway: the program loaded no framework with Spillway: nothing was managed.\n"
+        "  If it uses PyTorch or TensorFlow, its Python lacks Spillway: spillway doctor\n"
     )
     for words in (("run", "--budget", "64MiB", "--stats", path), ("record", "-o", path)):
         again = spillway(command, *words, code="pass")

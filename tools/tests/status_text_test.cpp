@@ -406,7 +406,7 @@ TEST(Summary, ShowsAnOvershoot) {
 
 TEST(NeverLoaded, NamesTheReasonWhereItIsKnown) {
   EXPECT_THAT(format_never_loaded(true), HasSubstr("TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set"));
-  EXPECT_THAT(format_never_loaded(false), HasSubstr("lacks Spillway. See: spillway doctor"));
+  EXPECT_THAT(format_never_loaded(false), HasSubstr("lacks Spillway: spillway doctor"));
 }
 
 }  // namespace

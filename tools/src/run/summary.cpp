@@ -109,14 +109,13 @@ std::string format_summary(const StatusTotals& totals, bool failed) {
 
 std::string format_never_loaded(bool autoload_is_off) {
   const std::string_view fact =
-      "spillway: the program never loaded a framework with Spillway: nothing was managed.\n";
+      "spillway: the program loaded no framework with Spillway: nothing was managed.\n";
   if (autoload_is_off) {
     return fmt::format(
         "{}  TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set, which keeps it out; unset it.\n", fact);
   }
   return fmt::format(
-      "{}  If it uses PyTorch or TensorFlow, its Python lacks Spillway. See: spillway doctor\n",
-      fact);
+      "{}  If it uses PyTorch or TensorFlow, its Python lacks Spillway: spillway doctor\n", fact);
 }
 
 }  // namespace spillway::tools
