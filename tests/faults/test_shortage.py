@@ -8,7 +8,7 @@ from tests.faults.starter import activate
 
 MESSAGE = re.compile(
     r"out of memory under the budget in (?P<op>aten::\w+)[\w.]*:\n  need (?P<need>[\d.]+ \w+)"
-    r"(?: for all that the op uses at once)?, have (?P<have>[\d.]+ \w+), short "
+    r"(?: in all)?, have (?P<have>[\d.]+ \w+), short "
     r"(?P<short>[\d.]+ \w+) \(budget (?P<budget>[\d.]+ \w+)\)\.\n"
     r"  The smallest budget that would have let this pass is (?:at least )?"
     r"(?P<smallest>[\d.]+ \w+)\.",

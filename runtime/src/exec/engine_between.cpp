@@ -14,8 +14,9 @@ std::string said_of_addresses(const ThreadFrames& frames) {
   Bytes held{};
   for (const StorageRecord* record : frames.addresses) held += record->bytes;
   return fmt::format(
-      "\n{} addresses that were given since this thread's last op hold {}, since they may be used: "
-      "an op lets go of them. To tell storages apart, compare `untyped_storage()._cdata` instead.",
+      "\n  - Run an op, which lets go of addresses:"
+      "\n    {} addresses that were given since this thread's last op hold {}."
+      "\n    To tell storages apart, compare `untyped_storage()._cdata` instead.",
       frames.addresses.size(), to_string(held));
 }
 

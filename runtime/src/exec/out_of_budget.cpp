@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace spillway::runtime {
@@ -10,6 +11,23 @@ namespace spillway::runtime {
 namespace {
 
 std::string indented(const std::string& sentence) { return "\n  " + sentence; }
+
+// An item of the list, in lines of a terminal's width.
+std::string listed(const std::string& remedy) {
+  constexpr std::size_t kWidth = 80;
+  std::string line = "\n  -";
+  std::string text;
+  for (std::size_t begin = 0; begin < remedy.size();) {
+    const std::size_t end = std::min(remedy.find(' ', begin), remedy.size());
+    const std::string word = remedy.substr(begin, end - begin);
+    if (line.size() + word.size() > kWidth) {  // the newline stands for the space
+      text += std::exchange(line, "\n   ");
+    }
+    line += " " + word;
+    begin = end + 1;
+  }
+  return text + line;
+}
 
 std::string ended_with_point(std::string sentence) {
   if (!sentence.ends_with('.')) sentence += '.';
@@ -19,10 +37,10 @@ std::string ended_with_point(std::string sentence) {
 std::string shortage_lines(const OutOfBudget::Facts& facts) {
   std::string text = fmt::format("Spillway: out of memory under the budget{}:",
                                  facts.op.empty() ? "" : " in " + facts.op);
-  text += indented(
-      fmt::format("need {}{}, have {}, short {} (budget {}).", to_string(facts.need),
-                  facts.is_whole ? " for all that the op uses at once" : "", to_string(facts.have),
-                  to_string(saturating_sub(facts.need, facts.have)), to_string(facts.budget)));
+  text += indented(fmt::format("need {}{}, have {}, short {} (budget {}).", to_string(facts.need),
+                               facts.is_whole ? " in all" : "", to_string(facts.have),
+                               to_string(saturating_sub(facts.need, facts.have)),
+                               to_string(facts.budget)));
   text += indented(fmt::format("The smallest budget that would have let this pass is {}{}.",
                                facts.is_all ? "" : "at least ", to_string(facts.smallest_budget)));
   if (facts.begun) {
@@ -77,7 +95,7 @@ std::string text_of(const OutOfBudget::Facts& facts) {
     for (const std::string& line : facts.pinned) text += indented("  " + line);
   }
   text += "\nWhat helps, any of:";
-  for (const std::string& remedy : remedies_of(facts)) text += indented("- " + remedy);
+  for (const std::string& remedy : remedies_of(facts)) text += listed(remedy);
   return text;
 }
 

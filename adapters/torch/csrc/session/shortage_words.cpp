@@ -13,7 +13,7 @@ runtime::ShortageWords TorchFramework::shortage_words(const std::string& op) {
   // One op over the weights, gradients and state of a whole group.
   if (op.starts_with("aten::_fused_")) {
     words.remedies.emplace_back(
-        "Give the optimizer fused=False (the Trainer of transformers: optim=\"adamw_torch\"): it "
+        "Give the optimizer fused=False, or the Trainer of transformers optim=\"adamw_torch\": it "
         "then takes one weight at a time.");
   } else {
     words.remedies.emplace_back("Make the op smaller: a smaller batch, the loss in pieces.");
