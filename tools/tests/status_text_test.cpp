@@ -312,6 +312,13 @@ TEST_F(StatusPageReading, TellsWhoDiedShort) {
   EXPECT_TRUE(read_processes(*page_)[0].died_short);
 }
 
+TEST_F(StatusPageReading, DoesNotGuessHowWhoCountsNoOpsDied) {
+  runtime::StatusSlot& slot = page_->slots[0];
+  slot.pid = 42;
+  slot.shortages = 1;
+  EXPECT_FALSE(read_processes(*page_)[0].died_short);
+}
+
 // Read between two updates, the step may seem to begin after the last op.
 TEST_F(StatusPageReading, CountsTheOpsOfTheStep) {
   runtime::StatusSlot& slot = page_->slots[0];

@@ -12,8 +12,6 @@
 namespace spillway::tools {
 namespace {
 
-constexpr std::uint64_t kStepsOfATrace = 2;
-
 std::string why_not_written(const ProgramEnd& end) {
   if (end.signal == 0) return "the program ended without its handlers of exit (os._exit)";
   const char* name = ::sigabbrev_np(end.signal);
@@ -51,14 +49,12 @@ std::string RunOutputs::complaint(const ProgramEnd& end, const StatusTotals& tot
   if (totals.sum.unwritten) return "";
   std::string text;
   if (!written(trace_)) {
-    const bool too_short = end.signal == 0 && totals.sum.steps < kStepsOfATrace;
-    text += fmt::format("spillway: no trace was written: {}.\n",
-                        too_short ? "the program must finish at least two\n  training steps before "
-                                    "one can be recognised"
-                                  : why_not_written(end));
+    text += fmt::format(
+        "spillway: no trace was written:\n  {}.\n",
+        totals.sum.said_end ? "the program ran no op of PyTorch" : why_not_written(end));
   }
   if (!written(statistics_)) {
-    text += fmt::format("spillway: no statistics were written: {}.\n", why_not_written(end));
+    text += fmt::format("spillway: no statistics were written:\n  {}.\n", why_not_written(end));
   }
   return text;
 }

@@ -57,7 +57,9 @@ bool died_short(const runtime::StatusSlot& slot) {
       static_cast<std::uint32_t>(runtime::Ending::kOutOfMemory)) {
     return true;
   }
-  return load(slot.shortages) != 0 && load(slot.ops) == load(slot.ops_at_shortage);
+  // TensorFlow's processes count no ops: of them it is not known that they did not go on.
+  const std::uint64_t ops = load(slot.ops);
+  return load(slot.shortages) != 0 && ops != 0 && ops == load(slot.ops_at_shortage);
 }
 
 std::vector<Mover> read_movers(const runtime::StatusSlot& slot) {
@@ -102,6 +104,8 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.shortages = load(slot.shortages);
   status.short_by = load_bytes(slot.short_bytes);
   status.died_short = died_short(slot);
+  status.said_end = slot.ending.load(std::memory_order_relaxed) !=
+                    static_cast<std::uint32_t>(runtime::Ending::kUnsaid);
   status.unwritten = slot.unwritten.load(std::memory_order_relaxed) != 0;
   status.io = readable_name(slot.io);
   const std::string& obstacle = runtime::PagePool::why_not();
@@ -188,6 +192,7 @@ StatusTotals total_of(std::span<const ProcessStatus> processes) {
   totals.processes = processes.size();
   if (processes.empty()) return totals;
   totals.sum.mode = processes.front().mode;
+  totals.sum.said_end = std::ranges::all_of(processes, &ProcessStatus::said_end);
   totals.sum.io = processes.front().io;
   totals.sum.pages = processes.front().pages;
   totals.fullest = processes.front();

@@ -52,6 +52,7 @@ struct ProcessStatus {
   std::uint64_t shortages = 0;           ///< ops that did not fit
   Bytes short_by{};                      ///< what the last of them was short
   bool died_short = false;               ///< nothing ran after the last of them, or it said so
+  bool said_end = false;                 ///< it came to its end; of several, all did
   bool unwritten = false;                ///< it said that it could not write a file
   std::string io;                        ///< how bytes move
   std::string pages;  ///< where pages of tensors come from; the machine's, so set by the reader

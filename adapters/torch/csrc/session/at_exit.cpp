@@ -35,7 +35,7 @@ bool write_recorded_step(const runtime::Engine& engine, const runtime::Statistic
     write_trace(*trace, path);
     return true;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "spillway: the trace was not written: %s\n", error.what());
+    std::fprintf(stderr, "spillway: %s\n", error.what());
     return false;
   }
 }
