@@ -32,6 +32,23 @@ def test_what_cannot_fit_says_which_op_and_how_much(tmp_path):
         assert word in done.stderr
 
 
+def test_what_fails_often_is_said_once():
+    """As where a program looks for its largest batch; each error has its own figures."""
+    code = """
+import tensorflow as tf
+for edge in (64, 65, 66):
+    try:
+        tf.zeros((1024, 1024, edge))
+    except tf.errors.ResourceExhaustedError as error:
+        print(error.message)
+"""
+    done = run("-c", code, SPILLWAY_BUDGET="100MiB")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("spillway: a tensor does not fit into the budget") == 1
+    for needed in ("need 256 MiB", "need 260 MiB", "need 264 MiB"):
+        assert done.stdout.count(needed) == 1
+
+
 def test_an_eager_tensor_larger_than_the_budget(tmp_path):
     code = """
 import tensorflow as tf

@@ -20,6 +20,7 @@
 #include "spillway/base/error.hpp"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/grappler/grappler.h"
+#include "work_listener.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -94,6 +95,7 @@ void start_session() {
       return;
     }
     register_cpu_allocator();
+    listen_to_work(Session::get()->standstill());
   } catch (const std::exception& error) {
     end_process(error.what());
   }

@@ -66,6 +66,10 @@ runtime::Poison poison_in(const runtime::Settings& settings) {
   return settings.effective_mode() == Mode::kFuzz ? runtime::Poison::kYes : runtime::Poison::kNo;
 }
 
+TimeNs now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
 void end_fork(bool in_child) {
   Session* const ours = Session::get();
   ours->memory().after_fork();
@@ -80,6 +84,7 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
     : settings_(settings),
       fuzz_(settings.effective_mode() == Mode::kFuzz),
       memory_(budget, poison_in(settings)),
+      standstill_(now_ns),
       table_(
           {.budget = budget,
            .smallest = fuzz_ ? Bytes{1} : settings.min_size,
@@ -126,8 +131,7 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
 
 void Session::begin_step(std::size_t graph) {
   const runtime::StoreStatistics moved = store_->statistics();
-  steps_.begin(graph,
-               std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1),
+  steps_.begin(graph, now_ns(),
                moved.stored_on_host + moved.stored_on_disk + moved.loaded_from_host +
                    moved.loaded_from_disk);
 }
@@ -137,6 +141,7 @@ RunFigures Session::figures() const {
           .store = store_->usage(),
           .moved = store_->statistics(),
           .steps = steps_.figures(),
+          .stall = memory_.usage().waited_ns + standstill_.total(),
           .transfers = store_->transfers()};
 }
 
@@ -153,6 +158,7 @@ void Session::note_stays(const std::string& reason) {
 
 void Session::note_failure(const std::string& reason) {
   table_.give_up();
+  if (failed_.exchange(true)) return;
   std::fprintf(stderr, "spillway: %s\n", reason.c_str());
 }
 
@@ -179,7 +185,7 @@ std::string Session::statistics_json() {
                         {"allocations", memory.allocations},
                         {"waiting_allocations", memory.waits},
                         {"failed_allocations", memory.failures},
-                        {"stall_ns", memory.waited_ns},
+                        {"stall_ns", memory.waited_ns + standstill_.total()},
                         {"steps", steps.steps},
                         {"last_step_ns", steps.last_ns},
                         {"graphs_rewritten", graphs_},

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "budgeted_memory.hpp"
 #include "rewrite.hpp"
 #include "spillway/runtime/settings.hpp"
+#include "standstill.hpp"
 #include "status_reporter.hpp"
 #include "step_count.hpp"
 #include "swap_store.hpp"
@@ -37,14 +39,15 @@ class Session {
   BudgetedMemory& memory() { return memory_; }
   SwapStore& store() { return *store_; }
   SwapTable& table() { return table_; }
+  Standstill& standstill() { return standstill_; }
 
   /// The graph with its pairs, or nothing: why is kept for the summary. Never throws.
   std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) noexcept;
 
   /// A tensor could not be copied and stays.
   void note_stays(const std::string& reason);
-  /// `reason` kept an allocation or a swap-in from memory: says so, and has everything copied from
-  /// now on.
+  /// `reason` kept an allocation or a swap-in from memory: has everything copied from now on, and
+  /// says so where it is the first. Each failing op has its own reason in its error.
   void note_failure(const std::string& reason);
 
   [[nodiscard]] RunFigures figures() const;
@@ -65,10 +68,12 @@ class Session {
   bool fuzz_;
   BudgetedMemory memory_;
   StepCount steps_;
+  Standstill standstill_;
   SwapTable table_;
   std::unique_ptr<SwapStore> store_;
   std::unique_ptr<StatusReporter> reporter_;
   std::mutex mutex_;
+  std::atomic<bool> failed_{false};
   std::uint64_t graphs_ = 0;                   // rewritten
   std::map<std::string, std::uint64_t> left_;  // reason to graphs
   std::string stays_;                          // the first reason

@@ -28,7 +28,6 @@ void show_memory(runtime::StatusSlot& slot, const MemoryUsage& memory) {
   slot.peak_device_bytes.store(memory.peak_held.count, kRelaxed);
   slot.unmanaged_bytes.store(saturating_sub(runtime::resident_bytes(), memory.held).count,
                              kRelaxed);
-  slot.stall_ns.store(whole(memory.waited_ns), kRelaxed);
   slot.shortages.store(memory.failures, kRelaxed);
   slot.short_bytes.store(memory.last_short.count, kRelaxed);
 }
@@ -88,6 +87,7 @@ void StatusReporter::publish() {
   show_memory(*slot_, figures.memory);
   show_moves(*slot_, figures.store, figures.moved);
   show_steps(*slot_, figures.steps);
+  slot_->stall_ns.store(whole(figures.stall), kRelaxed);
   slot_->started_ns.store(whole(started_), kRelaxed);
   slot_->elapsed_ns.store(whole(now_ns() - started_), kRelaxed);
   std::strncpy(slot_->io.data(), figures.transfers.c_str(), runtime::kIoNameBytes - 1);

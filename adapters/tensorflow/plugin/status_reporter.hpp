@@ -24,6 +24,7 @@ struct RunFigures {
   runtime::StoreUsage store;
   runtime::StoreStatistics moved;
   StepFigures steps;
+  TimeNs stall = 0;       ///< allocations, over all threads, and standstills
   std::string transfers;  ///< how bytes move
 };
 

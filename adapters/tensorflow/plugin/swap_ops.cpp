@@ -109,7 +109,8 @@ class SwapOut : public AsyncOpKernel {
       return;
     }
     session->store().swap_out(static_cast<const std::byte*>(input.data()), bytes,
-                              [context, done = std::move(done), session, pair = pair_](
+                              [context, done = std::move(done), session, pair = pair_,
+                               under_way = session->standstill().copy_under_way()](
                                   std::shared_ptr<Copy> copy, const std::string& reason) {
                                 const Tensor& tensor = context->input(0);
                                 if (copy != nullptr) {
@@ -154,14 +155,18 @@ class SwapIn : public AsyncOpKernel {
       done();
       return;
     }
-    ticket->store(Session::get()->store().swap_in(
-        token->copy(), tsl::Allocator::kAllocatorAlignment,
-        [context, done, manager, registration](std::byte* memory, const std::string& reason) {
-          // A callback that runs now finds its ticket gone and touches nothing.
-          if (manager != nullptr) manager->TryDeregisterCallback(registration);
-          end(context, memory, reason);
-          done();
-        }));
+    ticket->store(
+        Session::get()->store().swap_in(token->copy(), tsl::Allocator::kAllocatorAlignment,
+                                        [context, done, manager, registration,
+                                         under_way = Session::get()->standstill().copy_under_way()](
+                                            std::byte* memory, const std::string& reason) {
+                                          // A callback that runs now finds its ticket gone and
+                                          // touches nothing.
+                                          if (manager != nullptr)
+                                            manager->TryDeregisterCallback(registration);
+                                          end(context, memory, reason);
+                                          done();
+                                        }));
   }
 
  private:
