@@ -404,6 +404,14 @@ TEST(Summary, OfARecordedRunHasPeakAndFloor) {
               HasSubstr("  device    peak 1021 MiB, floor 231 MiB\n"));
 }
 
+TEST(Summary, KnowsNoTimeOfTheFirstStep) {
+  ProcessStatus first = busy_process();
+  first.steps = 1;
+  first.last_step = 0;
+  EXPECT_THAT(format_summary(totals_of({first})), HasSubstr("  steps     1\n"));
+  EXPECT_THAT(format_status_line(totals_of({first}), 200), Not(HasSubstr("0 ms")));
+}
+
 TEST(Summary, ShowsAnOvershoot) {
   ProcessStatus over = busy_process();
   over.overshoot = kMiB * 3;

@@ -45,7 +45,7 @@ const char* why_it_stays(const StorageRecord& record, Bytes min_size) {
   if (record.owner.load() == nullptr) return "workspace of a running op";
   if (record.kept != 0) return "kept";
   if (record.state.load() == ResidencyState::kExempt) return "exempt";
-  if (record.pins.load() != 0) return "used by a running op or an export";
+  if (record.pins.load() != 0) return "used by an op or an export";
   if (record.bytes < min_size) return "smaller than what is moved";
   return "could not be written out";
 }

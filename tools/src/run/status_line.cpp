@@ -61,7 +61,8 @@ std::vector<Part> parts_of(const StatusTotals& totals) {
   // The count of steps of a program without optimizers ends with the watching.
   if (sum.steps > 0 && !(rests && sum.steps == sum.stopped_after_step)) {
     const std::string step = fmt::format("step {}", sum.steps);
-    parts.push_back({7, fmt::format("{} {}", step, short_time(sum.last_step)), step});
+    const std::string time = sum.last_step == 0 ? "" : " " + short_time(sum.last_step);
+    parts.push_back({7, step + time, step});
   }
   const std::string progress = rests ? "" : progress_of(sum);
   if (!progress.empty()) parts.push_back({6, progress, ""});

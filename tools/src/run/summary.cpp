@@ -65,10 +65,11 @@ std::string steps_line(const StatusTotals& totals) {
   if (sum.steps == 0) return line("steps", "none recognised");
   // Without an optimizer nothing tells of a step that nobody watches.
   const bool stands = totals.resting != 0 && sum.steps == sum.stopped_after_step;
-  return line("steps", fmt::format("{}{}{}, the last took {} and moved {}",
-                                   totals.processes > 1 ? "up to " : "", sum.steps,
-                                   stands ? " while watched" : "", short_time(sum.last_step),
-                                   short_bytes(sum.last_step_moved)));
+  const std::string count = fmt::format("{}{}{}", totals.processes > 1 ? "up to " : "", sum.steps,
+                                        stands ? " while watched" : "");
+  if (sum.last_step == 0) return line("steps", count);  // the first has no beginning
+  return line("steps", fmt::format("{}, the last took {} and moved {}", count,
+                                   short_time(sum.last_step), short_bytes(sum.last_step_moved)));
 }
 
 std::string movers_lines(const std::vector<Mover>& movers) {
