@@ -105,23 +105,23 @@ void ResidencyMachine::on(const Event& event, TimeNs now, std::vector<Action>& a
 }
 
 void ResidencyMachine::dispatch(Turn& turn, const Event& event) {
-  if (turn.slot.flight.dying) return on_dying(turn, event);
-  switch (turn.slot.state) {
-    case ResidencyState::kResident:
-      return on_resident(turn, event);
-    case ResidencyState::kEvicting:
-      return on_evicting(turn, event);
-    case ResidencyState::kDemoting:
-      return on_demoting(turn, event);
-    case ResidencyState::kFetching:
-      return on_fetching(turn, event);
-    case ResidencyState::kOnHost:
-    case ResidencyState::kOnDisk:
-    case ResidencyState::kDropped:
-      return on_away(turn, event);
-    case ResidencyState::kExempt:
-      return on_exempt(turn, event);
+  Slot& slot = turn.slot;
+  if (slot.flight.dying) return on_dying(turn, event);
+  if (in_flight(slot.state)) return on_in_flight(turn, event);
+  switch (event.kind) {
+    case EventKind::kCopyCompleted:
+    case EventKind::kCopyFailed:
+      refuse(event, slot.state, "no copy is in flight");
+    case EventKind::kDie:
+      return die(turn);
+    case EventKind::kCancel:
+      return;
+    default:
+      break;
   }
+  if (slot.state == ResidencyState::kResident) return on_resident(turn, event);
+  if (slot.state != ResidencyState::kExempt) return on_away(turn, event);
+  if (event.kind == EventKind::kReadmit) slot.state = ResidencyState::kResident;
 }
 
 void ResidencyMachine::on_resident(Turn& turn, const Event& event) {
@@ -143,14 +143,7 @@ void ResidencyMachine::on_resident(Turn& turn, const Event& event) {
       free_slower(turn);
       slot.state = ResidencyState::kExempt;
       return;
-    case EventKind::kCopyCompleted:
-    case EventKind::kCopyFailed:
-      refuse(event, slot.state, "no copy is in flight");
-    case EventKind::kDie:
-      return die(turn);
-    case EventKind::kUse:
-    case EventKind::kReadmit:
-    case EventKind::kCancel:
+    default:
       return;
   }
 }
@@ -167,51 +160,18 @@ void ResidencyMachine::on_away(Turn& turn, const Event& event) {
       slot.flight.written = slot.flight.exempting = true;
       return bring_in(turn);
     case EventKind::kEvict:
-      if (slot.state != ResidencyState::kOnHost || event.tier != Tier::kDisk) return;
-      if (slot.copies.has(Tier::kDisk)) {
-        free_memory(turn, Tier::kHost);
-        slot.state = ResidencyState::kOnDisk;
-        return;
-      }
-      ++statistics_.demotions;
-      statistics_.demoted += slot.bytes;
-      return start_copy(turn, Tier::kHost, Tier::kDisk, ResidencyState::kDemoting);
+      if (slot.state == ResidencyState::kOnHost && event.tier == Tier::kDisk) demote(turn);
+      return;
     case EventKind::kDrop:
       free_all(turn);
       slot.state = ResidencyState::kDropped;
       return;
-    case EventKind::kCopyCompleted:
-    case EventKind::kCopyFailed:
-      refuse(event, slot.state, "no copy is in flight");
-    case EventKind::kDie:
-      return die(turn);
-    case EventKind::kReadmit:
-    case EventKind::kCancel:
+    default:
       return;
   }
 }
 
-void ResidencyMachine::on_exempt(Turn& turn, const Event& event) {
-  switch (event.kind) {
-    case EventKind::kReadmit:
-      turn.slot.state = ResidencyState::kResident;
-      return;
-    case EventKind::kCopyCompleted:
-    case EventKind::kCopyFailed:
-      refuse(event, turn.slot.state, "no copy is in flight");
-    case EventKind::kDie:
-      return die(turn);
-    case EventKind::kUse:
-    case EventKind::kWrite:
-    case EventKind::kEvict:
-    case EventKind::kDrop:
-    case EventKind::kExempt:
-    case EventKind::kCancel:
-      return;
-  }
-}
-
-void ResidencyMachine::on_evicting(Turn& turn, const Event& event) {
+void ResidencyMachine::on_in_flight(Turn& turn, const Event& event) {
   Flight& flight = turn.slot.flight;
   switch (event.kind) {
     case EventKind::kUse:
@@ -220,99 +180,46 @@ void ResidencyMachine::on_evicting(Turn& turn, const Event& event) {
     case EventKind::kWrite:
       flight.wanted = flight.written = true;
       return;
-    case EventKind::kEvict:
-      // The bytes are accessible: after a write the copy may be half old and half new.
-      if (!flight.written) flight.wanted = false;
-      return;
     case EventKind::kExempt:
       flight.wanted = flight.written = flight.exempting = true;
       return;
     case EventKind::kReadmit:
       flight.exempting = false;
       return;
+    case EventKind::kEvict:
+      return evict_in_flight(turn.slot, event.tier);
     case EventKind::kCancel:
-      flight.wanted = flight.cancelled = true;
+      return cancel(turn.slot);
+    case EventKind::kDrop:
       return;
-    case EventKind::kCopyCompleted:
-      return end_eviction(turn, true);
-    case EventKind::kCopyFailed:
-      return end_eviction(turn, false);
     case EventKind::kDie:
       flight.dying = true;
       return;
-    case EventKind::kDrop:
-      return;
+    case EventKind::kCopyCompleted:
+    case EventKind::kCopyFailed:
+      return end_copy(turn, event.kind == EventKind::kCopyCompleted);
   }
 }
 
-void ResidencyMachine::on_demoting(Turn& turn, const Event& event) {
-  Flight& flight = turn.slot.flight;
-  switch (event.kind) {
-    case EventKind::kUse:
-      flight.wanted = true;
-      return;
-    case EventKind::kWrite:
-      flight.wanted = flight.written = true;
-      return;
-    case EventKind::kEvict:
-      if (flight.exempting) return;
-      flight.wanted = false;
-      flight.keep_host = event.tier == Tier::kHost;
-      return;
-    case EventKind::kExempt:
-      flight.wanted = flight.written = flight.exempting = true;
-      return;
-    case EventKind::kReadmit:
-      flight.exempting = false;
-      return;
-    case EventKind::kCancel:
-      flight.keep_host = flight.cancelled = true;
-      return;
-    case EventKind::kCopyCompleted:
-      return end_demotion(turn, true);
-    case EventKind::kCopyFailed:
-      return end_demotion(turn, false);
-    case EventKind::kDie:
-      flight.dying = true;
-      return;
-    case EventKind::kDrop:
-      return;
+void ResidencyMachine::evict_in_flight(Slot& slot, Tier tier) {
+  Flight& flight = slot.flight;
+  if (slot.state == ResidencyState::kEvicting) {
+    // The bytes are accessible: after a write the copy may be half old and half new.
+    if (!flight.written) flight.wanted = false;
+    return;
   }
+  if (flight.exempting) return;
+  flight.wanted = false;
+  if (slot.state == ResidencyState::kDemoting) flight.keep_host = tier == Tier::kHost;
 }
 
-void ResidencyMachine::on_fetching(Turn& turn, const Event& event) {
-  Flight& flight = turn.slot.flight;
-  switch (event.kind) {
-    case EventKind::kUse:
-      flight.wanted = true;
-      return;
-    case EventKind::kWrite:
-      flight.wanted = flight.written = true;
-      return;
-    case EventKind::kEvict:
-      if (!flight.exempting) flight.wanted = false;
-      return;
-    case EventKind::kCancel:
-      if (flight.exempting) return;
-      flight.wanted = false;
-      flight.cancelled = true;
-      return;
-    case EventKind::kExempt:
-      flight.wanted = flight.written = flight.exempting = true;
-      return;
-    case EventKind::kReadmit:
-      flight.exempting = false;
-      return;
-    case EventKind::kCopyCompleted:
-      return end_fetch(turn, true);
-    case EventKind::kCopyFailed:
-      return end_fetch(turn, false);
-    case EventKind::kDie:
-      flight.dying = true;
-      return;
-    case EventKind::kDrop:
-      return;
-  }
+void ResidencyMachine::cancel(Slot& slot) {
+  Flight& flight = slot.flight;
+  if (slot.state == ResidencyState::kFetching && flight.exempting) return;
+  flight.cancelled = true;
+  if (slot.state == ResidencyState::kEvicting) flight.wanted = true;
+  if (slot.state == ResidencyState::kDemoting) flight.keep_host = true;
+  if (slot.state == ResidencyState::kFetching) flight.wanted = false;
 }
 
 void ResidencyMachine::on_dying(Turn& turn, const Event& event) {
@@ -332,6 +239,12 @@ void ResidencyMachine::on_dying(Turn& turn, const Event& event) {
     case EventKind::kDie:
       refuse(event, turn.slot.state, "the storage died");
   }
+}
+
+void ResidencyMachine::end_copy(Turn& turn, bool completed) {
+  if (turn.slot.state == ResidencyState::kEvicting) return end_eviction(turn, completed);
+  if (turn.slot.state == ResidencyState::kDemoting) return end_demotion(turn, completed);
+  end_fetch(turn, completed);
 }
 
 void ResidencyMachine::end_eviction(Turn& turn, bool completed) {
@@ -407,6 +320,18 @@ void ResidencyMachine::count_end(Turn& turn, bool completed) {
 ResidencyState ResidencyMachine::without_device(const Slot& slot) {
   if (slot.copies.has(Tier::kHost)) return ResidencyState::kOnHost;
   return slot.copies.has(Tier::kDisk) ? ResidencyState::kOnDisk : ResidencyState::kDropped;
+}
+
+void ResidencyMachine::demote(Turn& turn) {
+  Slot& slot = turn.slot;
+  if (slot.copies.has(Tier::kDisk)) {
+    free_memory(turn, Tier::kHost);
+    slot.state = ResidencyState::kOnDisk;
+    return;
+  }
+  ++statistics_.demotions;
+  statistics_.demoted += slot.bytes;
+  start_copy(turn, Tier::kHost, Tier::kDisk, ResidencyState::kDemoting);
 }
 
 void ResidencyMachine::leave_cleanly(Turn& turn) {

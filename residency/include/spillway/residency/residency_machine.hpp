@@ -192,12 +192,12 @@ class ResidencyMachine {
   void dispatch(Turn& turn, const Event& event);
   void on_resident(Turn& turn, const Event& event);
   void on_away(Turn& turn, const Event& event);  // OnHost, OnDisk, Dropped
-  void on_exempt(Turn& turn, const Event& event);
-  void on_evicting(Turn& turn, const Event& event);
-  void on_demoting(Turn& turn, const Event& event);
-  void on_fetching(Turn& turn, const Event& event);
+  void on_in_flight(Turn& turn, const Event& event);
   void on_dying(Turn& turn, const Event& event);
 
+  static void evict_in_flight(Slot& slot, Tier tier);
+  static void cancel(Slot& slot);
+  void end_copy(Turn& turn, bool completed);
   void end_eviction(Turn& turn, bool completed);
   void end_demotion(Turn& turn, bool completed);
   void end_fetch(Turn& turn, bool completed);
@@ -205,6 +205,7 @@ class ResidencyMachine {
   void count_end(Turn& turn, bool completed);
 
   static ResidencyState without_device(const Slot& slot);  // OnHost, OnDisk or Dropped
+  void demote(Turn& turn);                                 // from OnHost to the disk
   void leave_cleanly(Turn& turn);
   void bring_in(Turn& turn);  // starts the fetch or the recomputation
   void start_copy(Turn& turn, Tier from, Tier to, ResidencyState during);
