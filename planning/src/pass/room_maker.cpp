@@ -89,8 +89,8 @@ RoomMaker::Way RoomMaker::price(Row op, Row storage, std::uint64_t wanted) const
   const double away = std::max(1.0, state_.deadlines[until] - state_.deadlines[op]);
   const auto bytes = static_cast<double>(std::max<std::uint64_t>(table.bytes(storage), 1));
   const double used = std::min(1.0, static_cast<double>(wanted) / bytes);
-  const double worth =
-      bytes * std::pow(used, state_.settings.fit) * std::pow(away, state_.settings.reach);
+  const double worth = bytes * std::pow(used, state_.settings.surplus_exponent) *
+                       std::pow(away, state_.settings.away_exponent);
   if (rule != StorageRule::kRecomputeOnly) {
     if (const std::optional<Tier> tier = state_.copies.tier_for(item, storage, op)) {
       way.remedy = *tier == Tier::kHost ? Remedy::kHost : Remedy::kDisk;

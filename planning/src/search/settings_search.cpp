@@ -37,8 +37,8 @@ constexpr std::uint32_t kSettledSteps = 8;
 constexpr int kManyCandidates = 24;
 
 struct Start {
-  double link_price, reach, lead, reserve;  // the last as a share of the device budget
-  double fit;
+  double link_price, away_exponent, lead, reserve;  // the last as a share of the device budget
+  double surplus_exponent;
   bool by_size = true;
   std::size_t small = 0;  // of kSmallShares
 };
@@ -64,9 +64,9 @@ constexpr std::array<Start, 27> kStarts{{
 SweepSettings with(const Start& start, const SweepSettings& base, const StepModel& model) {
   SweepSettings settings = base;
   settings.link_price = start.link_price;
-  settings.reach = start.reach;
+  settings.away_exponent = start.away_exponent;
   settings.lead = start.lead;
-  settings.fit = start.fit;
+  settings.surplus_exponent = start.surplus_exponent;
   settings.by_size = start.by_size;
   settings.candidates = start.by_size ? kManyCandidates : base.candidates;
   settings.reserve =
@@ -131,7 +131,7 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
     return std::clamp((value + least) * std::exp(size * (2 * random_.share() - 1)), 0.0, most);
   };
   other.link_price = scaled(settings.link_price, 0.005, 20);
-  other.reach = scaled(settings.reach, 0.05, 4);
+  other.away_exponent = scaled(settings.away_exponent, 0.05, 4);
   other.lead = scaled(settings.lead, 0.01, 20);
   const double share =
       static_cast<double>(settings.reserve) /
@@ -143,7 +143,7 @@ SweepSettings SettingsSearch::vary(const SweepSettings& settings, double size) {
                                        static_cast<double>(model_.budget(Tier::kDevice)));
   other.candidates =
       random_.share() < 0.5 ? settings.candidates : 1 + static_cast<int>(random_.share() * 24);
-  if (random_.share() < 0.3) other.fit = 0.5 * std::floor(random_.share() * 3);
+  if (random_.share() < 0.3) other.surplus_exponent = 0.5 * std::floor(random_.share() * 3);
   if (random_.share() < 0.1) other.recompute = false;
   if (random_.share() < 0.1) other.early_out = false;
   if (random_.share() < 0.1) other.by_size = !other.by_size;
