@@ -16,6 +16,11 @@ IN_ENVIRONMENT = source build/environment.sh; \
   export VIRTUAL_ENV=$$spillway_venv PATH=$$spillway_venv/bin:$$PATH \
     COMMAND_UNDER_TEST=$$spillway_venv/bin/spillway;
 
+IN_TENSORFLOW = source build/environment.sh; \
+  [[ -n $$spillway_tensorflow_venv ]] || \
+    { echo "$@ needs TensorFlow, but $$spillway_no_tensorflow_reason" >&2; exit 1; }; \
+  export VIRTUAL_ENV=$$spillway_tensorflow_venv PATH=$$spillway_tensorflow_venv/bin:$$PATH;
+
 .PHONY: help
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -51,6 +56,14 @@ demo-text: ## Train a language model with 25 % of the memory, side by side likew
 	@scripts/setup.sh test demo
 	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) exec python scripts/demo.py text
+
+.PHONY: tensorflow-programs
+tensorflow-programs: ## Compare every TensorFlow program in fuzz with stock TensorFlow
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh
+	@$(IN_TENSORFLOW) TENSORFLOW_PROGRAMS=full exec python -m pytest -p no:cacheprovider \
+	  tests/tensorflow/test_programs.py $(ARGS)
 
 .PHONY: opinfo
 opinfo: build ## Compare every operator PyTorch describes, managed and unmanaged, bit for bit

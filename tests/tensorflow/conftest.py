@@ -3,4 +3,15 @@
 
 import importlib.util
 
+import pytest
+
 collect_ignore_glob = [] if importlib.util.find_spec("tensorflow") else ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def server():
+    """Trains programs of the table, and keeps what several tests compare with."""
+    from tests.tensorflow.runner import Server
+
+    with Server() as running:
+        yield running

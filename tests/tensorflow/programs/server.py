@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains programs one after the other, each in a child that finds TensorFlow imported already.
+
+Reads jobs as lines of JSON: program, output, errors (paths), and variables, of which any enables
+Spillway. Answers each with a line: the child's exit status.
+"""
+
+import json
+import os
+import signal
+import sys
+
+import keras
+import train
+
+import spillway.tensorflow
+
+
+def wait_for(child, seconds):
+    """The exit status; a child that lasts longer is killed."""
+
+    def kill(number, frame):
+        os.kill(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, kill)
+    signal.alarm(seconds)
+    _, status = os.waitpid(child, 0)
+    signal.alarm(0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def do(job):
+    errors = os.open(job["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(errors, 2)
+    os.dup2(errors, 1)
+    os.environ.update(job["variables"])
+    if job["variables"]:
+        spillway.tensorflow.enable()
+    keras.utils.set_random_seed(0)
+    train.main(job["program"], job["output"])
+
+
+def main():
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            do(job)
+            return  # an ordinary end, at which statistics are written
+        print(wait_for(child, job["seconds"]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
