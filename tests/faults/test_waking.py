@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from tests.faults.compiled_op import CompiledOp, compile_op
 from tests.faults.in_child import in_child
 from tests.faults.starter import activate
 
@@ -66,6 +67,16 @@ class HeldOp:
         import torch
 
         torch.ops.held.clear(tensor)
+
+
+@pytest.fixture(params=["Python", "C++"])
+def library(request):
+    """Where the kernel of the held op is compiled code, the library that has it."""
+    return None if request.param == "Python" else compile_op()
+
+
+def _held_op(library, **options):
+    return HeldOp(**options) if library is None else CompiledOp(library, **options)
 
 
 def _known(mode, mib=4):
@@ -142,10 +153,10 @@ class Thread(threading.Thread):
 @pytest.mark.parametrize("runs_ops", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @in_child
-def test_an_unseen_op_of_the_thread_that_rests(mode, runs_ops):
+def test_an_unseen_op_of_the_thread_that_rests(mode, runs_ops, library):
     """Its own ops are seen once the hook is awake, and prove nothing."""
     activate(BUDGET=BUDGET)
-    op, tensor = HeldOp(runs_ops=runs_ops), _known(mode)
+    op, tensor = _held_op(library, runs_ops=runs_ops), _known(mode)
 
     def fill():
         assert op.begun.wait(30)
@@ -171,10 +182,10 @@ def test_an_unseen_op_of_the_thread_that_rests(mode, runs_ops):
 @pytest.mark.parametrize("age", ["older", "newer"])
 @pytest.mark.parametrize("mode", MODES)
 @in_child
-def test_the_first_op_of_another_thread(mode, age):
+def test_the_first_op_of_another_thread(mode, age, library):
     """It is seen, so what others do not use may leave beside it."""
     activate(BUDGET=BUDGET)
-    op, tensor = HeldOp(), _known(mode)
+    op, tensor = _held_op(library), _known(mode)
 
     def run():
         with _mode(mode):
@@ -276,14 +287,14 @@ def test_a_backward_pass_that_began_at_rest():
 
 @pytest.mark.parametrize("begins", ["before disable()", "after it"])
 @in_child
-def test_an_op_that_began_while_nothing_was_watched(begins):
+def test_an_op_that_began_while_nothing_was_watched(begins, library):
     """Another thread runs it: what it uses stays after enable(), until it ends."""
     import torch
 
     import spillway
 
     activate(BUDGET=BUDGET)
-    op, tensor = HeldOp(), _known("grad")
+    op, tensor = _held_op(library), _known("grad")
 
     def run():
         torch.ones(4).add_(0)
