@@ -6,16 +6,17 @@ OPTABLES=all      everything: the tables must be just what it shows
 """
 
 import os
-import re
 
 import pytest
 
 from tests.oracle.op_tables.__main__ import (
+    TABLES,
     find_composites,
     find_writes,
     kept_piece,
-    path_of_tables_in_use,
+    minor,
 )
+from tests.oracle.op_tables.table import read, used_under
 from tests.oracle.turns import TODAY
 
 pytest.importorskip("expecttest", reason="torch's operator database needs expecttest")
@@ -34,17 +35,13 @@ def _share():
 
 
 def _listed():
-    """(undeclared writes, safe composites) of the table that is checked in."""
-    text = path_of_tables_in_use().read_text()
-    writes = re.findall(r'UndeclaredWrite\{"([^"]+)", (0x[0-9a-f]+)\}', text)
-    composites = re.findall(r'^    "([^"]+)",$', text, re.MULTILINE)
-    assert composites == sorted(composites), "it is searched by halving"
-    return {name: int(bits, 16) for name, bits in writes}, composites
+    """The facts that the adapter of this minor goes by."""
+    return used_under(read(TABLES.read_text()), minor())
 
 
 def test_undeclared_writes_are_listed(product, tmp_path):
     found, seen = find_writes(tmp_path, _share())
-    listed, _ = _listed()
+    listed = _listed().writes
     assert len(seen) > 100, "too few operators ran to say anything"
     missing = {name: bits for name, bits in found.items() if bits & ~listed.get(name, 0)}
     assert not missing, f"written, but neither by schema nor by table: {missing}"
@@ -54,12 +51,12 @@ def test_undeclared_writes_are_listed(product, tmp_path):
 
 def test_listed_composites_are_safe(product, tmp_path):
     seen, unsafe = find_composites(tmp_path, _share())
-    _, listed = _listed()
-    wrong = sorted(set(listed) & unsafe)
+    listed = _listed().composites
+    wrong = sorted(listed & unsafe)
     assert not wrong, f"evicting inside these is not safe: {wrong}"
     assert len(seen) > 20, "too few composites ran to say anything"
     if CHOICE == "all":
-        assert sorted(seen - unsafe) == listed, "make the table anew"
+        assert seen - unsafe == listed, "make the table anew"
 
 
 def test_a_finished_piece_is_not_run_again(tmp_path):

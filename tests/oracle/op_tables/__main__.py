@@ -9,56 +9,16 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from tests.oracle.op_tables.table import Facts, header_text, read
+
 ROOT = Path(__file__).resolve().parents[3]
+TABLES = ROOT / "adapters/torch/generated/op_tables.hpp"
 
 
 def minor():
     import torch
 
     return ".".join(torch.__version__.split(".")[:2])
-
-
-def path_of_tables():
-    """Where this minor's tables are, or would be."""
-    return ROOT / f"adapters/torch/generated/torch-{minor()}/op_tables.hpp"
-
-
-def path_of_tables_in_use():
-    """Returns the tables that the adapter of this minor is built with."""
-    made = path_of_tables()
-    return made if made.exists() else ROOT / "adapters/torch/generated/not-run/op_tables.hpp"
-
-
-def header_text(writes, composites):
-    """The C++ header that holds both tables."""
-    lines = [
-        "// SPDX-License-Identifier: Apache-2.0",
-        f"// Made by `python -m tests.oracle.op_tables` under torch {minor()}. Not to be edited.",
-        "#pragma once",
-        "",
-        "#include <array>",
-        "#include <string_view>",
-        "",
-        '#include "ops/op_table_types.hpp"',
-        "",
-        "namespace spillway::torch {",
-        "",
-        "// clang-format off",
-        "/// Writes that schemas do not declare.",
-        "inline constexpr std::array kUndeclaredWrites{",
-        *(f'    UndeclaredWrite{{"{name}", {bits:#x}}},' for name, bits in sorted(writes.items())),
-        "};",
-        "",
-        "/// Composites that reach memory only through the operators they call, sorted.",
-        f"inline constexpr std::array<std::string_view, {len(composites)}> kSafeComposites{{",
-        *(f'    "{name}",' for name in sorted(composites)),
-        "};",
-        "// clang-format on",
-        "",
-        "}  // namespace spillway::torch",
-        "",
-    ]
-    return "\n".join(lines)
 
 
 def _work(options):
@@ -188,12 +148,12 @@ def main(arguments=None):
         return _work(options)
     with tempfile.TemporaryDirectory() as scratch:
         writes, composites, unsafe = find_all(options.folder or scratch, options.pieces)
-    text = header_text(writes, composites)
     print(f"must stay frames: {', '.join(sorted(unsafe)) or 'none'}")
+    before = TABLES.read_text()
+    text = header_text({**read(before), minor(): Facts(writes, frozenset(composites))})
     if options.check:
-        return int(text != path_of_tables().read_text())
-    path_of_tables().parent.mkdir(parents=True, exist_ok=True)
-    path_of_tables().write_text(text)
+        return int(text != before)
+    TABLES.write_text(text)
     return 0
 
 
