@@ -48,6 +48,36 @@ def test_what_does_not_count(way):
 
 
 @in_child
+def test_weights_that_qnnpack_packs_at_the_first_call():
+    """The weight that it was given counts still; the copy that it makes is the kernel's own."""
+    import torch
+
+    import spillway
+    from tests.faults.pressure import MIB, resident_bytes
+
+    if "qnnpack" not in torch.backends.quantized.supported_engines:
+        pytest.skip("this torch is built without QNNPACK")
+    torch.backends.quantized.engine = "qnnpack"
+    activate(BUDGET="64MiB")
+
+    def quantised(rows):
+        values = torch.full((rows, 4096), 1, dtype=torch.int8)
+        return torch._make_per_tensor_quantized_tensor(values, 1.0, 0)
+
+    x = torch.quantize_per_tensor(torch.ones(1, 4096), 1.0, 0, torch.quint8)
+    small = torch.ops.quantized.linear_prepack(quantised(8), None)
+    torch.ops.quantized.linear(x, small, 4096.0, 0)  # loads what every call needs
+    packed = torch.ops.quantized.linear_prepack(quantised(2048), None)
+    before, resident = spillway.stats(), resident_bytes()
+    result = torch.ops.quantized.linear(x, packed, 4096.0, 0)
+    after = spillway.stats()
+    assert (result.int_repr() == 1).all()
+    assert after.storages == before.storages
+    assert after.device_bytes - before.device_bytes < MIB
+    assert resident_bytes() - resident >= 7 * MIB
+
+
+@in_child
 def test_what_counts_and_stays():
     """Tensors of oneDNN's layout have no storage that could refuse."""
     import torch
