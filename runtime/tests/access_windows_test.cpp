@@ -7,8 +7,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -194,6 +196,49 @@ TEST_P(AccessWindows, WhatWasToLeaveAndDoesNotIsWrittenAgain) {
     EXPECT_TRUE(all_writable(*storage));
   }
   EXPECT_GT(stayed, 0U);
+}
+
+// An op that sees it in memory takes no lock, and may write at once.
+class LooksWhenItIsHere final : public residency::TransitionObserver {
+ public:
+  explicit LooksWhenItIsHere(std::function<bool()> writable) : writable_(std::move(writable)) {}
+  void on_event(const residency::ResidencyMachine& machine, const residency::Event& event, TimeNs,
+                std::span<const residency::Action>) override {
+    const bool ended = event.kind == residency::EventKind::kCopyCompleted ||
+                       event.kind == residency::EventKind::kCopyFailed;
+    if (!ended || machine.state(event.id) != ResidencyState::kResident) return;
+    ++seen;
+    if (!writable_()) ++too_early;
+  }
+  int seen = 0;
+  int too_early = 0;
+
+ private:
+  std::function<bool()> writable_;
+};
+
+TEST_P(AccessWindows, NobodySeesItInMemoryBeforeItIsWritable) {
+  FakeStorage* storage = nullptr;
+  LooksWhenItIsHere looks([&] { return all_writable(*storage); });
+  configure({.host_budget = {}, .verify = false, .observer = &looks});
+
+  auto& failed = make(1);
+  storage = &failed;
+  arm_faults("spool.write=ENOSPC@1+");
+  evict(failed);
+  arm_faults("");
+  ASSERT_EQ(looks.seen, 1);
+
+  auto& spoilt = make(2);
+  storage = &spoilt;
+  mover_.evict(*spoilt.record);
+  ASSERT_EQ(request(spoilt, Access::kWrite), Outcome::kReady);
+  ASSERT_TRUE(mover_.leave(*spoilt.record, Tier::kDisk));
+  EXPECT_TRUE(none_writable(spoilt));
+  wait();
+  ASSERT_EQ(looks.seen, 2);
+  EXPECT_EQ(looks.too_early, 0);
+  configure({});
 }
 
 TEST_P(AccessWindows, WhatDiesWhileItLeavesLeavesUsableMemory) {

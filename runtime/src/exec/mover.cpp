@@ -125,7 +125,11 @@ void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
   machine_.on(event, 0, actions);
   if (machine_.contains(id)) {
     record.has_copy.store(machine_.has_copy(id, Tier::kHost) || machine_.has_copy(id, Tier::kDisk));
-    record.state.store(machine_.state(id));
+    const ResidencyState state = machine_.state(id);
+    // First, since an op that sees the state may write at once. A copy may have failed, been taken
+    // back, or been spoilt by a write.
+    if (state == ResidencyState::kResident || state == ResidencyState::kExempt) open_again(record);
+    record.state.store(state);
   }
   record.announce();
   if (options_.observer != nullptr) options_.observer->on_event(machine_, event, 0, actions);
@@ -298,7 +302,6 @@ void Mover::finish(StorageRecord& record, Tier from, Tier to, Ending ending) {
   if (succeeded) failure_.clear();
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
   if (to == Tier::kDevice) record.prefetched = false;
-  if (from == Tier::kDevice && is_here(record)) open_again(record);
 }
 
 bool Mover::land(StorageRecord& record) {
@@ -313,13 +316,6 @@ bool Mover::open_again(StorageRecord& record) {
   failure_ = fmt::format("storage {} of {}: the kernel refuses to make its memory writable again",
                          to_value(record.id), to_string(record.bytes));
   return false;
-}
-
-// Also false if it died.
-bool Mover::is_here(const StorageRecord& record) {
-  const ResidencyState state = record.state.load();
-  return record.block != nullptr &&
-         (state == ResidencyState::kResident || state == ResidencyState::kExempt);
 }
 
 void Mover::note_arrival(StorageRecord& record) {

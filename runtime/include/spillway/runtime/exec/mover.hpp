@@ -164,7 +164,6 @@ class Mover {
   void finish(StorageRecord& record, Tier from, Tier to, Ending ending);
   bool land(StorageRecord& record);
   bool open_again(StorageRecord& record);
-  static bool is_here(const StorageRecord& record);
   void note_arrival(StorageRecord& record);
   void free_memory(StorageRecord& record, Tier tier);
   void retire(StorageRecord& record);
