@@ -22,6 +22,7 @@ namespace spillway::runtime {
 using residency::ResidencyState;
 
 void Engine::before_fork() {
+  if (!in_child_) fork_gate_.close();
   mutex_.lock();
   if (in_child_) return;
   std::unique_lock lock(mutex_, std::adopt_lock);
@@ -43,6 +44,7 @@ void Engine::after_fork_in_parent() {
   if (fork_pipe_write_ >= 0) ::close(fork_pipe_write_);
   fork_pipe_write_ = -1;
   mutex_.unlock();
+  if (!in_child_) fork_gate_.open();
 }
 
 void Engine::after_fork_in_child() {
@@ -54,6 +56,7 @@ void Engine::after_fork_in_child() {
   shared_.forked_begin();
   recorder_.store(nullptr);  // another thread may have held its lock
   waiting_.store(0);         // those who waited exist in the parent alone
+  fork_gate_.open_in_child();
   mover_.abandon_in_child();
   mutex_.unlock();
 }

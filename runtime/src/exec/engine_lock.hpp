@@ -11,11 +11,15 @@
 
 namespace spillway::runtime {
 
-/// The engine's lock. On the way out it unlocks first and then lets the framework destroy the
-/// handles of storages that died meanwhile: destroying them may take the framework's own locks.
+/// The engine's lock, for all that may start copies: it lets a fork that is coming go first. On the
+/// way out it unlocks first and then lets the framework destroy the handles of storages that died
+/// meanwhile: destroying them may take the framework's own locks.
 class Engine::Lock {
  public:
-  explicit Lock(Engine& engine) : engine_(engine), lock_(engine.mutex_) {}
+  explicit Lock(Engine& engine) : engine_(engine), lock_(engine.mutex_, std::defer_lock) {
+    engine.fork_gate_.pass();
+    lock_.lock();
+  }
   ~Lock() {
     if (engine_.dead_owners_.empty()) return;
     const std::vector<void*> owners = std::exchange(engine_.dead_owners_, {});

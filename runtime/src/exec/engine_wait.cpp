@@ -29,9 +29,22 @@ RoomRequest Engine::request_for(Bytes bytes) const {
           .others = {}};
 }
 
+// Who looks again after this may find a copy to start.
+void Engine::let_a_fork_begin(std::unique_lock<std::mutex>& lock) {
+  if (!fork_gate_.closed()) return;
+  lock.unlock();
+  fork_gate_.pass();
+  lock.lock();
+}
+
+void Engine::wait_for_copies(std::unique_lock<std::mutex>& lock) {
+  wait_for_a_copy(lock);
+  let_a_fork_begin(lock);
+}
+
 // Until a copy ends, as a rule: callers look again. A copy ends unless the kernel never answers,
 // and then nothing can be done but say so: the bytes are on that disk, or nowhere else to go.
-void Engine::wait_for_copies(std::unique_lock<std::mutex>& lock) {
+void Engine::wait_for_a_copy(std::unique_lock<std::mutex>& lock) {
   const Bytes moved = mover_.transfers().bytes_written() + mover_.transfers().bytes_read();
   const bool silent = fault_at("wait.silence").has_value();
   if (!silent && settled_.wait_for(lock, kSilence) == std::cv_status::no_timeout) {
@@ -99,6 +112,7 @@ bool Engine::wait_for_frames(RoomRequest& request, Lock& lock, std::uint64_t end
     framework_.run_again(held);
     lock.native().lock();
   }
+  let_a_fork_begin(lock.native());
   mine.set_waits(false);
   return true;
 }

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/fork_gate.hpp"
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/look_ahead.hpp"
@@ -208,6 +209,9 @@ class Engine {
     return recorder() == nullptr ? std::nullopt : recorder()->trace();
   }
 
+  /// Closed while a fork is coming or under way.
+  [[nodiscard]] const ForkGate& fork_gate() const { return fork_gate_; }
+
   /// pthread_atfork: before, in the parent after, in the child after.
   void before_fork();
   void after_fork_in_parent();
@@ -233,6 +237,8 @@ class Engine {
   bool wait_for_room_in_flight(RoomRequest& request, Lock& lock);
   bool wait_for_frames(RoomRequest& request, Lock& lock, std::uint64_t ended_before);
   void wait_for_copies(std::unique_lock<std::mutex>& lock);
+  void wait_for_a_copy(std::unique_lock<std::mutex>& lock);
+  void let_a_fork_begin(std::unique_lock<std::mutex>& lock);
   bool let_go_of_fresh_outputs();
   Bytes stays_anyway(ThreadFrames& frames);
   bool never_fits(Bytes bytes);
@@ -316,6 +322,7 @@ class Engine {
   std::atomic<StatusSlot*> slot_{nullptr};
   StatusRhythm rhythm_;
   StepProgress progress_;
+  ForkGate fork_gate_;
   bool in_child_ = false;
   int fork_pipe_write_ = -1;
 };
