@@ -29,7 +29,7 @@ def test_stock_runs_out_of_memory(command, stock, peak, tmp_path):
     assert "torch.OutOfMemoryError" in small.stderr, small.stderr[-2000:]
     assert "(budget 96 MiB)" in small.stderr and not small.report, small.stderr[-2000:]
     # The remedy is to let it be managed; a budget was not short.
-    assert "SPILLWAY_MODE=off moves nothing" in small.stderr, small.stderr[-2000:]
+    assert "Unset SPILLWAY_MODE=off, which moves nothing" in small.stderr, small.stderr[-2000:]
     assert "SPILLWAY_BUDGET" not in small.stderr, small.stderr[-2000:]
     assert "nothing: mode off moves nothing" in small.stderr, small.stderr[-2000:]
     # Where it suffices the same way of running does: it was the size, and nothing else.
