@@ -57,6 +57,13 @@ demo-text: ## Train a language model with 25 % of the memory, side by side likew
 	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) exec python scripts/demo.py text
 
+.PHONY: demo-tf
+demo-tf: ## Train a Keras network with 40 % of its memory, where stock TensorFlow ends, side by side
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh tensorflow-demo
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python scripts/demo_tensorflow.py
+
 .PHONY: tensorflow-programs
 tensorflow-programs: ## Compare every TensorFlow program in fuzz with stock TensorFlow
 	@scripts/setup.sh test

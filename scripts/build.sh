@@ -22,6 +22,7 @@ tensorflow_options=(-DSPILLWAY_TENSORFLOW=OFF)
 if [[ -n ${spillway_tensorflow_venv:-} ]]; then
   tensorflow_options=(-DSPILLWAY_TENSORFLOW=ON
     "-DSPILLWAY_TENSORFLOW_PYTHON=$spillway_tensorflow_venv/bin/python")
+  [[ ${1:-} != package ]] || targets+=(spillway_tensorflow spillway_tensorflow_loader)
 fi
 # Without this ccache does not cache what uses a precompiled header.
 export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
@@ -30,6 +31,6 @@ cmake --build "$spillway_build" -j "${JOBS:-2}" "${targets[@]}"
 if [[ -n $spillway_venv ]]; then
   "$spillway_venv/bin/python" scripts/install_package.py "$spillway_build"
 fi
-if [[ -n ${spillway_tensorflow_venv:-} && ${1:-} != package ]]; then
+if [[ -n ${spillway_tensorflow_venv:-} ]]; then
   "$spillway_tensorflow_venv/bin/python" scripts/install_package.py "$spillway_build"
 fi

@@ -3,6 +3,8 @@
 # Prepares the environment of the TensorFlow tests, .venv-tf (1.5 GB), after setup.sh, and adds its
 # outcome to build/environment.sh. Where it cannot be had, everything else goes on without.
 #
+#   scripts/setup_tensorflow.sh [REQUIREMENTS...]   and requirements/NAME.txt for each of them
+#
 #   TENSORFLOW=0     leaves it out
 #   PYTHON=python3.12  the interpreter to start from
 set -euo pipefail
@@ -13,9 +15,7 @@ mkdir -p build/setup
 # shellcheck source=scripts/environment_steps.sh
 source scripts/environment_steps.sh
 
-requirements=requirements/tensorflow.txt
 venv=$root/.venv-tf
-stamp=$venv/.spillway/requirements-tensorflow
 reason=
 
 make_environment() {
@@ -23,28 +23,36 @@ make_environment() {
     reason="TENSORFLOW=0 leaves them out"
     return 1
   fi
-  ! cmp -s "$requirements" "$stamp" || return 0
   find_python || return 1
   if [[ ! -x $venv/bin/python ]] && ! "$python" -m venv "$venv" >build/setup/venv-tf.log 2>&1; then
     reason="$python cannot create a virtual environment (build/setup/venv-tf.log)"
     return 1
   fi
+  mkdir -p "$venv/.spillway"
+  echo '*' >"$venv/.gitignore"
+  local name
+  for name in tensorflow "$@"; do
+    install_into_environment "$name" || return 1
+  done
+}
+
+install_into_environment() {
+  local requirements=requirements/$1.txt stamp=$venv/.spillway/requirements-$1
+  ! cmp -s "$requirements" "$stamp" || return 0
   if ! index_answers tensorflow-cpu; then
     reason="no package index answers (build/setup/probe.log)"
     return 1
   fi
-  echo "setup: installing TensorFlow into $venv (some minutes, 1.5 gigabytes)"
+  echo "setup: installing $requirements into $venv (TensorFlow: some minutes, 1.5 gigabytes)"
   if ! PIP_DEFAULT_TIMEOUT=30 "$venv/bin/python" -m pip install "${install_waits[@]}" \
-    -r "$requirements" >build/setup/pip-tensorflow.log 2>&1 </dev/null; then
-    reason="pip could not install it (build/setup/pip-tensorflow.log)"
+    -r "$requirements" >"build/setup/pip-$1.log" 2>&1 </dev/null; then
+    reason="pip could not install $requirements (build/setup/pip-$1.log)"
     return 1
   fi
-  mkdir -p "$venv/.spillway"
-  echo '*' >"$venv/.gitignore"
   cp "$requirements" "$stamp"
 }
 
-make_environment || true
+make_environment "$@" || true
 {
   printf 'spillway_tensorflow_venv=%q\n' "$([[ -n $reason ]] || echo "$venv")"
   printf 'spillway_no_tensorflow_reason=%q\n' "$reason"
