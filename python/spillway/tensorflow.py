@@ -9,6 +9,7 @@ import os
 import pathlib
 from typing import Any
 
+from spillway import _unmanaged
 from spillway._native import UserError
 
 
@@ -37,6 +38,8 @@ def enable(budget: str | int | None = None, **options: Any) -> None:
         if value is not None:
             os.environ[f"SPILLWAY_{name.upper()}"] = str(value)
     load_library.load_pluggable_device_library(str(path))
+    if stats() is not None:
+        _unmanaged.watch()
 
 
 def stats() -> dict[str, Any] | None:

@@ -34,6 +34,25 @@ void refuse(const std::string& why) {
   std::fprintf(stderr, "spillway: TensorFlow is not managed: %s\n", why.c_str());
 }
 
+// What cannot be managed is seen in TensorFlow's Python alone. Uses no symbol of Python either, as
+// a program may have none. The linker's lock is held, so the interpreter's is not waited for: who
+// imports TensorFlow holds it.
+void watch_python() {
+  const auto find = [](const char* name) { return ::dlsym(RTLD_DEFAULT, name); };
+  const auto initialized = reinterpret_cast<int (*)()>(find("Py_IsInitialized"));
+  const auto locked = reinterpret_cast<int (*)()>(find("PyGILState_Check"));
+  const auto import = reinterpret_cast<void* (*)(const char*)>(find("PyImport_ImportModule"));
+  const auto call = reinterpret_cast<void* (*)(void*, const char*, const char*, ...)>(
+      find("PyObject_CallMethod"));
+  const auto show_error = reinterpret_cast<void (*)()>(find("PyErr_Print"));
+  if (initialized == nullptr || locked == nullptr || import == nullptr || call == nullptr ||
+      show_error == nullptr || initialized() == 0 || locked() == 0) {
+    return;
+  }
+  void* const module = import("spillway._unmanaged");
+  if (module == nullptr || call(module, "watch", nullptr) == nullptr) show_error();
+}
+
 void open_plugin() {
   if (!is_set("SPILLWAY_BUDGET") && !is_set("SPILLWAY_MODE")) return;
   void* const library = ::dlopen("libtensorflow_cc.so.2", RTLD_NOLOAD | RTLD_NOW);
@@ -55,7 +74,8 @@ void open_plugin() {
                   ". Install Spillway again where this TensorFlow is.");
   }
   void* const status = new_status();
-  if (load(plugin.c_str(), status) == nullptr) refuse(message(status));
+  if (load(plugin.c_str(), status) == nullptr) return refuse(message(status));
+  watch_python();
 }
 
 [[maybe_unused]] const bool opened = [] {

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a TensorFlow program stays unmanaged: said once for each kind, on standard error.
+
+Called where TensorFlow is managed, by what opens the plugin. Nothing of TensorFlow is imported for
+it. Keras compiles with XLA by itself where there is a graphics card; that is kept off, since
+nothing in a compiled function can move.
+"""
+
+import functools
+import os
+import sys
+import threading
+from types import ModuleType
+
+from spillway._imports import when_imported
+
+_COMPILED = (
+    "a function with jit_compile=True is compiled by XLA: nothing in it moves. Leave it out "
+    "(Keras: compile(jit_compile=False))."
+)
+_LOOP = (
+    "what a loop of TensorFlow keeps for its backward pass lies in lists that stay in memory. "
+    "Unroll it where memory is short (Keras: unroll=True)."
+)
+_TAPE = (
+    "a gradient tape outside of every tf.function keeps what its functions computed: that stays "
+    "in memory. Put the whole step, tape and gradients, into one tf.function."
+)
+
+_POLYMORPHIC = "tensorflow.python.eager.polymorphic_function."
+
+_lock = threading.Lock()
+_said: set[str] = set()
+_watching = False
+
+
+def watch() -> None:
+    """Looks out for all of it. Calling it again changes nothing."""
+    global _watching
+    if _watching or os.environ.get("SPILLWAY_MODE") == "off":
+        return
+    _watching = True
+    when_imported(_POLYMORPHIC + "polymorphic_function", _watch_compiled)
+    when_imported(_POLYMORPHIC + "concrete_function", _watch_tapes)
+    when_imported("tensorflow.python.ops.while_v2", _watch_loops)
+    when_imported("keras.src.trainers.trainer", _compile_nothing_unasked)
+
+
+def _say(text: str) -> None:
+    with _lock:
+        if text in _said:
+            return
+        _said.add(text)
+    print(f"spillway: {text}", file=sys.stderr, flush=True)
+
+
+def _watch_compiled(module: ModuleType) -> None:
+    initialize = module.Function._initialize
+
+    @functools.wraps(initialize)
+    def watched(self, *args, **kwargs):
+        if self._jit_compile:
+            _say(_COMPILED)
+        return initialize(self, *args, **kwargs)
+
+    module.Function._initialize = watched
+
+
+def _watch_tapes(module: ModuleType) -> None:
+    concrete = module.ConcreteFunction
+    select = concrete._select_forward_and_backward_functions
+
+    @functools.wraps(select)
+    def watched(self, args, possible_gradient_type, executing_eagerly):
+        chosen = select(self, args, possible_gradient_type, executing_eagerly)
+        if executing_eagerly and possible_gradient_type:
+            _say(_TAPE)
+        return chosen
+
+    concrete._select_forward_and_backward_functions = watched
+
+
+def _watch_loops(module: ModuleType) -> None:
+    create = module._create_grad_func
+
+    @functools.wraps(create)
+    def watched(*args, **kwargs):
+        created = create(*args, **kwargs)
+        # True where something of the forward pass is accumulated.
+        if created[0].while_op_needs_rewrite:
+            _say(_LOOP)
+        return created
+
+    module._create_grad_func = watched
+
+
+def _compile_nothing_unasked(module: ModuleType) -> None:
+    """Keras asks this for jit_compile="auto", its default."""
+    module.Trainer._resolve_auto_jit_compile = lambda model: False

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be managed is said, once, and nothing is said of what can."""
+
+import functools
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.tensorflow.runner import environment
+
+COMPILED = "spillway: a function with jit_compile=True is compiled by XLA: nothing in it moves."
+LOOP = "spillway: what a loop of TensorFlow keeps for its backward pass lies in lists"
+TAPE = "spillway: a gradient tape outside of every tf.function keeps what its functions computed"
+
+START = """
+import numpy as np
+import tensorflow as tf
+x = tf.ones((64, 64))
+weight = tf.Variable(tf.ones((64, 64)))
+"""
+
+# A loop without a gradient through it, and a tape in a function.
+MANAGED = """
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.tanh(x @ weight))
+    total = 0.0
+    for _ in tf.range(3):
+        total += loss
+    return total, tape.gradient(loss, weight)
+
+step()
+"""
+
+# Twice each: said once.
+PROGRAMS = {
+    COMPILED: """
+for scale in (1.0, 2.0):
+    compiled = tf.function(lambda value: tf.tanh(value * scale), jit_compile=True)
+    assert np.array_equal(compiled(x), np.full((64, 64), np.asarray(compiled(x))[0, 0]))
+""",
+    LOOP: """
+def step():
+    with tf.GradientTape() as tape:
+        value = x
+        for _ in tf.range(3):
+            value = tf.tanh(value @ weight)
+        loss = tf.reduce_sum(value)
+    return tape.gradient(loss, weight)
+
+for _ in range(2):
+    tf.function(step)()
+""",
+    TAPE: """
+layer = tf.function(lambda value: tf.tanh(value @ weight))
+for _ in range(2):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(layer(x)))
+    tape.gradient(loss, weight)
+""",
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs code as a file: TensorFlow reads the source of loops."""
+    return functools.partial(_run, tmp_path / "program.py")
+
+
+def _run(path, code, **variables):
+    path.write_text(code)
+    done = subprocess.run(
+        [sys.executable, path], env=environment(**variables), capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_it_is_said_once_and_of_nothing_else(run):
+    mark = 'import sys\nprint("{}", file=sys.stderr, flush=True)\n'
+    code = START + MANAGED
+    for number, program in enumerate(PROGRAMS.values()):
+        code += mark.format(f"program {number}") + program
+    parts = re.split(r"program \d\n", run(code, SPILLWAY_BUDGET="1GiB").stderr)
+    assert "spillway" not in parts[0]
+    for words, said in zip(PROGRAMS, parts[1:], strict=True):
+        assert said.count("spillway: ") == said.count(words) == 1
+
+
+def test_it_is_said_after_enable_too(run):
+    start = 'import spillway.tensorflow\nspillway.tensorflow.enable("1GiB")\n'
+    assert COMPILED in run(start + START + PROGRAMS[COMPILED]).stderr
+
+
+@pytest.mark.parametrize("variables", [{}, {"SPILLWAY_MODE": "off"}])
+def test_nothing_is_said_where_nothing_is_managed(run, variables):
+    done = run(START + PROGRAMS[COMPILED], **variables)
+    assert "spillway" not in done.stderr
+
+
+@pytest.mark.parametrize(("budget", "compiles"), [(None, True), ("1GiB", False)])
+def test_keras_does_not_compile_by_itself(run, budget, compiles):
+    """It would where there is a card: TensorFlow is made to say that there is one."""
+    code = """
+import keras
+import tensorflow as tf
+from tensorflow.python.eager.context import PhysicalDevice
+
+listed = tf.config.list_physical_devices()
+tf.config.list_physical_devices = lambda kind=None: [
+    device for device in [*listed, PhysicalDevice("/physical_device:GPU:0", "GPU")]
+    if kind in (None, device.device_type)
+]
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+print(model.jit_compile)
+model.compile("sgd", "mse", jit_compile=True)
+print(model.jit_compile)
+"""
+    done = run(code, **({"SPILLWAY_BUDGET": budget} if budget else {}))
+    assert done.stdout.split() == [str(compiles), "True"]
