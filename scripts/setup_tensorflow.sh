@@ -34,8 +34,14 @@ make_environment() {
   for name in tensorflow "$@"; do
     install_into_environment "$name" || return 1
   done
+  # It asks for the distribution tensorflow, which tensorflow-cpu is in place of.
+  if ! install_into_environment tensorflow-keras-2 --no-deps; then
+    echo "setup: going on without Keras 2: $reason"
+    reason=
+  fi
 }
 
+# Installs requirements/NAME.txt: NAME [OPTIONS OF PIP...]
 install_into_environment() {
   local requirements=requirements/$1.txt stamp=$venv/.spillway/requirements-$1
   ! cmp -s "$requirements" "$stamp" || return 0
@@ -45,7 +51,7 @@ install_into_environment() {
   fi
   echo "setup: installing $requirements into $venv (TensorFlow: some minutes, 1.5 gigabytes)"
   if ! PIP_DEFAULT_TIMEOUT=30 "$venv/bin/python" -m pip install "${install_waits[@]}" \
-    -r "$requirements" >"build/setup/pip-$1.log" 2>&1 </dev/null; then
+    "${@:2}" -r "$requirements" >"build/setup/pip-$1.log" 2>&1 </dev/null; then
     reason="pip could not install $requirements (build/setup/pip-$1.log)"
     return 1
   fi

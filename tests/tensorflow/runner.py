@@ -21,6 +21,8 @@ class Result:
     arrays: dict  # losses and weights by name; empty where the program did not end well
     statistics: dict  # Spillway's; empty without it
     errors: str
+    seconds: float = 0  # of its process, TensorFlow's import apart; of a Server's programs alone
+    resident_bytes: int = 0  # the most, likewise
 
 
 def environment(**variables):
@@ -40,15 +42,16 @@ def run(script, name, timeout=600, **variables):
                 [sys.executable, PROGRAMS / script, name, paths[0]],
                 env=environment(**variables), stderr=errors, timeout=timeout,
             )  # fmt: skip
-        return _result(done.returncode, *paths)
+        return _result(paths, status=done.returncode)
 
 
-def _result(status, arrays, statistics, errors):
+def _result(paths, **measured):
+    arrays, statistics, errors = paths
     return Result(
-        status,
-        dict(np.load(arrays)) if arrays.exists() else {},
-        json.loads(statistics.read_text()) if statistics.exists() else {},
-        errors.read_text(errors="replace"),
+        arrays=dict(np.load(arrays)) if arrays.exists() else {},
+        statistics=json.loads(statistics.read_text()) if statistics.exists() else {},
+        errors=errors.read_text(errors="replace"),
+        **measured,
     )
 
 
@@ -78,7 +81,7 @@ class Server:
             job = {"program": program, "variables": variables, "seconds": seconds}
             job |= {"output": str(paths[0]), "errors": str(paths[2])}
             print(json.dumps(job), file=self._process.stdin, flush=True)
-            return _result(int(self._process.stdout.readline()), *paths)
+            return _result(paths, **json.loads(self._process.stdout.readline()))
 
     def kept(self, program, **variables):
         """The result of one run that ended well, for all who compare with it."""
@@ -92,11 +95,15 @@ class Server:
 
 def assert_equal(found, expected):
     assert found.arrays.keys() == expected.arrays.keys()
-    different = [
-        name for name, array in found.arrays.items() if not _same(array, expected.arrays[name])
-    ]
-    assert not different
+    assert not differences(found, expected)
     assert np.isfinite(expected.arrays["losses"]).all()
+
+
+def differences(found, expected):
+    """Names of what is not the same in every bit."""
+    names = found.arrays.keys() & expected.arrays.keys()
+    differ = {name for name in names if not _same(found.arrays[name], expected.arrays[name])}
+    return sorted(differ | (found.arrays.keys() ^ expected.arrays.keys()))
 
 
 def _same(a, b):

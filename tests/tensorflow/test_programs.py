@@ -5,6 +5,7 @@ TENSORFLOW_PROGRAMS=part   some of them, in turn: every one within a week
 TENSORFLOW_PROGRAMS=full   all
 """
 
+import importlib.util
 import os
 
 import pytest
@@ -26,6 +27,9 @@ def _selected():
 @pytest.mark.parametrize("program", _selected())
 def test_in_fuzz(server, program):
     """Every pair copies in every step, freed memory is poisoned, and checksums are compared."""
+    row = PROGRAMS[program]
+    if importlib.util.find_spec(row.package) is None:
+        pytest.skip(f"{row.package} is not installed")
     found = server.train(program, SPILLWAY_MODE="fuzz", SPILLWAY_BUDGET="4GiB")
     assert found.status == 0, found.errors
     assert_equal(found, server.kept(program))
@@ -33,6 +37,9 @@ def test_in_fuzz(server, program):
     assert statistics["failed_copies"] == 0
     assert statistics["failed_allocations"] == 0
     assert statistics["pairs_passing"] == 0
+    if not row.moves:
+        assert statistics["evicted_bytes"] == 0
+        return
     assert statistics["graphs_rewritten"] >= 1
     assert statistics["evicted_bytes"] > 0
     assert statistics["fetched_bytes"] > 0

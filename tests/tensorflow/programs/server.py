@@ -1,32 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains programs one after the other, each in a child that finds TensorFlow imported already.
 
-Reads jobs as lines of JSON: program, output, errors (paths), and variables, of which any enables
-Spillway. Answers each with a line: the child's exit status.
+Reads jobs as lines of JSON: program (null: none, only what all import), output, errors (paths), and
+variables, of which any enables Spillway. Answers each with a line of JSON: the child's exit status,
+how many seconds it lasted, and the most bytes that were resident in it.
 """
 
 import json
 import os
 import signal
 import sys
+import time
 
-import keras
 import train
 
 import spillway.tensorflow
 
 
 def wait_for(child, seconds):
-    """The exit status; a child that lasts longer is killed."""
+    """What is answered; a child that lasts longer is killed."""
 
     def kill(number, frame):
         os.kill(child, signal.SIGKILL)
 
     signal.signal(signal.SIGALRM, kill)
+    began = time.monotonic()
     signal.alarm(seconds)
-    _, status = os.waitpid(child, 0)
+    _, status, usage = os.wait4(child, 0)
     signal.alarm(0)
-    return os.waitstatus_to_exitcode(status)
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "seconds": time.monotonic() - began,
+        "resident_bytes": usage.ru_maxrss * 1024,
+    }
 
 
 def do(job):
@@ -36,8 +42,8 @@ def do(job):
     os.environ.update(job["variables"])
     if job["variables"]:
         spillway.tensorflow.enable()
-    keras.utils.set_random_seed(0)
-    train.main(job["program"], job["output"])
+    if job["program"]:
+        train.main(job["program"], job["output"])
 
 
 def main():
@@ -47,7 +53,7 @@ def main():
         if child == 0:
             do(job)
             return  # an ordinary end, at which statistics are written
-        print(wait_for(child, job["seconds"]), flush=True)
+        print(json.dumps(wait_for(child, job["seconds"])), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from table import PROGRAMS, Fit
 
 
 def fit(row):
+    keras.config.set_dtype_policy(row.policy)
     model = getattr(models, row.model)(*row.arguments)
     x, y = getattr(data, row.data)(*row.shape)
     loss = loops.cross_entropy() if row.loss == "cross_entropy" else row.loss
