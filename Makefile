@@ -70,7 +70,7 @@ tensorflow-programs: ## Compare every TensorFlow program in fuzz with stock Tens
 	@scripts/setup_tensorflow.sh
 	@scripts/build.sh
 	@$(IN_TENSORFLOW) TENSORFLOW_PROGRAMS=full exec python -m pytest -p no:cacheprovider \
-	  tests/tensorflow/test_programs.py $(ARGS)
+	  tests/tensorflow/test_programs.py tests/tensorflow/test_processes.py $(ARGS)
 
 .PHONY: opinfo
 opinfo: build ## Compare every operator PyTorch describes, managed and unmanaged, bit for bit

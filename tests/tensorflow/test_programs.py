@@ -1,30 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every program trains to the same bits in fuzz.
-
-TENSORFLOW_PROGRAMS=part   some of them, in turn: every one within a week
-TENSORFLOW_PROGRAMS=full   all
-"""
+"""Every program trains to the same bits in fuzz."""
 
 import importlib.util
-import os
 
 import pytest
 
-from tests.oracle.turns import TODAY, of_the_day
 from tests.tensorflow.programs.table import PROGRAMS
 from tests.tensorflow.runner import assert_equal
-
-SELECTION = os.environ.get("TENSORFLOW_PROGRAMS", "part")
-if SELECTION not in ("part", "full"):
-    raise pytest.UsageError(f"TENSORFLOW_PROGRAMS={SELECTION!r}: expected part or full")
-IN_TURN = 4
+from tests.tensorflow.selection import selected
 
 
-def _selected():
-    return list(PROGRAMS) if SELECTION == "full" else of_the_day(PROGRAMS, IN_TURN, TODAY)
-
-
-@pytest.mark.parametrize("program", _selected())
+@pytest.mark.parametrize("program", selected(PROGRAMS, 4))
 def test_in_fuzz(server, program):
     """Every pair copies in every step, freed memory is poisoned, and checksums are compared."""
     row = PROGRAMS[program]
