@@ -210,12 +210,13 @@ std::optional<std::pair<MemoryModel::ItemIndex, Tier>> MemoryModel::waiting_evic
 // --- coming back ---
 
 // Even a storage that is still here has to wait for its turn: until then its room is not its own.
+// So one that waits to leave goes on waiting to leave, and may yet have to come back.
 void MemoryModel::fetch(ItemIndex index) {
   Item& item = items_[index];
   const ResidencyState now = state(index);
   if (now == ResidencyState::kDropped) return;
-  if (now != ResidencyState::kEvicting) item.waits_to_leave = false;
-  if (now == ResidencyState::kResident) return;
+  if (now == ResidencyState::kResident && !item.waits_to_leave) return;
+  if (!is_here(index)) item.waits_to_leave = false;
   break_promise(item);
   // The machine would fetch as soon as a demotion ends, room or not; so the host keeps its copy.
   if (now == ResidencyState::kDemoting) send(index, EventKind::kEvict, Tier::kHost);
@@ -226,17 +227,22 @@ void MemoryModel::fetch(ItemIndex index) {
 bool MemoryModel::demand(ItemIndex index) {
   Item& item = items_[index];
   const ResidencyState now = state(index);
-  if (is_here(index)) {
-    // From now on, so that its eviction does not end while computing waits for something else.
+  if (is_here(index) || now == ResidencyState::kFetching) {
+    // From now on, so that its eviction does not end while computing waits for something else. A
+    // fetch of it that waits for its turn is over as well: an op's use comes ahead of all.
     item.waits_to_leave = item.leave_next = false;
-    if (now == ResidencyState::kEvicting) send(index, EventKind::kUse);
+    const bool forget = item.forget_on_arrival;
+    withdraw_fetch(item);
+    if (forget) {
+      send(index, EventKind::kWrite);
+    } else if (now != ResidencyState::kResident) {
+      send(index, EventKind::kUse);
+    }
+    if (now == ResidencyState::kFetching) begin_copies();
     return false;
   }
-  const bool asked_for = item.fetch_queued || now == ResidencyState::kFetching;
-  if (now == ResidencyState::kFetching) {
-    withdraw_fetch(item);
-    send(index, EventKind::kUse);
-  } else if (!item.fetch_queued || !item.urgent) {
+  const bool asked_for = item.fetch_queued;
+  if (!asked_for || !item.urgent) {
     const bool forget = item.forget_on_arrival;
     fetch(index);
     queue_fetch(index, true);
@@ -422,7 +428,6 @@ bool MemoryModel::begin_copy(LinkKind link, const Copy& copy) {
 MemoryModel::Begun MemoryModel::begin_fetch(LinkKind link, const Copy& copy) {
   Item& item = items_[copy.item];
   const ResidencyState now = state(copy.item);
-  const bool stays = now == ResidencyState::kEvicting || now == ResidencyState::kFetching;
   if (now == ResidencyState::kDemoting) return Begun::kNot;
   if (now == ResidencyState::kOnDisk && copy.leg == Leg::kIn) {
     // It went on to the disk while it waited: the same turn, on the other link.
@@ -436,11 +441,10 @@ MemoryModel::Begun MemoryModel::begin_fetch(LinkKind link, const Copy& copy) {
     }
     return Begun::kWithout;
   }
-  if (now != ResidencyState::kResident) {
-    const Bytes more = stays ? Bytes{} : item.bytes;
-    if (!has_room(more + owed_to_earlier(link, copy))) return Begun::kNot;
-  }
-  item.fetch_queued = item.leave_next = false;
+  const bool holds_room = is_here(copy.item) || now == ResidencyState::kFetching;
+  const Bytes more = holds_room ? Bytes{} : item.bytes;
+  if (!has_room(more + owed_to_earlier(link, copy))) return Begun::kNot;
+  item.fetch_queued = item.waits_to_leave = item.leave_next = false;
   const bool forget = std::exchange(item.forget_on_arrival, false);
   if (now != ResidencyState::kDropped) {
     send(copy.item, forget ? EventKind::kWrite : EventKind::kUse);

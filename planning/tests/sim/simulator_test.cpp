@@ -457,6 +457,55 @@ TEST_F(ScarceHostTest, WhatIsForgottenWhileItLeavesHasNoCopyThen) {
   EXPECT_EQ(result.step_ns, 600);
 }
 
+// Device 120, host 40. x passes through the host, which has no room for y until the disk has x. The
+// fetch of v waits for w's death, and that of y behind it: until then op 1 has y's room, though y
+// still lies there when it is fetched. v keeps its copy on the disk and leaves without one.
+//
+//   op       0     1     2     3     4              duration 100 each
+//   v 110    .     .     r     .     .              persistent; on the disk
+//   w  30    c     f
+//   x  40    c     .     .     .     f
+//   y  40    c     .     .     r f
+//   z  60          c f
+//
+// compute        | op0 |   stall   | op1 |  stall  | op2 |stall| op3 | op4 |
+// out                  |=x=|   |=y=|
+// to disk                  |=x=|
+// from disk                              |=v=|
+// in                                         |==v==|     |==y==|
+TEST(SimulatorSteps, WhatIsFetchedWhileItWaitsToLeaveKeepsNoRoomAheadOfItsTurn) {
+  StepBuilder step;
+  const StorageId v = step.persistent(110, "v");
+  const StorageId w = step.temporary(30, "w");
+  const StorageId x = step.temporary(40, "x");
+  const StorageId y = step.temporary(40, "y");
+  const StorageId z = step.temporary(60, "z");
+  step.op(100, {.creates = {w, x, y}});
+  step.op(100, {.creates = {z}, .frees = {w, z}});
+  step.op(100, {.reads = {v}});
+  step.op(100, {.reads = {y}, .frees = {y}});
+  step.op(100, {.frees = {x}});
+  const Trace trace = step.build();
+  const Machine machine = plain_machine();
+  Plan plan;
+  plan.structure = structure_hash(trace);
+  plan.places = {{.storage = v}};
+  plan.places[0].add(Tier::kDisk);
+  plan.actions = {PlanAction::evict(OpIndex{1}, x, Tier::kDisk),
+                  PlanAction::evict(OpIndex{1}, y, Tier::kHost), PlanAction::fetch(OpIndex{1}, v),
+                  PlanAction::fetch(OpIndex{1}, y), PlanAction::evict(OpIndex{3}, v, Tier::kDisk)};
+  const Problem problem{trace, machine, {{Bytes{120}, Bytes{40}, Bytes{1000}}}};
+  const auto flaw = validate(plan, trace, problem.budgets);
+  EXPECT_FALSE(flaw) << flaw->text;
+  const auto outcome = simulate(problem, plan);
+  ASSERT_TRUE(std::holds_alternative<SimulationReport>(outcome))
+      << std::get<SimulationFailure>(outcome).reason;
+  const auto& report = std::get<SimulationReport>(outcome);
+  EXPECT_EQ(report.stall_ns[index_of(StallCause::kAllocation)], 120);
+  EXPECT_EQ(report.stall_ns[index_of(StallCause::kInput)], 220 + 40);
+  EXPECT_EQ(report.step_ns, 880);
+}
+
 TEST(SimulatorSteps, ATraceWithoutDurationsIsRefused) {
   Trace trace;
   trace.timed = false;

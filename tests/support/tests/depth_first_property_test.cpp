@@ -127,7 +127,7 @@ Trace loose_step(std::mt19937& random) {
 }
 
 TEST(DepthFirstProperty, RandomStepsKeepAllThatTheirOpsDependOn) {
-  const auto stated = stated_seed("ORDER_SEED");
+  const auto stated = stated_number("ORDER_SEED");
   const std::uint32_t first = stated.value_or(std::random_device{}());
   std::cout << "ORDER_SEED=" << first << "\n";
   const std::uint32_t rounds = stated ? 1 : 300;

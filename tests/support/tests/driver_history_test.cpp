@@ -198,7 +198,7 @@ std::string described_shrunken(const Failure& found) {
 
 TEST(DriverHistory, TheDriverKeepsToTheReferenceWhateverFailsOrIsTakenBack) {
   std::set<EventKind> seen;
-  const auto given = stated_seed("HISTORY_SEED");
+  const auto given = stated_number("HISTORY_SEED");
   const std::uint32_t first = given.value_or(std::random_device{}());
   for (std::uint32_t i = 0; i < (given ? 1 : kHistories); ++i) {
     const auto failure = run_random(first + i, seen);

@@ -96,7 +96,7 @@ void expect_within_budgets(const SimulationReport& report, const Budgets& budget
   ASSERT_EQ(report.step_ns, report.compute_ns + stalls);
 }
 
-std::uint32_t seed() { return stated_seed("SIMULATOR_SEED").value_or(std::random_device{}()); }
+std::uint32_t seed() { return stated_number("SIMULATOR_SEED").value_or(std::random_device{}()); }
 
 /// 300 plans; `kinds` learns which kinds of event they led to.
 void check_rounds(std::uint32_t first, std::array<bool, 10>& kinds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts that random tests share: a failure made small, and a seed that repeats it.
+// Parts that random tests share: a failure made small, and numbers that a person states.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,9 @@ Failure shrunken(Failure failure, Items Failure::*items, const Recompute& recomp
   return failure;
 }
 
-/// The seed that the environment states: one case is to be repeated. Nothing: many new ones.
-inline std::optional<std::uint32_t> stated_seed(const char* variable) {
+/// The number that the environment states, such as the seed of the one case to repeat; nothing
+/// where it states none.
+inline std::optional<std::uint32_t> stated_number(const char* variable) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
   return static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
