@@ -278,6 +278,31 @@ TEST_F(ValidatorTest, AWaitForWhatHasNoRoomIsForEver) {
             PlanFlaw::kWaitsForEver);
 }
 
+// Device 100. The fetch of `large`, for which there is no room, is taken back before op 0: `small`
+// comes in at once, and op 0 has 40 left.
+TEST_F(ValidatorTest, AFetchThatIsTakenBackLetsInTheOneBehindIt) {
+  StepBuilder step;
+  const StorageId kept = step.persistent(50, "kept");
+  const StorageId large = step.persistent(60, "large");
+  const StorageId small = step.persistent(10, "small");
+  const StorageId made = step.temporary(45, "made");
+  step.op(1, {.creates = {made}, .reads = {kept}, .frees = {made}});
+  const Trace trace = step.build();
+  const Budgets budgets{{Bytes{100}, Bytes{100}, Bytes{100}}};
+  Plan plan;
+  plan.structure = structure_hash(trace);
+  plan.places = {{.storage = large, .tiers = 0b010}, {.storage = small, .tiers = 0b010}};
+  for (const PlanAction& taken_back :
+       {PlanAction::evict(at(0), large, Tier::kHost), PlanAction::demote(at(0), large)}) {
+    plan.actions = {PlanAction::fetch(at(0), large), PlanAction::fetch(at(0), small), taken_back,
+                    PlanAction::evict(at(1), small, Tier::kHost)};
+    const auto problem = validate(plan, trace, budgets);
+    ASSERT_TRUE(problem) << to_string(taken_back.kind);
+    EXPECT_EQ(problem->flaw, PlanFlaw::kDeviceOverfull) << problem->text;
+    EXPECT_THAT(problem->text, HasSubstr("short 5"));
+  }
+}
+
 TEST_F(ValidatorTest, AStepEndsAsItBegins) {
   const auto last = [&](StorageId storage) {
     return PlanAction::evict(at(8), storage, Tier::kHost);

@@ -150,7 +150,8 @@ class Walk {
            fmt::format("{} is evicted, but op {} uses it", name_of(storage), to_value(op_)));
     }
     withdraw(storage);
-    if (!life.copies.contains(Tier::kDevice)) return;
+    // Its place in the queue is free, too: what waited behind it may come in.
+    if (!life.copies.contains(Tier::kDevice)) return bring_in_waiting();
     if (life.copies.size() == 1) add_copy(storage, tier);
     remove_copy(storage, Tier::kDevice);
     if (tier == Tier::kDisk && life.copies.contains(Tier::kHost)) demote(storage);
@@ -168,6 +169,7 @@ class Walk {
     withdraw(storage);
     if (!life.copies.contains(Tier::kDisk)) add_copy(storage, Tier::kDisk);
     remove_copy(storage, Tier::kHost);
+    bring_in_waiting();
   }
 
   void fetch(StorageId storage) {

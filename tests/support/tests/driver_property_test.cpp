@@ -255,6 +255,7 @@ TEST(DriverProperty, SeedsThatOnceFailed) {
       3013434663U, 3387051833U,  // demoted while it waited to leave, and overtaken
       2992053228U,               // needed at once, but no longer first on its other link
       3664676601U,  // kept from coming in by the op that waits for its place on the host
+      3924574211U,  // let in by the one ahead of it, which the validator did not see go
       652693946U,   // fetched while it waited to leave, it kept its room ahead of its turn
   };
   for (const std::uint32_t seed : kSeeds) {
