@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -58,6 +59,13 @@ bool may_wait(string_view op) {
          op != "NoOp" && !is_ours(op);
 }
 
+// oneDNN's pass, which comes after ours, computes these with its own kernels only where it sees
+// their forward op at this input. TensorFlow's kernels give other bits.
+bool must_see_producer(string_view op, std::uint32_t input) {
+  return ((op == "MaxPoolGrad" || op == "MaxPool3DGrad") && input == 1) ||
+         (op == "LRNGrad" && input == 2);
+}
+
 bool on_processor(const Node& node) {
   return node.device.empty() || node.device.find("CPU:") != std::string::npos ||
          node.device.find("cpu:") != std::string::npos;
@@ -82,15 +90,20 @@ class PairSearch {
   SwapPairs run() {
     sort_heavy();
     std::map<std::pair<NodeIndex, std::uint32_t>, std::vector<Use>> late;
+    std::set<std::pair<NodeIndex, std::uint32_t>> stay;
     for (NodeIndex node = 0; node < graph_.nodes.size(); ++node) {
       for (std::uint32_t input = 0; input < order_.inputs[node].size(); ++input) {
         const Edge& edge = order_.inputs[node][input];
         if (is_long(edge, node)) {
           late[{edge.from, edge.port}].push_back({.node = node, .input = input});
         }
+        if (must_see_producer(graph_.nodes[node].op, input)) stay.emplace(edge.from, edge.port);
       }
     }
-    for (auto& [source, uses] : late) add_pair(source.first, source.second, std::move(uses));
+    for (auto& [source, uses] : late) {
+      // Its other users would only bring back a copy of what is there.
+      if (!stay.contains(source)) add_pair(source.first, source.second, std::move(uses));
+    }
     return std::move(result_);
   }
 

@@ -70,6 +70,35 @@ TEST(RewriteTest, leaves_a_graph_of_short_edges_as_it_was) {
   EXPECT_THAT(result.reason, HasSubstr("no tensor waits"));
 }
 
+TEST(RewriteTest, leaves_to_a_gradient_the_forward_op_that_oneDNN_looks_for) {
+  struct Case {
+    std::string forward, gradient;
+    std::size_t input;
+  };
+  for (const auto& [forward, gradient, input] :
+       {Case{"MaxPool", "MaxPoolGrad", 1}, Case{"MaxPool3D", "MaxPool3DGrad", 1},
+        Case{"LRN", "LRNGrad", 2}}) {
+    GraphBuilder builder = chain();
+    builder.add("forward", forward, {"make"});
+    std::string before = "forward";
+    for (int i = 1; i <= 8; ++i) {
+      before = builder.add("after" + std::to_string(i), "MatMul", {before});
+    }
+    std::vector<std::string> inputs(3, before);
+    inputs[input] = "forward";
+    inputs[0] = "make";
+    builder.add("gradient", gradient, inputs);
+    builder.add("other", "MatMul", {before, "forward"});
+    const RewriteResult result = rewrite(builder.graph, {.distance = 6});
+    ASSERT_TRUE(result.rewritten) << result.reason;
+    const Graph graph = Graph::parse(result.rewritten->graph);
+    EXPECT_EQ(node_named(graph, "gradient").inputs[input], "forward") << forward;
+    // It stays for the gradient, so its other user needs no copy.
+    EXPECT_EQ(node_named(graph, "other").inputs[1], "forward") << forward;
+    EXPECT_THAT(node_named(graph, "gradient").inputs[0], HasSubstr("spillway/swap_"));
+  }
+}
+
 TEST(RewriteTest, late_users_close_to_each_other_share_a_swap_in) {
   GraphBuilder builder = chain();
   builder.add("later", "MatMul", {"user", "make"});

@@ -44,6 +44,9 @@ PROGRAMS = {
     ),
     "resnet": Fit("resnet", shape=(160, 16, 16, 3), optimizer="adamw"),
     "unet_2d": Fit("unet", (2, 32), data="segmented", shape=(40, 32, 32), batch=16),
+    "unet_3d": Fit(
+        "unet", (3, 16), data="segmented", shape=(10, 16, 16, 16), batch=4, optimizer="adamw"
+    ),
     "lstm": Fit("lstm", (True,), shape=(256, 20, 32), batch=128, optimizer="rmsprop"),
     "dynamic_lstm": Fit("lstm", (False,), shape=(256, 20, 32), batch=128),
     "conv_lstm": Fit("conv_lstm", shape=(40, 6, 16, 16, 2), batch=16, optimizer="rmsprop"),
