@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -100,6 +101,12 @@ Room cgroup_room(const std::string& root) {
 }
 
 }  // namespace
+
+std::uint32_t local_world_size() {
+  const char* text = std::getenv("LOCAL_WORLD_SIZE");
+  const long value = text == nullptr ? 1 : std::strtol(text, nullptr, 10);
+  return value > 0 && value < 4096 ? static_cast<std::uint32_t>(value) : 1;
+}
 
 Bytes resident_bytes() {
   std::ifstream file("/proc/self/statm");

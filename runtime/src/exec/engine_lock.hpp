@@ -1,58 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
+// The engine's lock, with what has to happen before it is taken and after it was let go.
+//
+//     EngineLock begins    a fork that is coming goes first | lock
+//                ends      unlock | the framework destroys the handles of storages that died
+//
+// Destroying a handle may take the framework's own locks, so it never happens under this one. The
+// parts of the engine share one EngineMutex; their functions say which need the lock. Whoever may
+// start copies takes it as an EngineLock.
 #pragma once
 
-#include <cstdint>
+#include <condition_variable>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "spillway/runtime/exec/engine.hpp"
+#include "spillway/runtime/exec/fork_gate.hpp"
+#include "spillway/runtime/exec/framework.hpp"
 
 namespace spillway::runtime {
 
-/// The engine's lock, for all that may start copies: it lets a fork that is coming go first. On the
-/// way out it unlocks first and then lets the framework destroy the handles of storages that died
-/// meanwhile: destroying them may take the framework's own locks.
-class Engine::Lock {
+class EngineMutex {
  public:
-  explicit Lock(Engine& engine) : engine_(engine), lock_(engine.mutex_, std::defer_lock) {
-    engine.fork_gate_.pass();
-    lock_.lock();
-  }
-  ~Lock() {
-    if (engine_.dead_owners_.empty()) return;
-    const std::vector<void*> owners = std::exchange(engine_.dead_owners_, {});
-    lock_.unlock();
-    for (void* owner : owners) engine_.framework_.release(owner);
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
+  explicit EngineMutex(Framework& framework) : framework_(framework) {}
+  EngineMutex(const EngineMutex&) = delete;
+  EngineMutex& operator=(const EngineMutex&) = delete;
 
-  std::unique_lock<std::mutex>& native() { return lock_; }
+  [[nodiscard]] std::mutex& mutex() { return mutex_; }
+  /// Notified when a copy ends, when a frame ends that others wait for, and when limits change.
+  [[nodiscard]] std::condition_variable& settled() { return settled_; }
+  [[nodiscard]] ForkGate& fork_gate() { return fork_gate_; }
+  /// Handles of storages that died: they are destroyed after unlock. Under the lock.
+  [[nodiscard]] std::vector<void*>& dead_owners() { return dead_owners_; }
 
  private:
-  Engine& engine_;
-  std::unique_lock<std::mutex> lock_;
+  friend class EngineLock;
+
+  Framework& framework_;
+  std::mutex mutex_;
+  std::condition_variable settled_;
+  ForkGate fork_gate_;
+  std::vector<void*> dead_owners_;
 };
 
-/// A budget that nothing exceeds.
-inline constexpr Bytes kNoLimit{std::uint64_t{1} << 62};
+class EngineLock {
+ public:
+  explicit EngineLock(EngineMutex& mutex) : mutex_(mutex), lock_(mutex.mutex_, std::defer_lock) {
+    mutex.fork_gate_.pass();
+    lock_.lock();
+  }
+  ~EngineLock() {
+    if (mutex_.dead_owners_.empty()) return;
+    const std::vector<void*> owners = std::exchange(mutex_.dead_owners_, {});
+    lock_.unlock();
+    for (void* owner : owners) mutex_.framework_.release(owner);
+  }
+  EngineLock(const EngineLock&) = delete;
+  EngineLock& operator=(const EngineLock&) = delete;
 
-/// Monotonic nanoseconds.
-TimeNs now_ns();
+  [[nodiscard]] std::unique_lock<std::mutex>& native() { return lock_; }
 
-/// Copies that may fail one after the other before room is no longer waited for. Each of them was
-/// tried several times (see TransferPool).
-inline constexpr std::uint64_t kMostFailures = 8;
-
-/// Whether nothing that the engine knows of keeps the storage where it is.
-bool can_leave(const StorageRecord& record, Bytes min_size);
-
-/// With the budget that a process shares, if it has none of its own.
-Settings with_shared_budget(Settings settings);
-
-/// Sets the text of Engine::last_failure on the calling thread.
-void set_last_failure(std::string text, FailureKind kind = FailureKind::kShortage);
+ private:
+  EngineMutex& mutex_;
+  std::unique_lock<std::mutex> lock_;
+};
 
 }  // namespace spillway::runtime

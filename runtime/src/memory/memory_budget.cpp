@@ -31,7 +31,7 @@ std::optional<MemoryReservation> MemoryBudget::try_reserve(Bytes bytes, Overbook
   if (bytes > available() && bytes.count != 0 && overbooking == Overbooking::kRefuse) return {};
   used_ += bytes;
   peak_ = std::max(peak_, used_);
-  overshoot_ = std::max(overshoot_, saturating_sub(used_, limit_));
+  overshoot_ = std::max(overshoot_, saturating_sub(used_, limit()));
   return MemoryReservation(this, bytes);
 }
 
@@ -39,7 +39,7 @@ void MemoryBudget::give_back(Bytes bytes) { used_ -= bytes; }
 
 void MemoryBudget::reset_peak() {
   peak_ = used_;
-  overshoot_ = saturating_sub(used_, limit_);
+  overshoot_ = saturating_sub(used_, limit());
 }
 
 }  // namespace spillway::runtime

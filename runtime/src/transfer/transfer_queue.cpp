@@ -2,18 +2,12 @@
 #include "transfer_queue.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "chunk_io.hpp"
+#include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::runtime {
-
-TimeNs transfer_clock() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 TransferJob::TransferJob(Transfer t, TransferDone d)
     : transfer(t),
@@ -34,7 +28,7 @@ bool TransferJob::end_chunk(std::uint64_t length, int chunk_error) {
 
 TransferResult TransferJob::result() const {
   return {error.load(std::memory_order_relaxed), bytes.load(std::memory_order_relaxed),
-          transfer_clock() - started.load(std::memory_order_relaxed)};
+          now_ns() - started.load(std::memory_order_relaxed)};
 }
 
 TransferId TransferQueue::push(std::shared_ptr<TransferJob> job) {
@@ -53,7 +47,7 @@ std::optional<TransferChunk> TransferQueue::take(bool background_too) {
   Jobs& jobs = background ? background_ : urgent_;
   const std::shared_ptr<TransferJob> front = jobs.front();
   if (front->next_chunk == 0) {
-    front->started.store(transfer_clock(), std::memory_order_relaxed);
+    front->started.store(now_ns(), std::memory_order_relaxed);
   }
   const std::uint64_t begin = front->next_begin;
   const std::uint64_t length = std::min(kTransferChunk, front->transfer.length - begin);

@@ -64,7 +64,4 @@ class TransferQueue {
   TransferId last_id_ = 0;
 };
 
-/// Nanoseconds of the steady clock.
-TimeNs transfer_clock();
-
 }  // namespace spillway::runtime

@@ -19,6 +19,7 @@
 #include "ring.hpp"
 #include "signals_blocked.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/steady_time.hpp"
 #include "transfer_queue.hpp"
 
 namespace spillway::runtime {
@@ -261,7 +262,7 @@ void TransferRing::Loop::call(std::size_t index) {
   place.call = place.run->next_call();
   const auto wait = std::chrono::nanoseconds(place.run->pause()) + place.call.delay;
   if (wait.count() > 0) {
-    place.due = transfer_clock() + wait.count();
+    place.due = now_ns() + wait.count();
   } else {
     start(index);
   }
@@ -307,7 +308,7 @@ void TransferRing::Loop::complete() {
 }
 
 void TransferRing::Loop::start_what_is_due() {
-  const TimeNs now = transfer_clock();
+  const TimeNs now = now_ns();
   for (std::size_t i = 0; i < places_.size(); ++i) {
     if (places_[i].due != 0 && places_[i].due <= now) start(i);
   }
@@ -319,7 +320,7 @@ std::chrono::nanoseconds TransferRing::Loop::until_next_due() const {
     if (place.due != 0 && (first == 0 || place.due < first)) first = place.due;
   }
   if (first == 0) return std::chrono::nanoseconds(-1);
-  return std::chrono::nanoseconds(std::max<TimeNs>(first - transfer_clock(), 0));
+  return std::chrono::nanoseconds(std::max<TimeNs>(first - now_ns(), 0));
 }
 
 /// The same work with plain calls, one at a time.

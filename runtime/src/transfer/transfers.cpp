@@ -8,6 +8,7 @@
 
 #include "chunk_io.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/steady_time.hpp"
 #include "spillway/runtime/transfer/transfer_pool.hpp"
 #include "transfer_queue.hpp"
 #if SPILLWAY_HAS_IO_URING
@@ -19,7 +20,7 @@ namespace spillway::runtime {
 TransferResult Transfers::run_here(const Transfer& transfer) {
   check_transfer(transfer);
   const bool direct = is_direct(transfer.descriptor);
-  const TimeNs started = transfer_clock();
+  const TimeNs started = now_ns();
   TransferResult result;
   while (result.error == 0 && result.bytes < transfer.length) {
     const std::uint64_t length = std::min(kTransferChunk, transfer.length - result.bytes);
@@ -29,7 +30,7 @@ TransferResult Transfers::run_here(const Transfer& transfer) {
       count(transfer.direction, length);
     }
   }
-  result.duration = transfer_clock() - started;
+  result.duration = now_ns() - started;
   return result;
 }
 

@@ -142,7 +142,7 @@ SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
   if (record == nullptr) return nullptr;
   spillway::torch::bind(engine, *record, storage);
   using spillway::runtime::Access;
-  if (use != 0) record->always_dirty.store(true);
+  if (use != 0) engine.expect_unseen_writes(*record);
   const bool ready = use == 2 ? engine.give_address(*record)
                               : engine.touch(*record, use == 1 ? Access::kWrite : Access::kRead);
   return ready ? nullptr : spillway::torch::failed();

@@ -103,12 +103,9 @@ struct Visit final : ValueVisitor {
   void storage(c10::StorageImpl& storage) override {
     StorageRecord* record = record_of(engine, storage);
     if (record == nullptr) return;
-    if (is_output) engine.produced(*record);  // pinned before it can be chosen
+    if (is_output) engine.produced(*record, facts.name);  // pinned before it can be chosen
     bind(engine, *record, storage, is_output ? shown_by : nullptr);
     if (is_output) {
-      if (record->made_by.load(std::memory_order_relaxed) == nullptr) {
-        record->made_by.store(facts.name, std::memory_order_relaxed);
-      }
       if (t_hook.keeping != 0 || t_hook.keeps_all ||
           Session::get().keep_made.load(std::memory_order_relaxed)) {
         engine.exempt(*record);

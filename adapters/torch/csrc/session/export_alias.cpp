@@ -25,10 +25,10 @@ at::Tensor export_alias(const at::Tensor& tensor) {
   static_cast<void>(tensor.mutable_data_ptr());
   c10::Storage storage = tensor.storage();
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  runtime::StorageRecord* record = record_of(Session::get().engine(), *impl);
+  runtime::Engine& engine = Session::get().engine();
+  runtime::StorageRecord* record = record_of(engine, *impl);
   if (record == nullptr) return tensor.detach();
-  record->always_dirty.store(true);
-  record->pins.fetch_add(1);
+  engine.begin_export(*record);
   // As torch does for the storage it exports itself: a resize would free the shared memory.
   impl->set_resizable(false);
   auto* context = new Export{std::move(storage), record};
@@ -37,7 +37,7 @@ at::Tensor export_alias(const at::Tensor& tensor) {
                          .context(context,
                                   [](void* pointer) {
                                     auto* ended = static_cast<Export*>(pointer);
-                                    ended->record->unpin();
+                                    Session::get().engine().end_export(*ended->record);
                                     delete ended;
                                   })
                          .options(tensor.options())

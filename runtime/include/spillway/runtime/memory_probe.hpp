@@ -19,6 +19,10 @@ MachineMemory measure_memory(std::uint32_t local_processes, Bytes ours,
 /// Throws UserError if the directory does not exist or cannot be written.
 MachineMemory measure_disk(const std::string& directory, std::uint32_t local_processes);
 
+/// The processes of this machine that share it, as launchers say (LOCAL_WORLD_SIZE); 1 where none
+/// does.
+std::uint32_t local_world_size();
+
 /// Resident bytes of this process.
 Bytes resident_bytes();
 

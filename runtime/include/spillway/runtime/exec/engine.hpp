@@ -7,52 +7,44 @@
 //     op begins           ------>  begin_frame, use (each input), inputs_ready
 //     op ends             ------>  produced (each output), end_frame
 //
+// A facade: it keeps the order of things that the drawing shows, and its parts do them. What ops
+// read without a call is here (MoveRules, StepCounter, DeviceMemory); the other parts have headers
+// of their own in src/exec, and engine_parts.hpp lists them.
+//
 // Lock order: a framework lock (Python's GIL) before the engine's, never the reverse. Under the
 // engine's lock nothing is awaited but its own condition, no framework object is destroyed and no
 // deleter runs. One engine per process; it is never destroyed, since storages may outlive main.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/exec/fork_gate.hpp"
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/framework.hpp"
-#include "spillway/runtime/exec/look_ahead.hpp"
+#include "spillway/runtime/exec/last_failure.hpp"
+#include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/out_of_budget.hpp"
-#include "spillway/runtime/exec/run_outcome.hpp"
 #include "spillway/runtime/exec/statistics.hpp"
-#include "spillway/runtime/exec/status_rhythm.hpp"
-#include "spillway/runtime/exec/step_progress.hpp"
+#include "spillway/runtime/exec/step_counter.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
-#include "spillway/runtime/memory/shared_budget.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "spillway/runtime/status_page.hpp"
 
 namespace spillway::runtime {
 
-struct RoomRequest;
-
-/// Why a storage cannot be used.
-enum class FailureKind : bool {
-  kShortage,    ///< no room under the budget, or the kernel has none
-  kUnreadable,  ///< its bytes cannot be read back
-};
-
 class Engine {
  public:
   explicit Engine(Framework& framework, const ArenaOptions& arena = {});
+  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -99,8 +91,9 @@ class Engine {
   /// it needed when it ran before, cannot end under the budget (`last_failure` says why): better
   /// now than half-way.
   bool inputs_ready();
-  /// The op made or returned `record`. `owner` binds it to the adapter's handle if it has none.
-  void produced(StorageRecord& record);
+  /// The op made or returned `record`. `made_by`, interned, names the op if nothing named the one
+  /// that made it.
+  void produced(StorageRecord& record, const char* made_by = nullptr);
   /// Returns the most that an outermost frame allocated at once; zero for those within.
   Bytes end_frame();
   /// Fuzz mode, between two ops: everything leaves that no op of any thread uses. `outputs`: also
@@ -117,6 +110,13 @@ class Engine {
   void release(StorageRecord& record);
   /// Brings the record back, and exempts it from management for life.
   bool exempt(StorageRecord& record);
+  /// The record's memory is handed to code outside the framework, which writes it at any time: it
+  /// does not move until `end_export`, as often as `begin_export`. It is accessible already. Any
+  /// thread, no lock.
+  void begin_export(StorageRecord& record);
+  void end_export(StorageRecord& record) noexcept;
+  /// Framework code writes the record through pointers that no op shows, from now on.
+  void expect_unseen_writes(StorageRecord& record);
 
   /// For code that notes the addresses of storages and reads nothing, such as profilers: while they
   /// are shown, those that are away do not refuse them, and none comes back before an op asks for
@@ -146,41 +146,35 @@ class Engine {
   bool prepare_for_unseen_ops();
 
   /// True while a budget is enforced or anything else needs ops to be seen.
-  [[nodiscard]] bool watching() const { return watching_.load(std::memory_order_relaxed); }
-  /// A forked process, which manages nothing: see engine_fork.cpp.
+  [[nodiscard]] bool watching() const { return rules_.watching(); }
+  /// A forked process, which manages nothing: see ForkedChild.
   [[nodiscard]] bool in_child() const { return in_child_; }
-  [[nodiscard]] Mode mode() const { return mode_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Mode mode() const { return rules_.mode(); }
   /// The bytes that the process may hold now.
-  [[nodiscard]] Bytes budget() const { return {budget_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] Bytes budget() const;
   /// The bytes that it could hold: more than `budget` where it shares one and has not claimed all
   /// it can, less where it took back what others claimed.
-  [[nodiscard]] Bytes reach() const { return {reach_.load(std::memory_order_relaxed)}; }
-  [[nodiscard]] Bytes min_size() const { return {min_size_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] Bytes reach() const;
+  [[nodiscard]] Bytes min_size() const { return rules_.min_size(); }
   /// Device bytes live; approximate without the lock.
-  [[nodiscard]] Bytes live_now() const { return {live_now_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] Bytes live_now() const { return steps_.live_now(); }
   /// Most that was live during the last completed step.
-  [[nodiscard]] Bytes last_step_peak() const {
-    return {last_step_peak_.load(std::memory_order_relaxed)};
-  }
-  [[nodiscard]] std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Bytes last_step_peak() const { return steps_.last_step_peak(); }
+  [[nodiscard]] std::uint64_t steps() const { return steps_.steps(); }
   /// Whether steps are counted by optimizer steps, and not by repetitions of a few ops.
-  [[nodiscard]] bool steps_are_marked() const {
-    return boundaries_seen_.load(std::memory_order_relaxed);
-  }
-  [[nodiscard]] std::uint64_t ops() const { return clock_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool steps_are_marked() const { return steps_.marked(); }
+  [[nodiscard]] std::uint64_t ops() const { return steps_.clock(); }
 
   /// While ops are not seen (see adapters) nothing is evicted, since a running op's inputs are not
   /// known, and allocations may exceed the budget, counted.
-  void set_blind(bool blind) { blind_.store(blind, std::memory_order_relaxed); }
-  [[nodiscard]] bool blind() const {
-    return blind_.load(std::memory_order_relaxed) || reaching_.load(std::memory_order_relaxed) != 0;
-  }
+  void set_blind(bool blind) { rules_.set_blind(blind); }
+  [[nodiscard]] bool blind() const { return rules_.blind(); }
   /// Storages made while blind can't be evicted before an op shows them: until the next step ends,
   /// what cannot be met by evicting may exceed the budget too.
-  void forgive_this_step() { forgiven_step_.store(steps() + 1, std::memory_order_relaxed); }
+  void forgive_this_step() { steps_.forgive_this_step(); }
 
   /// Whether a thread waits for another one's op to end.
-  [[nodiscard]] bool waits_for_ops() const { return waiting_.load() != 0; }
+  [[nodiscard]] bool waits_for_ops() const;
 
   /// Ops are not seen from now on, since the program fits, or are seen again: for what is told.
   void note_rest(bool resting);
@@ -193,24 +187,26 @@ class Engine {
   std::string budget_page();
 
   /// Why the calling thread's last `use` or `touch` failed.
-  static const std::string& last_failure();
-  static FailureKind last_failure_kind();
+  static const std::string& last_failure() { return runtime::last_failure().text; }
+  static FailureKind last_failure_kind() { return runtime::last_failure().kind; }
 
   Statistics statistics();
   void reset_peak();
   /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
-  [[nodiscard]] bool tracing() const { return recorder() != nullptr && mode() == Mode::kRecord; }
-  void note(const OpNotes& notes) { recorder()->note(notes); }
+  [[nodiscard]] bool tracing() const {
+    return recorder_.get() != nullptr && mode() == Mode::kRecord;
+  }
+  void note(const OpNotes& notes) { recorder_.get()->note(notes); }
   void describe(const StorageRecord& record, StorageRole role, std::string_view name) {
-    recorder()->describe(record.id, role, name);
+    recorder_.get()->describe(record.id, role, name);
   }
   /// The last complete training step; nothing unless record mode was given a trace path.
   [[nodiscard]] std::optional<Trace> trace() const {
-    return recorder() == nullptr ? std::nullopt : recorder()->trace();
+    return recorder_.get() == nullptr ? std::nullopt : recorder_.get()->trace();
   }
 
   /// Closed while a fork is coming or under way.
-  [[nodiscard]] const ForkGate& fork_gate() const { return fork_gate_; }
+  [[nodiscard]] const ForkGate& fork_gate() const;
 
   /// pthread_atfork: before, in the parent after, in the child after.
   void before_fork();
@@ -218,113 +214,19 @@ class Engine {
   void after_fork_in_child();
 
  private:
-  class Lock;
-  friend class Lock;
+  struct Parts;
 
-  bool use_slow(StorageRecord& record, Access access);
-  bool settle(StorageRecord& record, Access access, Lock& lock);
-  bool make_room(Bytes needed, RoomRequest& request, Lock& lock);
-  Bytes start_evictions(Bytes needed);
-  void keep_headroom();
-  /// Bytes in use beyond SPILLWAY_START_AT and is not leaving.
-  [[nodiscard]] Bytes above_start() const;
-  void look_ahead(ThreadFrames& frames);
-  std::vector<AwayStorage> away_storages();
-  void write_behind(LookAhead& ahead, const ThreadFrames& frames);
-  void prefetch(LookAhead& ahead, const ThreadFrames& frames);
-  [[nodiscard]] RoomRequest request_for(Bytes bytes) const;
-  bool wait_for_progress(RoomRequest& request, Lock& lock, std::uint64_t ended_before);
-  bool wait_for_room_in_flight(RoomRequest& request, Lock& lock);
-  bool wait_for_frames(RoomRequest& request, Lock& lock, std::uint64_t ended_before);
-  void wait_for_copies(std::unique_lock<std::mutex>& lock);
-  void wait_for_a_copy(std::unique_lock<std::mutex>& lock);
-  void let_a_fork_begin(std::unique_lock<std::mutex>& lock);
-  bool let_go_of_fresh_outputs();
-  Bytes stays_anyway(ThreadFrames& frames);
-  bool never_fits(Bytes bytes);
-  void evict_everything(Lock& lock);
-  void bring_everything_back(Lock& lock);
-  void drain_freed();
-  void drop_all_copies();
+  bool make_accessible(StorageRecord& record, Access access);
   void stamp(StorageRecord& record, ThreadFrames& frames);
-  void note_step();
-  void follow_machine();
-  void begin_sharing(const Settings& settings);
-  void follow_shared();
-  void set_budget(Bytes budget);
-  [[nodiscard]] Bytes stated_budget() const;
-  bool claim_room(Bytes needed);
-  bool take_back();
   void note_boundary(ThreadFrames& frames, bool optimizer_step);
-  Bytes stays_beside(ThreadFrames& frames);
-  [[nodiscard]] Bytes held_by(ThreadFrames& frames) const;
-  [[nodiscard]] bool may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const;
-  [[nodiscard]] bool counts_as_input(const ThreadFrames& frames, const StorageRecord& record) const;
-  void publish();
-  void publish_use(StatusSlot& slot) const;
-  [[nodiscard]] std::int64_t stalled_ns() const;
-  bool will_fit(ThreadFrames& frames);
-  void say_whole_need(ThreadFrames& frames);
-  OutOfBudget::Facts shortage(Bytes need, Bytes short_by);
-  OutOfBudget::Facts shortage(const RoomRequest& request, Bytes short_by);
-  OutOfBudget::Facts shortage_in_op(const RoomRequest& request, Bytes short_by);
-  OutOfBudget::Facts refusal(Bytes need);
-  void note_shortage(Bytes short_by);
-  [[nodiscard]] bool may_overbook() const;
-  [[nodiscard]] TraceRecorder* recorder() const {
-    return recorder_.load(std::memory_order_acquire);
-  }
-  std::byte* allocate_in_child(std::size_t bytes);
-  bool use_in_child(StorageRecord& record, Access access);
-  [[nodiscard]] std::shared_ptr<Spool> open_spool(const Settings& settings);
+  void count_step();
 
-  Framework& framework_;
-  std::mutex mutex_;
-  std::condition_variable settled_;
+  MoveRules rules_;
+  StepCounter steps_;
+  RecorderSlot recorder_;
   DeviceMemory memory_;
-  Mover mover_;
-  Settings settings_;
-  SharedBudget shared_;
-  bool sharing_ = false;
-  bool said_shared_ = false;
-  std::uint64_t limits_set_ = 0;  // times that the budget was set
-  Bytes granted_{};               // by the settings; what is shared may be less
-  std::atomic<std::uint64_t> budget_{0};
-  std::atomic<std::uint64_t> reach_{0};
-  std::atomic<std::uint64_t> min_size_{0};
-  std::atomic<Mode> mode_{Mode::kOff};
-  std::atomic<bool> watching_{false};
-  std::atomic<bool> blind_{false};
-  std::atomic<std::uint32_t> reaching_{0};  // see Reach
-  std::atomic<std::uint64_t> forgiven_step_{0};
-  std::atomic<std::uint64_t> clock_{1};  // outermost frames begun
-  std::atomic<std::uint64_t> live_now_{0};
-  std::atomic<TimeNs> look_again_at_{0};
-  std::vector<StorageRecord*> away_records_;  // see away_storages
-  std::atomic<std::uint64_t> step_peak_{0};
-  std::atomic<std::uint64_t> last_step_peak_{0};
-  std::atomic<std::uint64_t> steps_{0};
-  std::atomic<std::uint32_t> waiting_{0};  // threads that wait for a frame to end
-  std::atomic<bool> boundaries_seen_{false};
-  std::atomic<TraceRecorder*> recorder_{nullptr};  // made once, never replaced
-  std::vector<void*> dead_owners_;
-  std::vector<Block*> freed_;
-  Bytes floor_{};
-  RunOutcome outcome_;
-  std::int64_t stall_ns_ = 0;  ///< waited on the condition; see stalled_ns
-  TimeNs started_ = 0;
-  TimeNs step_started_ = 0;
-  TimeNs follow_again_ = 0;  ///< not before then is the machine's memory looked at
-  std::int64_t last_step_ns_ = 0;
-  Bytes moved_at_step_{};
-  Bytes last_step_moved_{};
-  StatusMapping status_;
-  std::atomic<StatusSlot*> slot_{nullptr};
-  StatusRhythm rhythm_;
-  StepProgress progress_;
-  ForkGate fork_gate_;
   bool in_child_ = false;
-  int fork_pipe_write_ = -1;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace spillway::runtime

@@ -138,6 +138,8 @@ class Mover {
   /// The disk tier, or null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return spool_.get(); }
   [[nodiscard]] Transfers& transfers() { return *transfers_; }
+  /// False in a forked child alone.
+  [[nodiscard]] bool has_transfers() const { return transfers_ != nullptr; }
 
   /// Kinds of storage (creating op and size) that moved most.
   [[nodiscard]] const MoveTally& tally() const { return tally_; }

@@ -10,6 +10,7 @@
 // Thread-safe by a mutex of its own, which is taken last.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -98,6 +99,23 @@ class TraceRecorder {
   Step current_;
   std::optional<Step> complete_;
   std::uint64_t generation_ = 0;  // of `current_`: an op open over a boundary belongs to none
+};
+
+/// The recorder of an engine, once there is one. Any thread.
+class RecorderSlot {
+ public:
+  /// Null where nothing was ever recorded.
+  [[nodiscard]] TraceRecorder* get() const { return recorder_.load(std::memory_order_acquire); }
+  /// Makes it unless there is one. It is never replaced and lives as long as the process, so that
+  /// threads need no lock. Not by two threads at once.
+  void make() {
+    if (get() == nullptr) recorder_.store(new TraceRecorder());
+  }
+  /// Another thread may have held its lock when the process was forked.
+  void abandon_in_child() { recorder_.store(nullptr); }
+
+ private:
+  std::atomic<TraceRecorder*> recorder_{nullptr};
 };
 
 }  // namespace spillway::runtime

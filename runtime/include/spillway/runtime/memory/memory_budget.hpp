@@ -6,9 +6,11 @@
 //
 // `try_reserve` promises bytes or refuses. The promise is a move-only token; spending it turns the
 // promise into held pages, dropping it returns the bytes. Held pages are returned by `give_back`.
-// Not thread-safe: guarded by its owner's lock.
+// Guarded by its owner's lock, except `limit`, which any thread may read.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -49,7 +51,7 @@ class [[nodiscard]] MemoryReservation {
 
 class MemoryBudget {
  public:
-  explicit MemoryBudget(Bytes limit) : limit_(limit) {}
+  explicit MemoryBudget(Bytes limit) : limit_(limit.count) {}
 
   /// Nothing is returned if `bytes` do not fit and overbooking is refused.
   std::optional<MemoryReservation> try_reserve(Bytes bytes, Overbooking overbooking);
@@ -58,11 +60,11 @@ class MemoryBudget {
   void give_back(Bytes bytes);
 
   /// A lower limit than what is used takes nothing away: the owner evicts down to it.
-  void set_limit(Bytes limit) { limit_ = limit; }
+  void set_limit(Bytes limit) { limit_.store(limit.count, std::memory_order_relaxed); }
 
-  [[nodiscard]] Bytes limit() const { return limit_; }
+  [[nodiscard]] Bytes limit() const { return {limit_.load(std::memory_order_relaxed)}; }
   [[nodiscard]] Bytes used() const { return used_; }
-  [[nodiscard]] Bytes available() const { return saturating_sub(limit_, used_); }
+  [[nodiscard]] Bytes available() const { return saturating_sub(limit(), used_); }
   /// High-water mark of `used` since construction or `reset_peak`.
   [[nodiscard]] Bytes peak() const { return peak_; }
   /// Most that `used` ever exceeded `limit` by.
@@ -70,7 +72,7 @@ class MemoryBudget {
   void reset_peak();
 
  private:
-  Bytes limit_;
+  std::atomic<std::uint64_t> limit_;
   Bytes used_{};
   Bytes peak_{};
   Bytes overshoot_{};

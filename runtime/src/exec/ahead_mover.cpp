@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves storages before it is urgent, along the recorded step. See look_ahead.hpp.
-#include <algorithm>
+#include "ahead_mover.hpp"
+
 #include <chrono>
+#include <cstdint>
 #include <string_view>
 #include <thread>
 #include <utility>
 
-#include "engine_lock.hpp"
 #include "spillway/base/fault.hpp"
-#include "spillway/runtime/exec/look_ahead.hpp"
+#include "spillway/runtime/steady_time.hpp"
+#include "what_stays.hpp"
 
 namespace spillway::runtime {
 
@@ -16,7 +17,7 @@ using residency::ResidencyState;
 
 namespace {
 
-// Looking ahead takes at most one part in so many of the time: where ops are short, it skips some.
+// Looking takes at most one part in so many of the time.
 constexpr TimeNs kLookShare = 20;
 // Demand is known to the page, but blocks of less than a chunk stay cached where they were freed,
 // and slabs come in spans: of the budget, this part is not planned with.
@@ -38,28 +39,28 @@ std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now) {
 
 }  // namespace
 
-void Engine::look_ahead(ThreadFrames& frames) {
+void AheadMover::look_ahead(ThreadFrames& frames) {
   const DemandProfile* demand = frames.recogniser.demand();
-  if (demand == nullptr || blind()) {
+  if (demand == nullptr || rules_.blind()) {
     if (!std::exchange(frames.looked_ahead, false)) return;
-    const Lock lock(*this);  // this thread left the path that they were for
+    const EngineLock lock(mutex_);  // this thread left the path that they were for
     mover_.cancel_ahead(&frames);
     return;
   }
-  if (mover_.away().count == 0 && Bytes{demand->most()} <= planned_with(budget())) return;
+  if (mover_.away().count == 0 && Bytes{demand->most()} <= planned_with(budget_.limit())) return;
   const TimeNs begin = now_ns();
   if (begin < look_again_at_.load(std::memory_order_relaxed)) return;
   act_out_delay("engine.look_ahead");
   {
-    Lock lock(*this);
+    const EngineLock lock(mutex_);
     // Before the lock was had the engine may have stopped, or got another budget.
-    if (!moves(mode()) || blind()) return;
-    drain_freed();
+    if (!moves(rules_.mode()) || rules_.blind()) return;
+    freed_.drain();
     const std::uint64_t place = frames.recogniser.place();
     const auto most = [&](std::uint64_t first, std::uint64_t count) {
       return Bytes{demand->most(place + first, count)};
     };
-    LookAhead ahead(away_storages(), most, demand->ops(), planned_with(budget()));
+    LookAhead ahead(away_storages(), most, demand->ops(), planned_with(budget_.limit()));
     frames.looked_ahead = true;
     if (ahead.shortage().count != 0) write_behind(ahead, frames);
     if (!mover_.addresses_shown()) prefetch(ahead, frames);
@@ -69,8 +70,8 @@ void Engine::look_ahead(ThreadFrames& frames) {
 }
 
 // Also sets `away_records_`, whose indices are those of the result.
-std::vector<AwayStorage> Engine::away_storages() {
-  const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+std::vector<AwayStorage> AheadMover::away_storages() {
+  const std::uint64_t now = steps_.clock();
   std::vector<AwayStorage> away;
   away_records_.clear();
   for (StorageRecord* record : mover_.live()) {
@@ -89,35 +90,27 @@ std::vector<AwayStorage> Engine::away_storages() {
   return away;
 }
 
-void Engine::show_addresses(bool shown) {
-  if (in_child_) return;
-  Lock lock(*this);
-  drain_freed();
-  while (mover_.in_flight() != 0) wait_for_copies(lock.native());
-  mover_.show_addresses(shown);
-}
-
-void Engine::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
-  const std::uint64_t now = clock_.load(std::memory_order_relaxed);
+void AheadMover::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
+  const std::uint64_t now = steps_.clock();
   std::vector<ResidentStorage> residents;
   std::vector<StorageRecord*> records;
   for (StorageRecord* record : mover_.live()) {
     // An unknown storage may be needed at once; one that is never used again dies soon, as a
     // rule, and the demand of later ops does not count it.
     const std::uint64_t next_use = ops_until_use(*record, now);
-    if (next_use == kNeverUsed || !can_leave(*record, min_size())) continue;
+    if (next_use == kNeverUsed || !can_leave(*record, rules_.min_size())) continue;
     residents.push_back({.next_use = next_use,
                          .bytes = {record->block->resident},
                          .clean = record->has_copy.load(std::memory_order_relaxed)});
     records.push_back(record);
   }
   for (const std::size_t index : ahead.write_behind(residents)) {
-    if (settings_.start_at < 1.0 && above_start().count == 0) return;
+    if (rules_.start_at() < 1.0 && room_.above_start().count == 0) return;
     mover_.write_behind(*records[index], &frames);
   }
 }
 
-void Engine::prefetch(LookAhead& ahead, const ThreadFrames& frames) {
+void AheadMover::prefetch(LookAhead& ahead, const ThreadFrames& frames) {
   for (const std::size_t index : ahead.prefetch()) {
     if (!mover_.prefetch(*away_records_[index], &frames)) return;
   }

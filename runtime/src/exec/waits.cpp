@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's waiting, and its limits: copies in flight, and the ops of other threads.
+#include "waits.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 
-#include "engine_lock.hpp"
-#include "room_request.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/runtime/steady_time.hpp"
+#include "what_stays.hpp"
 
 namespace spillway::runtime {
 
@@ -22,64 +23,77 @@ constexpr auto kSilence = std::chrono::seconds(30);
 
 }  // namespace
 
-RoomRequest Engine::request_for(Bytes bytes) const {
+RoomRequest Waits::request_for(Bytes bytes) const {
   return {.bytes = bytes,
           .patience =
-              Patience(settings_.overbook ? Patience::kBeforeOvershoot : Patience::kBeforeAnError),
+              Patience(rules_.overbook() ? Patience::kBeforeOvershoot : Patience::kBeforeAnError),
           .others = {}};
 }
 
 // Who looks again after this may find a copy to start.
-void Engine::let_a_fork_begin(std::unique_lock<std::mutex>& lock) {
-  if (!fork_gate_.closed()) return;
-  lock.unlock();
-  fork_gate_.pass();
-  lock.lock();
+void Waits::let_a_fork_begin(EngineLock& lock) {
+  if (!mutex_.fork_gate().closed()) return;
+  lock.native().unlock();
+  mutex_.fork_gate().pass();
+  lock.native().lock();
 }
 
-void Engine::wait_for_copies(std::unique_lock<std::mutex>& lock) {
-  wait_for_a_copy(lock);
+void Waits::for_copies(EngineLock& lock) {
+  for_a_copy(lock);
   let_a_fork_begin(lock);
 }
 
-// Until a copy ends, as a rule: callers look again. A copy ends unless the kernel never answers,
-// and then nothing can be done but say so: the bytes are on that disk, or nowhere else to go.
-void Engine::wait_for_a_copy(std::unique_lock<std::mutex>& lock) {
-  const Bytes moved = mover_.transfers().bytes_written() + mover_.transfers().bytes_read();
+void Waits::for_copy_of_op(EngineLock& lock) {
+  const TimeNs begin = now_ns();
+  for_copies(lock);
+  stall_ns_ += now_ns() - begin;
+}
+
+// A copy ends unless the kernel never answers, and then nothing can be done but say so: the bytes
+// are on that disk, or nowhere else to go.
+void Waits::for_a_copy(EngineLock& lock) {
+  const auto moved = [&] {
+    return mover_.transfers().bytes_written() + mover_.transfers().bytes_read();
+  };
+  const Bytes moved_before = moved();
   const bool silent = fault_at("wait.silence").has_value();
-  if (!silent && settled_.wait_for(lock, kSilence) == std::cv_status::no_timeout) {
+  if (!silent && mutex_.settled().wait_for(lock.native(), kSilence) == std::cv_status::no_timeout) {
     return;
   }
-  if (!silent && mover_.transfers().bytes_written() + mover_.transfers().bytes_read() != moved) {
-    return;
-  }
+  if (!silent && moved() != moved_before) return;
   if (mover_.in_flight() == 0) return;
   warn_once(fmt::format("the disk of the spool has moved nothing for {} s, and ops wait for it",
                         kSilence.count()));
 }
 
-// `ended_before`: frames that had ended when what could leave was looked for.
-bool Engine::wait_for_progress(RoomRequest& request, Lock& lock, std::uint64_t ended_before) {
+bool Waits::for_progress(RoomRequest& request, EngineLock& lock, std::uint64_t ended_before) {
   const TimeNs begin = now_ns();
-  const bool progress = mover_.in_flight() != 0 ? wait_for_room_in_flight(request, lock)
-                                                : wait_for_frames(request, lock, ended_before);
+  const bool progress = mover_.in_flight() != 0 ? for_room_in_flight(request, lock)
+                                                : for_frames(request, lock, ended_before);
   stall_ns_ += now_ns() - begin;
   return progress;
 }
 
-bool Engine::wait_for_room_in_flight(RoomRequest& request, Lock& lock) {
+bool Waits::for_room_in_flight(RoomRequest& request, EngineLock& lock) {
   const std::uint64_t failures = mover_.failures_in_a_row();
   if (!request.patience.lasts({.now = now_ns(), .progress = 0, .worked = 0, .unknown = true})) {
     request.in_vain = "the end of copies, whose room other threads took";
     return false;
   }
-  wait_for_copies(lock.native());
+  for_copies(lock);
   // A disk that is gone fails every copy there is, for ever.
   return mover_.failures_in_a_row() <= std::max(failures, kMostFailures);
 }
 
+bool Waits::never_fits(Bytes bytes) {
+  const Bytes limit = budget_.limit();
+  return bytes > limit ||
+         bytes_that_stay_anyway(memory_, mover_, rules_.min_size(), this_thread_frames()) + bytes >
+             limit;
+}
+
 // Nothing is on its way. Another thread's frame may unpin what could leave when it ends.
-bool Engine::wait_for_frames(RoomRequest& request, Lock& lock, std::uint64_t ended_before) {
+bool Waits::for_frames(RoomRequest& request, EngineLock& lock, std::uint64_t ended_before) {
   ShownFrame& mine = *this_thread_frames().shown;
   const OtherFrames::Sight sight = request.others.look(mine);
   const bool ended = sight.ended != ended_before;
@@ -105,14 +119,14 @@ bool Engine::wait_for_frames(RoomRequest& request, Lock& lock, std::uint64_t end
   lock.native().unlock();
   void* const held = framework_.let_others_run();
   lock.native().lock();
-  settled_.wait_for(lock.native(), kUntilNextLook);
+  mutex_.settled().wait_for(lock.native(), kUntilNextLook);
   waiting_.fetch_sub(1);
   if (held != nullptr) {
     lock.native().unlock();
     framework_.run_again(held);
     lock.native().lock();
   }
-  let_a_fork_begin(lock.native());
+  let_a_fork_begin(lock);
   mine.set_waits(false);
   return true;
 }

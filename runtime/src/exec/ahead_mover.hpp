@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves storages before it is urgent, along the recorded step: writes behind what a coming op lacks
+// room for, and brings back what will be used. LookAhead decides; this asks it at the start of ops
+// and has the mover do it.
+//
+// Looking takes at most one part in twenty of the time: where ops are short, it skips some. Takes
+// the engine's lock itself. Any thread.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "budget_share.hpp"
+#include "engine_lock.hpp"
+#include "freed_storages.hpp"
+#include "room_maker.hpp"
+#include "spillway/base/ids.hpp"
+#include "spillway/runtime/exec/frames.hpp"
+#include "spillway/runtime/exec/look_ahead.hpp"
+#include "spillway/runtime/exec/move_rules.hpp"
+#include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/exec/step_counter.hpp"
+
+namespace spillway::runtime {
+
+class AheadMover {
+ public:
+  AheadMover(EngineMutex& mutex, Mover& mover, const BudgetShare& budget, const MoveRules& rules,
+             const StepCounter& steps, FreedStorages& freed, const RoomMaker& room)
+      : mutex_(mutex),
+        mover_(mover),
+        budget_(budget),
+        rules_(rules),
+        steps_(steps),
+        freed_(freed),
+        room_(room) {}
+  AheadMover(const AheadMover&) = delete;
+  AheadMover& operator=(const AheadMover&) = delete;
+
+  /// The thread's outermost op has its inputs. Where the thread has left its step, takes back what
+  /// was set going along it.
+  void look_ahead(ThreadFrames& frames);
+
+ private:
+  std::vector<AwayStorage> away_storages();
+  void write_behind(LookAhead& ahead, const ThreadFrames& frames);
+  void prefetch(LookAhead& ahead, const ThreadFrames& frames);
+
+  EngineMutex& mutex_;
+  Mover& mover_;
+  const BudgetShare& budget_;
+  const MoveRules& rules_;
+  const StepCounter& steps_;
+  FreedStorages& freed_;
+  const RoomMaker& room_;
+  std::atomic<TimeNs> look_again_at_{0};
+  std::vector<StorageRecord*> away_records_;  // see away_storages
+};
+
+}  // namespace spillway::runtime

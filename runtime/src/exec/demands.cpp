@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "demands.hpp"
+
+#include <algorithm>
+
+#include "overbooking.hpp"
+#include "spillway/runtime/exec/frames.hpp"
+#include "spillway/runtime/exec/last_failure.hpp"
+
+namespace spillway::runtime {
+
+Demands::Way Demands::find_room(Bytes short_by, RoomRequest& request, EngineLock& lock) {
+  if (room_.make_room(short_by, request, lock) || budget_.take_back()) return Way::kAskAgain;
+  return may_overbook(rules_, steps_) ? Way::kExceed : Way::kRefuse;
+}
+
+std::byte* Demands::allocate(Bytes bytes, EngineLock& lock) {
+  budget_.follow_others();
+  Overbooking overbooking = Overbooking::kRefuse;
+  RoomRequest request = waits_.request_for(bytes);
+  for (;;) {
+    freed_.drain();
+    const Allocation result = memory_.allocate(bytes, overbooking);
+    if (result.pointer != nullptr) {
+      note_allocated(result, bytes);
+      return result.pointer;
+    }
+    if (result.short_by.count == 0 || overbooking == Overbooking::kAllow) break;
+    switch (find_room(result.short_by, request, lock)) {
+      case Way::kAskAgain:
+        break;
+      case Way::kExceed:
+        overbooking = Overbooking::kAllow;
+        break;
+      case Way::kRefuse:
+        this_thread_frames().needs.fail();
+        throw OutOfBudget(shortages_.shortage_in_op(request, result.short_by));
+    }
+  }
+  throw OutOfBudget(shortages_.refusal(bytes));
+}
+
+void Demands::note_allocated(const Allocation& made, Bytes bytes) {
+  ThreadFrames& frames = this_thread_frames();
+  if (made.block != nullptr) {
+    StorageRecord& record = mover_.create(*made.block, bytes);
+    const std::uint64_t now = steps_.clock();
+    record.made_by.store(frames.op, std::memory_order_relaxed);
+    record.born.store(now, std::memory_order_relaxed);
+    record.maker.store(&frames, std::memory_order_relaxed);
+    record.last_use.store(now, std::memory_order_relaxed);
+    if (TraceRecorder* const recording = recorder_.get()) {
+      recording->allocated(record.id, record.bytes);
+    }
+    frames.needs.allocated(bytes);
+  }
+  const Bytes live = memory_.live();
+  steps_.allocated(live);
+  frames.peak_live = std::max(frames.peak_live, live);
+  frames.peak_demand = std::max(frames.peak_demand, live + mover_.away());
+  room_.keep_headroom();
+  budget_.publish_use();
+  status_.publish_use();
+}
+
+bool Demands::settle(StorageRecord& record, Access access, EngineLock& lock) {
+  Overbooking overbooking = Overbooking::kRefuse;
+  RoomRequest room = waits_.request_for(record.bytes);
+  for (;;) {
+    const Mover::Request request = mover_.request(record, access, overbooking);
+    switch (request.outcome) {
+      case Mover::Outcome::kReady:
+        return true;
+      case Mover::Outcome::kFailed:
+        set_last_failure("Spillway: " + mover_.failure(), FailureKind::kUnreadable);
+        return false;
+      case Mover::Outcome::kPending:
+        waits_.for_copy_of_op(lock);
+        break;
+      case Mover::Outcome::kNeedsRoom:
+        if (request.short_by.count == 0) {
+          this_thread_frames().needs.fail();
+          set_last_failure(OutOfBudget(shortages_.refusal(record.bytes)).what());
+          return false;
+        }
+        switch (find_room(request.short_by, room, lock)) {
+          case Way::kAskAgain:
+            break;
+          case Way::kExceed:
+            overbooking = Overbooking::kAllow;
+            break;
+          case Way::kRefuse:
+            this_thread_frames().needs.fail();
+            this_thread_frames().lacked_room = true;
+            set_last_failure(OutOfBudget(shortages_.shortage(room, request.short_by)).what());
+            return false;
+        }
+        break;
+    }
+  }
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Meets the requests of ops: for new memory, and for storages that are away.
+//
+//     ask the memory (or the mover) | short? make room, ask again | none to be had?
+//                                     take back what others claimed, exceed the budget if that is
+//                                     allowed, else refuse with the facts
+//
+// Under the engine's lock, which is let go of while room is awaited.
+#pragma once
+
+#include <cstddef>
+
+#include "budget_share.hpp"
+#include "engine_lock.hpp"
+#include "freed_storages.hpp"
+#include "room_maker.hpp"
+#include "shortages.hpp"
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/move_rules.hpp"
+#include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/exec/step_counter.hpp"
+#include "spillway/runtime/exec/trace_recorder.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
+#include "status_publisher.hpp"
+#include "waits.hpp"
+
+namespace spillway::runtime {
+
+class Demands {
+ public:
+  Demands(DeviceMemory& memory, Mover& mover, BudgetShare& budget, const MoveRules& rules,
+          StepCounter& steps, const RecorderSlot& recorder, FreedStorages& freed, Waits& waits,
+          RoomMaker& room, Shortages& shortages, StatusPublisher& status)
+      : memory_(memory),
+        mover_(mover),
+        budget_(budget),
+        rules_(rules),
+        steps_(steps),
+        recorder_(recorder),
+        freed_(freed),
+        waits_(waits),
+        room_(room),
+        shortages_(shortages),
+        status_(status) {}
+  Demands(const Demands&) = delete;
+  Demands& operator=(const Demands&) = delete;
+
+  /// Device memory for the calling thread's op. Throws OutOfBudget.
+  std::byte* allocate(Bytes bytes, EngineLock& lock);
+  /// Makes a storage accessible that the calling thread has pinned. False if that is impossible
+  /// (`last_failure` says why).
+  bool settle(StorageRecord& record, Access access, EngineLock& lock);
+
+ private:
+  enum class Way : std::uint8_t { kAskAgain, kExceed, kRefuse };
+  Way find_room(Bytes short_by, RoomRequest& request, EngineLock& lock);
+  void note_allocated(const Allocation& made, Bytes bytes);
+
+  DeviceMemory& memory_;
+  Mover& mover_;
+  BudgetShare& budget_;
+  const MoveRules& rules_;
+  StepCounter& steps_;
+  const RecorderSlot& recorder_;
+  FreedStorages& freed_;
+  Waits& waits_;
+  RoomMaker& room_;
+  Shortages& shortages_;
+  StatusPublisher& status_;
+};
+
+}  // namespace spillway::runtime

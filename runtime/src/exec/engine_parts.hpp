@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ahead_mover.hpp"
+#include "all_storages.hpp"
+#include "budget_share.hpp"
+#include "counters.hpp"
+#include "demands.hpp"
+#include "engine_lock.hpp"
+#include "floor_meter.hpp"
+#include "fork_pipe.hpp"
+#include "forked_child.hpp"
+#include "freed_storages.hpp"
+#include "op_fit.hpp"
+#include "room_maker.hpp"
+#include "shortages.hpp"
+#include "spillway/runtime/exec/engine.hpp"
+#include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/exec/run_outcome.hpp"
+#include "status_publisher.hpp"
+#include "waits.hpp"
+
+namespace spillway::runtime {
+
+/// The parts of an engine beside those that ops read without a call. Each is given what it needs of
+/// those above it; none knows the engine.
+///
+///     mutex, mover          the lock; what moves storages
+///     budget                how many bytes may be held
+///     freed, waits          what was freed dies; waiting for copies and for other threads
+///     floor, counters,      what is measured, and where it is shown
+///     status
+///     shortages             why an op does not fit
+///     room, demands         making room; allocations and uses that need it
+///     fit                   ops that cannot end are refused before they begin
+///     ahead                 moves along the recorded step
+///     all                   what is done to all storages at once
+///     child, fork_pipe      forks
+struct Engine::Parts {
+  Parts(Framework& framework, DeviceMemory& memory, MoveRules& rules, StepCounter& steps,
+        RecorderSlot& recorder)
+      : mutex(framework),
+        mover(mutex.mutex(), mutex.settled(), memory, framework),
+        budget(memory),
+        freed(mutex, memory, mover, recorder),
+        waits(mutex, framework, memory, mover, budget, rules),
+        floor(memory, mover, rules),
+        counters(memory, mover, budget, rules, steps, waits, floor, outcome),
+        status(counters, memory, budget, steps, outcome),
+        shortages(framework, memory, mover, budget, rules, status),
+        room(framework, memory, mover, budget, rules, steps, freed, waits),
+        demands(memory, mover, budget, rules, steps, recorder, freed, waits, room, shortages,
+                status),
+        fit(mutex, memory, mover, budget, rules, steps, freed, shortages),
+        ahead(mutex, mover, budget, rules, steps, freed, room),
+        all(mover, rules, freed, waits),
+        child(mutex, framework, memory, mover, budget) {}
+
+  EngineMutex mutex;
+  Mover mover;
+  BudgetShare budget;
+  FreedStorages freed;
+  Waits waits;
+  FloorMeter floor;
+  RunOutcome outcome;
+  Counters counters;
+  StatusPublisher status;
+  Shortages shortages;
+  RoomMaker room;
+  Demands demands;
+  OpFit fit;
+  AheadMover ahead;
+  AllStorages all;
+  ForkedChild child;
+  ForkPipe fork_pipe;
+};
+
+}  // namespace spillway::runtime

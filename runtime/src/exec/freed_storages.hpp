@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "engine_lock.hpp"
+#include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/exec/trace_recorder.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
+
+namespace spillway::runtime {
+
+/// The storages that were freed since it was last looked: any thread frees without a lock
+/// (DeviceMemory::free_later), and here they die.
+class FreedStorages {
+ public:
+  FreedStorages(EngineMutex& mutex, DeviceMemory& memory, Mover& mover,
+                const RecorderSlot& recorder)
+      : mutex_(mutex), memory_(memory), mover_(mover), recorder_(recorder) {}
+
+  /// Gives back the memory of all that were freed. Under the engine's lock; their handles are
+  /// destroyed when it is let go of.
+  void drain() {
+    memory_.take_freed(freed_);
+    for (Block* block : freed_) {
+      if (TraceRecorder* const recording = recorder_.get()) recording->freed(block->record->id);
+      mover_.die(*block->record, mutex_.dead_owners());
+    }
+    freed_.clear();
+  }
+
+ private:
+  EngineMutex& mutex_;
+  DeviceMemory& memory_;
+  Mover& mover_;
+  const RecorderSlot& recorder_;
+  std::vector<Block*> freed_;  // empty between calls; keeps its memory
+};
+
+}  // namespace spillway::runtime

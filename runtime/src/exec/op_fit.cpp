@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_fit.hpp"
+
+#include <utility>
+
+#include "overbooking.hpp"
+#include "spillway/runtime/exec/last_failure.hpp"
+#include "what_stays.hpp"
+
+namespace spillway::runtime {
+
+namespace {
+
+// Room for what rounding and colours may add to the blocks of one op: 32 KiB each (see Arena).
+constexpr Bytes kPagesOfAnOp = kKiB * 256;
+
+}  // namespace
+
+bool OpFit::will_fit(ThreadFrames& frames) {
+  const Bytes need = frames.needs.known();
+  if (need.count == 0 || frames.inputs + need <= Bytes{budget_.limit().count / 2}) return true;
+  const EngineLock lock(mutex_);
+  if (may_overbook(rules_, steps_)) return true;
+  freed_.drain();
+  const Bytes stays = bytes_that_stay_anyway(memory_, mover_, rules_.min_size(), frames);
+  do {
+    if (stays + need <= budget_.limit()) return true;
+  } while (budget_.claim(stays + need - budget_.limit()) || budget_.take_back());
+  frames.needs.fail();
+  // The count is in bytes; blocks hold whole pages, and start at different ones.
+  const Bytes smallest = stays + need + kPagesOfAnOp;
+  OutOfBudget::Facts facts = shortages_.shortage(need, smallest - budget_.limit());
+  facts.smallest_budget = smallest;
+  facts.is_all = true;
+  set_last_failure(OutOfBudget(std::move(facts)).what());
+  return false;
+}
+
+void OpFit::say_whole_need(ThreadFrames& frames) {
+  const EngineLock lock(mutex_);
+  freed_.drain();
+  const Bytes stays = bytes_that_stay_anyway(memory_, mover_, rules_.min_size(), frames);
+  Bytes need = frames.needs.known();
+  Bytes away{};
+  const StorageRecord* last = nullptr;
+  for (const StorageRecord* record : frames.pinned) {  // sorted by bytes_that_stay_anyway
+    if (record == std::exchange(last, record) || record->block == nullptr) continue;
+    need += record->bytes;
+    if (record->block->resident == 0) away += record->bytes;
+  }
+  const Bytes smallest = stays + away + frames.needs.known() + kPagesOfAnOp;
+  if (smallest <= budget_.limit()) return;  // what other ops hold was in the way: that was said
+  OutOfBudget::Facts facts = shortages_.shortage(need, smallest - budget_.limit());
+  facts.smallest_budget = smallest;
+  facts.is_whole = true;
+  set_last_failure(OutOfBudget(std::move(facts)).what());
+}
+
+}  // namespace spillway::runtime

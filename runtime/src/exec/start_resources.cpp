@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "start_resources.hpp"
+
+#include <filesystem>
+#include <string>
+
+#include "budget_share.hpp"
+#include "spillway/runtime/memory_probe.hpp"
+
+namespace spillway::runtime {
+
+namespace {
+
+std::shared_ptr<Spool> open_spool(const Settings& settings, bool spool_stays) {
+  const MachineMemory disk = measure_disk(settings.spool_dir, local_world_size());
+  const Bytes budget =
+      settings.disk_budget ? resolve_budget(*settings.disk_budget, disk, "disk budget") : Bytes{0};
+  if (spool_stays) return nullptr;
+  // The program may change its directory before the file is opened.
+  const std::string directory =
+      settings.spool_dir.empty() ? "" : std::filesystem::absolute(settings.spool_dir).string();
+  return std::make_shared<Spool>(SpoolOptions{
+      .directory = directory, .budget = budget, .warn = warn_once, .sharers = local_world_size()});
+}
+
+}  // namespace
+
+StartResources start_resources(const Settings& settings, const HeldResources& held) {
+  const Mode mode = settings.effective_mode();
+  const MachineMemory machine = measure_memory(local_world_size(), held.device);
+  StartResources result{.budget = kNoLimit, .host_budget = {}, .spool = {}, .transfers = {}};
+  if (settings.emulate_device) {
+    result.budget = *settings.emulate_device;
+    result.host_budget = settings.host_budget
+                             ? resolve_budget(*settings.host_budget, machine, "host budget")
+                             : machine.total;
+  } else if (settings.budget && mode != Mode::kOff) {
+    result.budget = resolve_budget(*settings.budget, machine, "budget");
+  }
+  if (moves(mode)) {
+    result.spool = open_spool(settings, held.spool_stays);
+    result.transfers = make_transfers(settings.io);
+  }
+  return result;
+}
+
+}  // namespace spillway::runtime
