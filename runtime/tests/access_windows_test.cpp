@@ -19,6 +19,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/testing/fake_framework.hpp"
 #include "spillway/testing/meant_race.hpp"
 
@@ -259,11 +260,11 @@ TEST_P(AccessWindows, WhatComesBackIsInaccessibleUntilAllOfItIsThere) {
   const Bytes used = memory_.budget().used();
   ASSERT_EQ(request(a), Outcome::kPending);
   EXPECT_TRUE(none_readable(a));
-  EXPECT_EQ(memory_.live(), used + Bytes{a.record->block->held()}) << "its pages count";
+  EXPECT_EQ(memory_.live(), used + memory_.held(*a.record->block)) << "its pages count";
   wait();
   EXPECT_EQ(fetch(a), Outcome::kReady);
   EXPECT_TRUE(all_writable(a) && a.holds(1) && other_->holds(99));
-  EXPECT_EQ(memory_.live(), used + Bytes{a.record->block->resident});
+  EXPECT_EQ(memory_.live(), used + memory_.resident(*a.record->block));
   EXPECT_EQ(memory_.budget().used(), memory_.live());
 }
 
@@ -344,8 +345,8 @@ TEST_P(AccessWindows, PoisonOfWhatLeftIsSeenByWhoGetsThePages) {
   evict(a);
   EXPECT_TRUE(none_readable(a));
   const Allocation made = memory_.allocate({a.bytes}, Overbooking::kAllow);
-  const auto held = static_cast<std::uint64_t>(
-      std::count(made.block->base, made.block->base + a.bytes, std::byte{0xff}));
+  const auto held = static_cast<std::uint64_t>(std::count(
+      as_block(*made.block).base, as_block(*made.block).base + a.bytes, std::byte{0xff}));
   EXPECT_GE(held, a.bytes / kChunk * kChunk) << "of chunks, which moved here";
   EXPECT_EQ(fetch(a), Outcome::kReady);
   EXPECT_TRUE(a.holds(1));

@@ -19,7 +19,7 @@ constexpr std::uint64_t kLine = 64;
 class ColoursTest : public ::testing::Test {
  protected:
   const Block& allocate(Bytes bytes) {
-    Block* block = memory_.allocate(bytes, Overbooking::kRefuse).block;
+    Block* block = static_cast<Block*>(memory_.allocate(bytes, Overbooking::kRefuse).block);
     SPILLWAY_CHECK(block != nullptr, "more than the limit");
     return *block;
   }
@@ -71,7 +71,7 @@ TEST_F(ColoursTest, EveryBlockFitsIntoItsRangeAtEveryColour) {
     const Allocation made = memory_.allocate({bytes}, Overbooking::kRefuse);
     ASSERT_NE(made.pointer, nullptr) << bytes;
     if (made.block == nullptr) continue;  // a small object
-    ASSERT_LE(made.block->colour() + bytes, made.block->capacity) << bytes;
+    ASSERT_LE(as_block(*made.block).colour() + bytes, as_block(*made.block).capacity) << bytes;
     memory_.free_block(*made.block);
   }
 }
@@ -89,9 +89,9 @@ TEST_F(ColoursTest, SpansOfSmallObjectsStartWithTheirRange) {
 
 TEST_F(ColoursTest, ABlockKeepsItsAddressWhileItIsEvicted) {
   static_cast<void>(starts(kKiB * 100, 5));
-  Block& block = *memory_.allocate(kKiB * 100, Overbooking::kRefuse).block;
+  DeviceBlock& block = *memory_.allocate(kKiB * 100, Overbooking::kRefuse).block;
   const std::byte* const address = block.address;
-  ASSERT_NE(block.lead(), 0U);
+  ASSERT_NE(as_block(block).lead(), 0U);
   memory_.evict(block);
   memory_.release_idle();
   EXPECT_EQ(memory_.restore(block, Overbooking::kRefuse).pointer, address);

@@ -3,7 +3,7 @@
 // implementation instantiates with
 //
 //   struct Tier {
-//     using Memory = ...;                                  // the interface of DeviceMemory
+//     using Memory = ...;                                  // a DeviceTier whose blocks are Block
 //     static std::unique_ptr<Memory> make(Bytes limit);    // its reservation may be small
 //     static AddressRange reservation(const Memory& memory, const Block& first);
 //     static constexpr std::uint64_t kPage;                // what it accounts in
@@ -44,8 +44,9 @@ class DeviceMemoryConformance : public testing::Test {
   Block* allocate(std::uint64_t bytes) {
     const Allocation result = memory_->allocate({bytes}, Overbooking::kRefuse);
     EXPECT_LE(memory_->budget().used(), memory_->budget().limit());
-    if (result.block != nullptr && first_ == nullptr) first_ = result.block;
-    return result.block;
+    auto* const block = static_cast<Block*>(result.block);
+    if (block != nullptr && first_ == nullptr) first_ = block;
+    return block;
   }
   /// As the engine frees: queued first, taken later.
   void free(Block& block) {
@@ -53,7 +54,7 @@ class DeviceMemoryConformance : public testing::Test {
     drain();
   }
   void drain() {
-    std::vector<Block*> records;
+    std::vector<DeviceBlock*> records;
     memory_->take_freed(records);
     EXPECT_TRUE(records.empty());
   }
@@ -202,9 +203,9 @@ TYPED_TEST_P(DeviceMemoryConformance, BlocksOfStoragesAreHandedToTheirOwner) {
   StorageRecord* const record = reinterpret_cast<StorageRecord*>(std::uintptr_t{64});
   block->record = record;
   this->memory_->free_later(block->address);
-  std::vector<Block*> records;
+  std::vector<DeviceBlock*> records;
   this->memory_->take_freed(records);
-  ASSERT_EQ(records, std::vector<Block*>{block});
+  ASSERT_EQ(records, std::vector<DeviceBlock*>{block});
   EXPECT_TRUE(block->in_use) << "until the owner frees it";
   block->record = nullptr;
   this->memory_->free_block(*block);

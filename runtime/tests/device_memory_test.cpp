@@ -38,10 +38,12 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Plain, DeviceMemoryConformance, RamTier<PageMoves
 
 class DeviceMemoryTest : public testing::Test {
  protected:
-  Block* allocate(Bytes bytes) { return memory_.allocate(bytes, Overbooking::kRefuse).block; }
+  Block* allocate(Bytes bytes) {
+    return static_cast<Block*>(memory_.allocate(bytes, Overbooking::kRefuse).block);
+  }
   void free(Block* block) {
     memory_.free_later(block->address);
-    std::vector<Block*> records;
+    std::vector<DeviceBlock*> records;
     memory_.take_freed(records);
   }
 

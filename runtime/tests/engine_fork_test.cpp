@@ -13,6 +13,7 @@
 #include "access_probe.hpp"
 #include "engine_fixture.hpp"
 #include "spillway/runtime/exec/engine.hpp"
+#include "spillway/runtime/memory/page_pool.hpp"
 
 namespace spillway::runtime {
 namespace {

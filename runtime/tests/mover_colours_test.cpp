@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/runtime/transfer/transfer_pool.hpp"
 #include "spillway/testing/fake_framework.hpp"
 
@@ -101,6 +102,11 @@ class MoverColoursTest : public ::testing::Test {
     storage->fill(seed);
     return *storage;
   }
+
+ protected:
+  static std::uint64_t lead(const FakeStorage& storage) {
+    return as_block(*storage.record->block).lead();
+  }
 };
 
 TEST_F(MoverColoursTest, GoToDiskAndComeBackInPlace) {
@@ -131,13 +137,14 @@ TEST_F(MoverColoursTest, AreVerifiedByTheirOwnBytesAlone) {
   evict_all();
   expect_all_come_back();
   for (const FakeStorage* storage : storages_) {
-    *storage->record->first_page() = std::byte{0x5a};  // before the storage's bytes, or its first
-    if (storage->record->block->lead() == 0) *storage->pointer = std::byte{0x5a};
+    // Before the storage's bytes, or its first.
+    *memory_.copy_range(*storage->record->block).begin = std::byte{0x5a};
+    if (lead(*storage) == 0) *storage->pointer = std::byte{0x5a};
   }
   mover_.configure({.host_budget = {}, .verify = true}, nullptr);
   evict_all();
   std::uint64_t without_lead = 0;
-  for (const FakeStorage* s : storages_) without_lead += s->record->block->lead() == 0 ? 1U : 0U;
+  for (const FakeStorage* s : storages_) without_lead += lead(*s) == 0 ? 1U : 0U;
   EXPECT_EQ(mover_.statistics().undeclared_writes, without_lead);
 }
 

@@ -11,6 +11,7 @@
 
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/testing/fake_framework.hpp"
 
 namespace spillway::runtime {

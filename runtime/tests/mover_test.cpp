@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
 
 #include <gtest/gtest.h>
 

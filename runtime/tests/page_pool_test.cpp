@@ -85,13 +85,13 @@ class PagePoolTest : public testing::Test {
 
  protected:
   Block* allocate(Bytes bytes) {
-    Block* block = memory_.allocate(bytes, Overbooking::kRefuse).block;
+    Block* block = static_cast<Block*>(memory_.allocate(bytes, Overbooking::kRefuse).block);
     if (block != nullptr && begin_ == 0) begin_ = reinterpret_cast<std::uintptr_t>(block->base);
     return block;
   }
   void free(Block* block) {
     memory_.free_later(block->address);
-    std::vector<Block*> records;
+    std::vector<DeviceBlock*> records;
     memory_.take_freed(records);
   }
   KernelMap map() const {
@@ -190,7 +190,7 @@ void churn(DeviceMemory& memory, int operations, const std::function<void()>& af
   for (int i = 0; i < operations; ++i) {
     if (blocks.size() < 20 && random() % 2 == 0) {
       const Bytes bytes{40'000 + random() % (24 << 20)};
-      if (Block* block = memory.allocate(bytes, Overbooking::kRefuse).block) {
+      if (auto* block = static_cast<Block*>(memory.allocate(bytes, Overbooking::kRefuse).block)) {
         blocks.push_back(block);
       }
     } else if (!blocks.empty()) {
@@ -256,7 +256,7 @@ TEST(Mappings, MoreEvictedNeighboursThanTheKernelAllowsMappingsAreServed) {
   if (allowed > 300'000) GTEST_SKIP() << allowed << " mappings are allowed: too many to reach";
   std::vector<Block*> blocks;
   for (std::uint64_t i = 0; i < allowed + 1'000; ++i) {
-    blocks.push_back(memory.allocate({40'000}, Overbooking::kRefuse).block);
+    blocks.push_back(static_cast<Block*>(memory.allocate({40'000}, Overbooking::kRefuse).block));
     ASSERT_NE(blocks.back(), nullptr) << i;
     if (i % 2 == 0) memory.evict(*blocks.back());
   }
@@ -366,7 +366,7 @@ class Storm {
       made = memory_.allocate({40'000 + random() % most}, Overbooking::kRefuse);
     }
     if (made.block == nullptr) return;
-    mine.push_back({made.block, random(), false});
+    mine.push_back({static_cast<Block*>(made.block), random(), false});
     fill(mine.back());
   }
 

@@ -69,7 +69,7 @@ class VictimOrderTest : public ::testing::Test {
     return result;
   }
 
-  Block block_;
+  DeviceBlock block_;
   VictimOrder order_;
   std::deque<StorageRecord> records_;
   std::uint64_t last_id_ = 0;

@@ -82,7 +82,7 @@ class BudgetedMemory {
   mutable std::mutex mutex_;
   std::condition_variable room_;
   mutable runtime::DeviceMemory memory_;  // what was freed is taken up when somebody looks
-  mutable std::vector<runtime::Block*> none_;
+  mutable std::vector<runtime::DeviceBlock*> none_;
   Bytes peak_held_{};
   Bytes peak_live_{};
   Bytes peak_since_taken_{};

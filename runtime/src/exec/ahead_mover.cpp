@@ -100,7 +100,7 @@ void AheadMover::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
     const std::uint64_t next_use = ops_until_use(*record, now);
     if (next_use == kNeverUsed || !can_leave(*record, rules_.min_size())) continue;
     residents.push_back({.next_use = next_use,
-                         .bytes = {record->block->resident},
+                         .bytes = memory_.resident(*record->block),
                          .clean = record->has_copy.load(std::memory_order_relaxed)});
     records.push_back(record);
   }

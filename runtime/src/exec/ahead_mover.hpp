@@ -20,14 +20,17 @@
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
 class AheadMover {
  public:
-  AheadMover(EngineMutex& mutex, Mover& mover, const BudgetShare& budget, const MoveRules& rules,
-             const StepCounter& steps, FreedStorages& freed, const RoomMaker& room)
+  AheadMover(EngineMutex& mutex, const DeviceTier& memory, Mover& mover, const BudgetShare& budget,
+             const MoveRules& rules, const StepCounter& steps, FreedStorages& freed,
+             const RoomMaker& room)
       : mutex_(mutex),
+        memory_(memory),
         mover_(mover),
         budget_(budget),
         rules_(rules),
@@ -47,6 +50,7 @@ class AheadMover {
   void prefetch(LookAhead& ahead, const ThreadFrames& frames);
 
   EngineMutex& mutex_;
+  const DeviceTier& memory_;
   Mover& mover_;
   const BudgetShare& budget_;
   const MoveRules& rules_;

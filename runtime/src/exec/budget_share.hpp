@@ -20,7 +20,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/memory/shared_budget.hpp"
 #include "spillway/runtime/settings.hpp"
 
@@ -34,7 +34,7 @@ Settings with_shared_budget(Settings settings);
 
 class BudgetShare {
  public:
-  explicit BudgetShare(DeviceMemory& memory) : memory_(memory) {}
+  explicit BudgetShare(DeviceTier& memory) : memory_(memory) {}
   BudgetShare(const BudgetShare&) = delete;
   BudgetShare& operator=(const BudgetShare&) = delete;
 
@@ -89,7 +89,7 @@ class BudgetShare {
   void follow_machine(TimeNs now);
   void follow_share();
 
-  DeviceMemory& memory_;
+  DeviceTier& memory_;
   SharedBudget shared_;
   bool sharing_ = false;
   bool said_shared_ = false;

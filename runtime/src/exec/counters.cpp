@@ -7,7 +7,7 @@
 
 namespace spillway::runtime {
 
-Counters::Counters(const DeviceMemory& memory, Mover& mover, const BudgetShare& budget,
+Counters::Counters(const DeviceTier& memory, Mover& mover, const BudgetShare& budget,
                    const MoveRules& rules, const StepCounter& steps, const Waits& waits,
                    const FloorMeter& floor, const RunOutcome& outcome)
     : memory_(memory),
@@ -55,14 +55,10 @@ Statistics Counters::read() const {
 
 Statistics Counters::read_all() const {
   Statistics result = read();
-  result.pages = memory_.arena().pool() != nullptr
-                     ? "page pool"
-                     : "plain arena, since " +
-                           (PagePool::why_not().empty() ? "it was asked for" : PagePool::why_not());
-  result.rounding = memory_.slab_rounding();
+  result.pages = memory_.description();
+  result.rounding = memory_.small_rounding();
   for (const StorageRecord* record : mover_.live()) {
-    if (record->block->idle()) continue;
-    result.rounding += saturating_sub({record->block->resident}, {record->block->bytes});
+    result.rounding += memory_.rounding(*record->block);
   }
   result.storages = mover_.live().size();
   return result;

@@ -9,7 +9,7 @@
 #include "spillway/runtime/exec/run_outcome.hpp"
 #include "spillway/runtime/exec/statistics.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "waits.hpp"
 
 namespace spillway::runtime {
@@ -17,7 +17,7 @@ namespace spillway::runtime {
 /// Reads the counters that the parts of an engine keep, as one Statistics. Under the engine's lock.
 class Counters {
  public:
-  Counters(const DeviceMemory& memory, Mover& mover, const BudgetShare& budget,
+  Counters(const DeviceTier& memory, Mover& mover, const BudgetShare& budget,
            const MoveRules& rules, const StepCounter& steps, const Waits& waits,
            const FloorMeter& floor, const RunOutcome& outcome);
 
@@ -30,7 +30,7 @@ class Counters {
   [[nodiscard]] TimeNs started() const { return started_; }
 
  private:
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   Mover& mover_;
   const BudgetShare& budget_;
   const MoveRules& rules_;

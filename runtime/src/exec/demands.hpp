@@ -20,7 +20,7 @@
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "status_publisher.hpp"
 #include "waits.hpp"
 
@@ -28,7 +28,7 @@ namespace spillway::runtime {
 
 class Demands {
  public:
-  Demands(DeviceMemory& memory, Mover& mover, BudgetShare& budget, const MoveRules& rules,
+  Demands(DeviceTier& memory, Mover& mover, BudgetShare& budget, const MoveRules& rules,
           StepCounter& steps, const RecorderSlot& recorder, FreedStorages& freed, Waits& waits,
           RoomMaker& room, Shortages& shortages, StatusPublisher& status)
       : memory_(memory),
@@ -56,7 +56,7 @@ class Demands {
   Way find_room(Bytes short_by, RoomRequest& request, EngineLock& lock);
   void note_allocated(const Allocation& made, Bytes bytes);
 
-  DeviceMemory& memory_;
+  DeviceTier& memory_;
   Mover& mover_;
   BudgetShare& budget_;
   const MoveRules& rules_;

@@ -8,6 +8,7 @@
 #include "engine_parts.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "start_resources.hpp"
 
@@ -16,8 +17,11 @@ namespace spillway::runtime {
 using residency::ResidencyState;
 
 Engine::Engine(Framework& framework, const ArenaOptions& arena)
-    : memory_(kNoLimit, arena),
-      parts_(std::make_unique<Parts>(framework, memory_, rules_, steps_, recorder_)) {}
+    : Engine(framework, std::make_unique<DeviceMemory>(kNoLimit, arena)) {}
+
+Engine::Engine(Framework& framework, std::unique_ptr<DeviceTier> memory)
+    : memory_(std::move(memory)),
+      parts_(std::make_unique<Parts>(framework, *memory_, rules_, steps_, recorder_)) {}
 
 Engine::~Engine() = default;
 
@@ -36,7 +40,7 @@ void Engine::start(const Settings& stated) {
   const HeldResources held = [&] {
     const EngineLock lock(parts.mutex);
     parts.freed.drain();
-    return HeldResources{.device = memory_.budget().used(),
+    return HeldResources{.device = memory_->budget().used(),
                          .spool_stays = !parts.mover.spool_is_empty()};
   }();
   StartResources resources = start_resources(settings, held);
@@ -50,11 +54,11 @@ void Engine::start(const Settings& stated) {
   for (StorageRecord* record : parts.mover.live()) record->announce();  // others may leave now
   // A trace has to tell of every storage: what an op that is run again would read.
   const bool traces = mode == Mode::kRecord && !settings.trace_path.empty();
-  memory_.set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
-                                                          : SmallObjects::kSlabs);
-  memory_.set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
+  memory_->set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
+                                                           : SmallObjects::kSlabs);
+  memory_->set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
   // Record mode measures the program's own peak: nothing is cached above it.
-  memory_.set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
+  memory_->set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
   parts.mover.configure(
       MoverOptions{.host_budget = resources.host_budget, .verify = mode == Mode::kVerify},
       std::move(resources.spool), std::move(resources.transfers));
@@ -77,8 +81,8 @@ void Engine::stop() {
   }
   EngineLock lock(parts_->mutex);
   rules_.set_mode(Mode::kOff);
-  memory_.set_small_objects(SmallObjects::kSlabs);
-  memory_.set_poison(Poison::kNo);
+  memory_->set_small_objects(SmallObjects::kSlabs);
+  memory_->set_poison(Poison::kNo);
   parts_->budget.withdraw();
   parts_->mutex.settled().notify_all();
   parts_->all.bring_back(lock);
@@ -110,7 +114,7 @@ void Engine::free(std::byte* pointer) noexcept {
       if (mode() == Mode::kRecord) parts_->floor.freed(*frames, *record);
     }
   }
-  memory_.free_later(pointer);
+  memory_->free_later(pointer);
 }
 
 void Engine::bind(StorageRecord& record, void* owner, const void* object) {
@@ -145,7 +149,7 @@ bool Engine::begin_frame(const Op& op) {
     {
       const EngineLock lock(parts_->mutex);
       parts_->freed.drain();  // what was freed before the op must not hide what it allocates
-      steps_.set_live_now(memory_.live());
+      steps_.set_live_now(memory_->live());
     }
     if (TraceRecorder* const recording = recorder_.get()) recording->begin_op(op.name, now_ns());
     frames.live_at_start = live_now();
@@ -423,8 +427,8 @@ Statistics Engine::statistics() {
 void Engine::reset_peak() {
   const EngineLock lock(parts_->mutex);
   parts_->freed.drain();
-  memory_.release_idle();
-  memory_.reset_peak();
+  memory_->release_idle();
+  memory_->reset_peak();
   parts_->floor.reset();
 }
 
@@ -439,7 +443,7 @@ void Engine::before_fork() {
   // Direct I/O in flight over a fork may land in the wrong process's pages.
   while (parts.mover.in_flight() != 0) parts.mutex.settled().wait(lock);
   parts.freed.drain();
-  memory_.before_fork();
+  memory_->before_fork();
   lock.release();
   parts.mover.transfers().before_fork();
   if (parts.mover.spool() != nullptr) parts.fork_pipe.before_fork(*parts.mover.spool());

@@ -37,7 +37,7 @@ namespace spillway::runtime {
 ///     all                   what is done to all storages at once
 ///     child, fork_pipe      forks
 struct Engine::Parts {
-  Parts(Framework& framework, DeviceMemory& memory, MoveRules& rules, StepCounter& steps,
+  Parts(Framework& framework, DeviceTier& memory, MoveRules& rules, StepCounter& steps,
         RecorderSlot& recorder)
       : mutex(framework),
         mover(mutex.mutex(), mutex.settled(), memory, framework),
@@ -52,7 +52,7 @@ struct Engine::Parts {
         demands(memory, mover, budget, rules, steps, recorder, freed, waits, room, shortages,
                 status),
         fit(mutex, memory, mover, budget, rules, steps, freed, shortages),
-        ahead(mutex, mover, budget, rules, steps, freed, room),
+        ahead(mutex, memory, mover, budget, rules, steps, freed, room),
         all(mover, rules, freed, waits),
         child(mutex, framework, memory, mover, budget) {}
 

@@ -13,13 +13,13 @@
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
 class FloorMeter {
  public:
-  FloorMeter(const DeviceMemory& memory, const Mover& mover, const MoveRules& rules)
+  FloorMeter(const DeviceTier& memory, const Mover& mover, const MoveRules& rules)
       : memory_(memory), mover_(mover), rules_(rules) {}
 
   /// The thread's outermost op has its inputs.
@@ -36,7 +36,7 @@ class FloorMeter {
   [[nodiscard]] bool may_leave_after(const ThreadFrames& frames, const StorageRecord& record) const;
   [[nodiscard]] Bytes held_by(ThreadFrames& frames) const;
 
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   const Mover& mover_;
   const MoveRules& rules_;
   Bytes floor_{};

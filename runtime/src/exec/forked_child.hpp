@@ -15,13 +15,13 @@
 #include "engine_lock.hpp"
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/mover.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
 class ForkedChild {
  public:
-  ForkedChild(EngineMutex& mutex, Framework& framework, const DeviceMemory& memory, Mover& mover,
+  ForkedChild(EngineMutex& mutex, Framework& framework, const DeviceTier& memory, Mover& mover,
               BudgetShare& budget)
       : mutex_(mutex), framework_(framework), memory_(memory), mover_(mover), budget_(budget) {}
 
@@ -34,7 +34,7 @@ class ForkedChild {
  private:
   EngineMutex& mutex_;
   Framework& framework_;
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   Mover& mover_;
   BudgetShare& budget_;
 };

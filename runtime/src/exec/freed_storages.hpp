@@ -6,7 +6,7 @@
 #include "engine_lock.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
@@ -14,15 +14,14 @@ namespace spillway::runtime {
 /// (DeviceMemory::free_later), and here they die.
 class FreedStorages {
  public:
-  FreedStorages(EngineMutex& mutex, DeviceMemory& memory, Mover& mover,
-                const RecorderSlot& recorder)
+  FreedStorages(EngineMutex& mutex, DeviceTier& memory, Mover& mover, const RecorderSlot& recorder)
       : mutex_(mutex), memory_(memory), mover_(mover), recorder_(recorder) {}
 
   /// Gives back the memory of all that were freed. Under the engine's lock; their handles are
   /// destroyed when it is let go of.
   void drain() {
     memory_.take_freed(freed_);
-    for (Block* block : freed_) {
+    for (DeviceBlock* block : freed_) {
       if (TraceRecorder* const recording = recorder_.get()) recording->freed(block->record->id);
       mover_.die(*block->record, mutex_.dead_owners());
     }
@@ -31,10 +30,10 @@ class FreedStorages {
 
  private:
   EngineMutex& mutex_;
-  DeviceMemory& memory_;
+  DeviceTier& memory_;
   Mover& mover_;
   const RecorderSlot& recorder_;
-  std::vector<Block*> freed_;  // empty between calls; keeps its memory
+  std::vector<DeviceBlock*> freed_;  // empty between calls; keeps its memory
 };
 
 }  // namespace spillway::runtime

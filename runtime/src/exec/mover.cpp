@@ -26,10 +26,17 @@ std::uint64_t checksum_of(const std::byte* memory, Bytes bytes) {
 
 }  // namespace
 
-// Direct transfers move whole pages.
-Bytes Mover::bytes_on_disk(const StorageRecord& record) { return round_up(record.copied(), kPage); }
+// What slower tiers hold of a storage.
+Bytes Mover::copied(const StorageRecord& record) const {
+  return memory_.copy_range(*record.block).bytes;
+}
 
-Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& memory,
+// Direct transfers move whole pages.
+Bytes Mover::bytes_on_disk(const StorageRecord& record) const {
+  return round_up(copied(record), HostMemory::kPage.count);
+}
+
+Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory,
              Framework& framework)
     : mutex_(mutex),
       settled_(settled),
@@ -41,7 +48,7 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& 
 Mover::~Mover() {
   transfers_.reset();
   for (StorageRecord& record : records_) {
-    if (record.host != nullptr) host_.free(record.host, record.copied());
+    if (record.host != nullptr) host_.free(record.host, copied(record));
   }
 }
 
@@ -66,7 +73,7 @@ void Mover::drop_copies(StorageRecord& record) {
   if (machine_.state(record.id) == ResidencyState::kResident) send(record, EventKind::kWrite);
 }
 
-StorageRecord& Mover::create(Block& block, Bytes bytes) {
+StorageRecord& Mover::create(DeviceBlock& block, Bytes bytes) {
   StorageRecord* record = nullptr;
   if (unused_.empty()) {
     record = &records_.emplace_back();
@@ -177,15 +184,14 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
       if (machine_.contains(record.id)) {
         memory_.abandon_landing(*record.block);
         // A fetch that failed leaves it without any.
-        record.away = std::max(Bytes{record.block->resident},
-                               Bytes{Arena::pages_of(*record.block, record.bytes)});
+        record.away = std::max(memory_.resident(*record.block), memory_.needed(*record.block));
         away_ += record.away.count;
         memory_.evict(*record.block);
         if (addresses_shown_) refuse(record);
       }
       break;
     case Tier::kHost:
-      host_.free(std::exchange(record.host, nullptr), record.copied());
+      host_.free(std::exchange(record.host, nullptr), copied(record));
       break;
     case Tier::kDisk:
       if (record.disk.bytes != 0) spool_->free(record.disk);
@@ -204,15 +210,16 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
   }
   if (from == Tier::kDevice) {
     memory_.seal(*record.block);
-    record.leaving = {record.block->resident};
+    record.leaving = memory_.resident(*record.block);
     leaving_ += record.leaving;
     record.checksum = options_.verify ? checksum_of(record.block->address, record.bytes) : 0;
   }
   if (to == Tier::kDisk) {
-    start_disk_copy(record, from == Tier::kHost ? record.host : record.first_page(),
+    start_disk_copy(record,
+                    from == Tier::kHost ? record.host : memory_.copy_range(*record.block).begin,
                     Direction::kOut);
   } else if (from == Tier::kDisk) {
-    start_disk_copy(record, record.first_page(), Direction::kIn);
+    start_disk_copy(record, memory_.copy_range(*record.block).begin, Direction::kIn);
   } else {
     start_memory_copy(record, from, to);
   }
@@ -220,12 +227,12 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
 
 void Mover::start_memory_copy(StorageRecord& record, Tier from, Tier to) {
   const auto begin = std::chrono::steady_clock::now();
-  std::byte* const device = record.first_page();
+  std::byte* const device = memory_.copy_range(*record.block).begin;
   const bool out = from == Tier::kDevice;
   const auto under_way = transfers_->copy(
       {.from = out ? device : record.host,
        .to = out ? record.host : device,
-       .bytes = record.copied()},
+       .bytes = copied(record)},
       [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
   if (under_way) {
     record.transfer = *under_way;
@@ -270,8 +277,9 @@ void Mover::recomputed(StorageRecord& record, bool succeeded) {
 
 void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result) {
   // A copy made before verify mode was switched on has no checksum.
-  const bool intact = result.error != 0 || to != Tier::kDevice || record.checksum == 0 ||
-                      checksum_of(record.block->holder().address, record.bytes) == record.checksum;
+  const bool intact =
+      result.error != 0 || to != Tier::kDevice || record.checksum == 0 ||
+      checksum_of(memory_.bytes_in_copy(*record.block), record.bytes) == record.checksum;
   const std::lock_guard lock(mutex_);
   if (result.error != 0 || !intact) {
     const bool disk = from == Tier::kDisk || to == Tier::kDisk;
@@ -312,7 +320,7 @@ bool Mover::land(StorageRecord& record) {
 }
 
 bool Mover::open_again(StorageRecord& record) {
-  if (DeviceMemory::unseal(*record.block)) return true;
+  if (memory_.unseal(*record.block)) return true;
   failure_ = fmt::format("storage {} of {}: the kernel refuses to make its memory writable again",
                          to_value(record.id), to_string(record.bytes));
   return false;
@@ -400,16 +408,17 @@ bool Mover::read_in_child(StorageRecord& record) {
   if (pages.pointer == nullptr) return false;
   if (record.block->intact) return true;
   if (record.host != nullptr) {
-    std::memcpy(record.first_page(), record.host, record.copied().count);
+    std::memcpy(memory_.copy_range(*record.block).begin, record.host, copied(record).count);
     return memory_.land(*record.block);
   }
   // Only the thread that forked exists here: a pool of its own, which starts no worker.
   TransferPool pool(1);
-  const TransferResult result = pool.run_here(Transfer{.direction = Direction::kIn,
-                                                       .memory = record.first_page(),
-                                                       .extent = record.disk,
-                                                       .descriptor = spool_->descriptor(),
-                                                       .length = bytes_on_disk(record).count});
+  const TransferResult result =
+      pool.run_here(Transfer{.direction = Direction::kIn,
+                             .memory = memory_.copy_range(*record.block).begin,
+                             .extent = record.disk,
+                             .descriptor = spool_->descriptor(),
+                             .length = bytes_on_disk(record).count});
   if (result.error != 0) memory_.abandon_landing(*record.block);
   return result.error == 0 && memory_.land(*record.block);
 }

@@ -22,7 +22,7 @@ Bytes Mover::evict(StorageRecord& record) { return evict_to(record, std::nullopt
 Bytes Mover::evict_to(StorageRecord& record, std::optional<Tier> tier) {
   if (machine_.state(record.id) != ResidencyState::kResident || !may_leave(record)) return {};
   if (!close_to_users(record)) return {};
-  const Bytes pages{record.block->resident};
+  const Bytes pages = memory_.resident(*record.block);
   if (record.has_copy.load() && (record.always_dirty.load() || !verify_clean(record))) {
     send(record, EventKind::kWrite);  // which opens it again
     if (!close_to_users(record)) return {};
@@ -96,9 +96,9 @@ bool Mover::drop(StorageRecord& record) {
 // none, or none before demotions end.
 std::optional<Tier> Mover::reserve(StorageRecord& record, std::optional<Tier> stated) {
   if (stated == Tier::kHost) return reserve_host(record) ? stated : std::nullopt;
-  if (!stated && host_.could_hold(record.copied())) {
+  if (!stated && host_.could_hold(copied(record))) {
     // Where no demotion could be started, the disk takes it directly.
-    const Bytes short_by = host_.short_by(record.copied());
+    const Bytes short_by = host_.short_by(copied(record));
     if (short_by.count != 0 && demote_for(short_by)) return std::nullopt;
     if (reserve_host(record)) return Tier::kHost;
   }
@@ -106,7 +106,7 @@ std::optional<Tier> Mover::reserve(StorageRecord& record, std::optional<Tier> st
 }
 
 bool Mover::reserve_host(StorageRecord& record) {
-  record.host = host_.allocate(record.copied());
+  record.host = host_.allocate(copied(record));
   return record.host != nullptr;
 }
 
@@ -138,7 +138,7 @@ bool Mover::demote_for(Bytes bytes) {
   const Bytes used_before = host_.budget().used();
   Bytes going{};
   for (StorageRecord* record : live_) {
-    if (machine_.state(record->id) == ResidencyState::kDemoting) going += record->copied();
+    if (machine_.state(record->id) == ResidencyState::kDemoting) going += copied(*record);
   }
   std::vector<StorageRecord*> on_host;
   std::ranges::copy_if(live_, std::back_inserter(on_host), [&](const StorageRecord* record) {
@@ -148,7 +148,7 @@ bool Mover::demote_for(Bytes bytes) {
                     [](const StorageRecord* record) { return record->next_use.load(); });
   for (StorageRecord* record : on_host) {
     if (going >= bytes || !demote(*record)) break;
-    going += record->copied();
+    going += copied(*record);
   }
   if (used_before - host_.budget().used() >= bytes) return false;
   return going.count != 0;

@@ -46,7 +46,7 @@ void OpFit::say_whole_need(ThreadFrames& frames) {
   for (const StorageRecord* record : frames.pinned) {  // sorted by bytes_that_stay_anyway
     if (record == std::exchange(last, record) || record->block == nullptr) continue;
     need += record->bytes;
-    if (record->block->resident == 0) away += record->bytes;
+    if (memory_.resident(*record->block).count == 0) away += record->bytes;
   }
   const Bytes smallest = stays + away + frames.needs.known() + kPagesOfAnOp;
   if (smallest <= budget_.limit()) return;  // what other ops hold was in the way: that was said

@@ -11,13 +11,13 @@
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
 class OpFit {
  public:
-  OpFit(EngineMutex& mutex, const DeviceMemory& memory, const Mover& mover, BudgetShare& budget,
+  OpFit(EngineMutex& mutex, const DeviceTier& memory, const Mover& mover, BudgetShare& budget,
         const MoveRules& rules, const StepCounter& steps, FreedStorages& freed,
         Shortages& shortages)
       : mutex_(mutex),
@@ -41,7 +41,7 @@ class OpFit {
 
  private:
   EngineMutex& mutex_;
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   const Mover& mover_;
   BudgetShare& budget_;
   const MoveRules& rules_;

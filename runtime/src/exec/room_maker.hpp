@@ -17,14 +17,14 @@
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "waits.hpp"
 
 namespace spillway::runtime {
 
 class RoomMaker {
  public:
-  RoomMaker(Framework& framework, const DeviceMemory& memory, Mover& mover, BudgetShare& budget,
+  RoomMaker(Framework& framework, const DeviceTier& memory, Mover& mover, BudgetShare& budget,
             const MoveRules& rules, const StepCounter& steps, FreedStorages& freed, Waits& waits)
       : framework_(framework),
         memory_(memory),
@@ -51,7 +51,7 @@ class RoomMaker {
   bool let_go_of_fresh_outputs();
 
   Framework& framework_;
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   Mover& mover_;
   BudgetShare& budget_;
   const MoveRules& rules_;

@@ -50,7 +50,7 @@ void Shortages::name_what_stays(OutOfBudget::Facts& facts) const {
   const Bytes min_size = rules_.min_size();
   std::vector<const StorageRecord*> resident;
   for (const StorageRecord* record : mover_.live()) {
-    if (record->block->held() == 0) continue;
+    if (memory_.held(*record->block).count == 0) continue;
     // The storages that can leave were not tried yet, or tried in vain.
     if (!facts.why.empty() || !can_leave(*record, min_size)) resident.push_back(record);
   }
@@ -84,13 +84,7 @@ OutOfBudget::Facts Shortages::shortage_in_op(const RoomRequest& request, Bytes s
 
 OutOfBudget::Facts Shortages::refusal(Bytes need) {
   OutOfBudget::Facts facts = shortage(need, need);
-  const MappingCount& mappings = memory_.arena().mappings();
-  const PageMap& addresses = memory_.arena().page_map();
-  facts.refused = fmt::format(
-      "Tensors have up to {} of the {} mappings that a process may have (vm.max_map_count), and {} "
-      "of {} of addresses (ulimit -v).",
-      mappings.bound(), mappings.allowed(), to_string(addresses.carved()),
-      to_string(addresses.reserved()));
+  facts.refused = memory_.why_refused();
   return facts;
 }
 

@@ -13,14 +13,14 @@
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/out_of_budget.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "status_publisher.hpp"
 
 namespace spillway::runtime {
 
 class Shortages {
  public:
-  Shortages(Framework& framework, const DeviceMemory& memory, const Mover& mover,
+  Shortages(Framework& framework, const DeviceTier& memory, const Mover& mover,
             const BudgetShare& budget, const MoveRules& rules, StatusPublisher& status)
       : framework_(framework),
         memory_(memory),
@@ -43,7 +43,7 @@ class Shortages {
   void name_what_stays(OutOfBudget::Facts& facts) const;
 
   Framework& framework_;
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   const Mover& mover_;
   const BudgetShare& budget_;
   const MoveRules& rules_;

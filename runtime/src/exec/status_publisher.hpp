@@ -20,14 +20,14 @@
 #include "spillway/runtime/exec/run_outcome.hpp"
 #include "spillway/runtime/exec/status_rhythm.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/status_page.hpp"
 
 namespace spillway::runtime {
 
 class StatusPublisher {
  public:
-  StatusPublisher(const Counters& counters, const DeviceMemory& memory, const BudgetShare& budget,
+  StatusPublisher(const Counters& counters, const DeviceTier& memory, const BudgetShare& budget,
                   const StepCounter& steps, RunOutcome& outcome)
       : counters_(counters), memory_(memory), budget_(budget), steps_(steps), outcome_(outcome) {}
   StatusPublisher(const StatusPublisher&) = delete;
@@ -59,7 +59,7 @@ class StatusPublisher {
   void publish_outcome(StatusSlot& slot) const;
 
   const Counters& counters_;
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   const BudgetShare& budget_;
   const StepCounter& steps_;
   RunOutcome& outcome_;

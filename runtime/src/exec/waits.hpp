@@ -18,7 +18,7 @@
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kMostFailures = 8;
 
 class Waits {
  public:
-  Waits(EngineMutex& mutex, Framework& framework, const DeviceMemory& memory, Mover& mover,
+  Waits(EngineMutex& mutex, Framework& framework, const DeviceTier& memory, Mover& mover,
         const BudgetShare& budget, const MoveRules& rules)
       : mutex_(mutex),
         framework_(framework),
@@ -75,7 +75,7 @@ class Waits {
 
   EngineMutex& mutex_;
   Framework& framework_;
-  const DeviceMemory& memory_;
+  const DeviceTier& memory_;
   Mover& mover_;
   const BudgetShare& budget_;
   const MoveRules& rules_;

@@ -16,7 +16,7 @@ bool never_leaves(const StorageRecord& record, Bytes min_size) {
          record.state.load() == residency::ResidencyState::kExempt;
 }
 
-Bytes bytes_that_stay_anyway(const DeviceMemory& memory, const Mover& mover, Bytes min_size,
+Bytes bytes_that_stay_anyway(const DeviceTier& memory, const Mover& mover, Bytes min_size,
                              ThreadFrames& frames) {
   std::ranges::sort(frames.pinned);
   return bytes_that_stay(memory, mover, [&](const StorageRecord& record) {

@@ -6,7 +6,7 @@
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
@@ -18,18 +18,18 @@ namespace spillway::runtime {
 
 /// The bytes of storages that `stays` is true for, and of memory that is no storage's.
 template <typename Stays>
-[[nodiscard]] Bytes bytes_that_stay(const DeviceMemory& memory, const Mover& mover,
+[[nodiscard]] Bytes bytes_that_stay(const DeviceTier& memory, const Mover& mover,
                                     const Stays& stays) {
   Bytes bytes = memory.live();
   for (const StorageRecord* record : mover.live()) {
-    if (!stays(*record)) bytes -= Bytes{record->block->held()};
+    if (!stays(*record)) bytes -= memory.held(*record->block);
   }
   return bytes;
 }
 
 /// The bytes that stay whatever other threads do: what never leaves, and what the calling thread's
 /// op has pinned. Sorts the thread's pins.
-[[nodiscard]] Bytes bytes_that_stay_anyway(const DeviceMemory& memory, const Mover& mover,
+[[nodiscard]] Bytes bytes_that_stay_anyway(const DeviceTier& memory, const Mover& mover,
                                            Bytes min_size, ThreadFrames& frames);
 
 }  // namespace spillway::runtime

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/memory/device_memory.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -103,13 +105,14 @@ Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
     const Allocation span =
         allocate_block({slabs_.span_bytes(bytes.count)}, overbooking, Colouring::kNo);
     if (span.pointer == nullptr) return span;
-    slabs_.add_span(*span.block, bytes.count);
+    slabs_.add_span(as_block(*span.block), bytes.count);
     object = slabs_.allocate(bytes.count);
   }
   return {.pointer = static_cast<std::byte*>(object), .block = nullptr, .short_by = {}};
 }
 
-Allocation DeviceMemory::restore_apart(Block& block, Overbooking overbooking) {
+Allocation DeviceMemory::restore_apart(DeviceBlock& evicted, Overbooking overbooking) {
+  Block& block = as_block(evicted);
   if (block.landing != nullptr) return {.pointer = block.address, .block = &block, .short_by = {}};
   if (block.intact) return restore(block, overbooking);
   arena_.recall(block);
@@ -125,7 +128,8 @@ Allocation DeviceMemory::restore_apart(Block& block, Overbooking overbooking) {
   return {.pointer = block.address, .block = &block, .short_by = {}};
 }
 
-Allocation DeviceMemory::restore(Block& block, Overbooking overbooking) {
+Allocation DeviceMemory::restore(DeviceBlock& evicted, Overbooking overbooking) {
+  Block& block = as_block(evicted);
   if (!arena_.land(block)) return {};
   arena_.recall(block);
   const Allocation result = fill(block, {block.bytes}, overbooking);
@@ -134,6 +138,33 @@ Allocation DeviceMemory::restore(Block& block, Overbooking overbooking) {
     obey_limit();
   }
   return result;
+}
+
+CopyRange DeviceMemory::copy_range(const DeviceBlock& copied) const {
+  const Block& block = as_block(copied);
+  const Block& pages = block.holder();
+  return {.begin = pages.address - pages.lead(), .bytes = {block.bytes + block.lead()}};
+}
+
+Bytes DeviceMemory::rounding(const DeviceBlock& held) const {
+  const Block& block = as_block(held);
+  return block.idle() ? Bytes{} : saturating_sub({block.resident}, {block.bytes});
+}
+
+std::string DeviceMemory::description() const {
+  if (arena_.pool() != nullptr) return "page pool";
+  const std::string& reason = PagePool::why_not();
+  return "plain arena, since " + (reason.empty() ? "it was asked for" : reason);
+}
+
+std::string DeviceMemory::why_refused() const {
+  const MappingCount& mappings = arena_.mappings();
+  const PageMap& addresses = arena_.page_map();
+  return fmt::format(
+      "Tensors have up to {} of the {} mappings that a process may have (vm.max_map_count), and {} "
+      "of {} of addresses (ulimit -v).",
+      mappings.bound(), mappings.allowed(), to_string(addresses.carved()),
+      to_string(addresses.reserved()));
 }
 
 void DeviceMemory::free_later(std::byte* pointer) noexcept {
@@ -151,7 +182,7 @@ void DeviceMemory::free_later(std::byte* pointer) noexcept {
   } while (!freed_objects_.compare_exchange_weak(next, pointer, std::memory_order_release));
 }
 
-void DeviceMemory::take_freed(std::vector<Block*>& records) {
+void DeviceMemory::take_freed(std::vector<DeviceBlock*>& records) {
   if (freed_objects_.load(std::memory_order_relaxed) != nullptr) {
     std::byte* object = oldest_first(freed_objects_.exchange(nullptr, std::memory_order_acquire));
     while (object != nullptr) {

@@ -20,6 +20,7 @@
 
 #include "spillway/residency/transition_observer.hpp"
 #include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/testing/fake_framework.hpp"
 #include "spillway/testing/virtual_transfers.hpp"
 #include "transition.hpp"

@@ -42,7 +42,7 @@ class SignalText {
 };
 
 void on_fault(int signal, siginfo_t* info, void* context) {
-  const runtime::Block* block = Session::get().engine().block_at(info->si_addr);
+  const runtime::DeviceBlock* block = Session::get().engine().block_at(info->si_addr);
   // Whatever its state is by now: what an op uses does not fault.
   if (block != nullptr && block->record != nullptr) {
     const char* made_by = block->record->made_by.load();

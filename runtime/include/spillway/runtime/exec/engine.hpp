@@ -8,7 +8,7 @@
 //     op ends             ------>  produced (each output), end_frame
 //
 // A facade: it keeps the order of things that the drawing shows, and its parts do them. What ops
-// read without a call is here (MoveRules, StepCounter, DeviceMemory); the other parts have headers
+// read without a call is here (MoveRules, StepCounter, DeviceTier); the other parts have headers
 // of their own in src/exec, and engine_parts.hpp lists them.
 //
 // Lock order: a framework lock (Python's GIL) before the engine's, never the reverse. Under the
@@ -35,7 +35,8 @@
 #include "spillway/runtime/exec/statistics.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/arena.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "spillway/runtime/status_page.hpp"
 
@@ -43,7 +44,9 @@ namespace spillway::runtime {
 
 class Engine {
  public:
+  /// Over the machine's RAM.
   explicit Engine(Framework& framework, const ArenaOptions& arena = {});
+  Engine(Framework& framework, std::unique_ptr<DeviceTier> memory);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -64,12 +67,14 @@ class Engine {
 
   /// The record of the storage whose memory starts at `pointer`, or null if it never moves.
   [[nodiscard]] StorageRecord* find(const void* pointer) const {
-    const Block* block = memory_.find(pointer);
+    const DeviceBlock* block = memory_->find(pointer);
     return block != nullptr && block->address == pointer ? block->record : nullptr;
   }
 
   /// The block `address` lies in, or null. For fault handlers: takes no lock.
-  [[nodiscard]] const Block* block_at(const void* address) const { return memory_.find(address); }
+  [[nodiscard]] const DeviceBlock* block_at(const void* address) const {
+    return memory_->find(address);
+  }
 
   /// Ties the record to the adapter's handle, which the engine owns from now on. `object` is what
   /// the handle stands for; if another thread was first to bind the record to it, that one's stays.
@@ -224,7 +229,7 @@ class Engine {
   MoveRules rules_;
   StepCounter steps_;
   RecorderSlot recorder_;
-  DeviceMemory memory_;
+  std::unique_ptr<DeviceTier> memory_;
   bool in_child_ = false;
   std::unique_ptr<Parts> parts_;
 };

@@ -28,7 +28,7 @@
 #include "spillway/runtime/exec/move_tally.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "spillway/runtime/exec/victim_order.hpp"
-#include "spillway/runtime/memory/device_memory.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/memory/host_memory.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
@@ -63,7 +63,7 @@ enum class Access : std::uint8_t { kRead, kWrite };
 
 class Mover {
  public:
-  Mover(std::mutex& mutex, std::condition_variable& settled, DeviceMemory& memory,
+  Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory,
         Framework& framework);
   ~Mover();
   Mover(const Mover&) = delete;
@@ -78,7 +78,7 @@ class Mover {
   void drop_copies(StorageRecord& record);
 
   /// A record for a block just allocated.
-  StorageRecord& create(Block& block, Bytes bytes);
+  StorageRecord& create(DeviceBlock& block, Bytes bytes);
   /// The storage died. `released` receives the owner for Framework::release, if there was one.
   void die(StorageRecord& record, std::vector<void*>& released);
 
@@ -177,7 +177,8 @@ class Mover {
   std::optional<Tier> reserve(StorageRecord& record, std::optional<Tier> stated);
   bool reserve_host(StorageRecord& record);
   bool reserve_extent(StorageRecord& record);
-  static Bytes bytes_on_disk(const StorageRecord& record);
+  [[nodiscard]] Bytes copied(const StorageRecord& record) const;
+  [[nodiscard]] Bytes bytes_on_disk(const StorageRecord& record) const;
   bool demote_for(Bytes bytes);
   std::string revoked_text(const StorageRecord& record) const;
   void refuse(StorageRecord& record);
@@ -185,7 +186,7 @@ class Mover {
 
   std::mutex& mutex_;
   std::condition_variable& settled_;
-  DeviceMemory& memory_;
+  DeviceTier& memory_;
   HostMemory host_;
   Framework& framework_;
   MoverOptions options_;

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
 #include "spillway/residency/residency_machine.hpp"
-#include "spillway/runtime/memory/block.hpp"
+#include "spillway/runtime/memory/device_block.hpp"
 #include "spillway/runtime/transfer/extent_allocator.hpp"
 #include "spillway/runtime/transfer/transfer.hpp"
 
@@ -56,7 +57,7 @@ struct StorageRecord {
 
   // Guarded by the engine's lock.
   StorageId id{};
-  Block* block = nullptr;
+  DeviceBlock* block = nullptr;
   Bytes bytes{};
   Extent disk{};
   std::byte* host = nullptr;
@@ -69,15 +70,6 @@ struct StorageRecord {
   std::uint32_t kept = 0;          ///< times the user asked that it never moves, less releases
   bool failed = false;             ///< its last fetch failed; see Mover::failure
   std::size_t position = 0;        ///< index in the list of live records
-
-  /// The range that slower tiers hold: from the start of the first page on which its bytes lie, so
-  /// that transfers begin on a page at both ends. While they come back that is in a landing (see
-  /// Arena).
-  [[nodiscard]] std::byte* first_page() const {
-    const Block& pages = block->holder();
-    return pages.address - pages.lead();
-  }
-  [[nodiscard]] Bytes copied() const { return bytes + Bytes{block->lead()}; }
 };
 
 }  // namespace spillway::runtime

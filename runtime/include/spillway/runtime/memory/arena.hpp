@@ -39,16 +39,13 @@
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/memory/block.hpp"
 #include "spillway/runtime/memory/block_list.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/memory/mapping_count.hpp"
 #include "spillway/runtime/memory/memory_budget.hpp"
 #include "spillway/runtime/memory/page_map.hpp"
 #include "spillway/runtime/memory/page_pool.hpp"
 
 namespace spillway::runtime {
-
-/// Whether memory is overwritten with a pattern when it is freed or evicted, so that a use
-/// afterwards shows.
-enum class Poison : bool { kNo, kYes };
 
 /// Whether pages move between blocks.
 enum class PageMoves : std::uint8_t {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/memory/device_block.hpp"
 
 namespace spillway::runtime {
 
 class SlabSpan;
-struct StorageRecord;
 
 inline constexpr std::uint64_t kPage = 4096;
 
@@ -19,36 +19,29 @@ inline constexpr std::uint64_t kChunk = std::uint64_t{2} << 20;
 
 class BlockList;
 
-/// A range of addresses, and the pages behind its front.
+/// A block of the machine's RAM: a range of addresses, and the pages behind its front.
 ///
 ///     base   address                 base + resident              base + capacity
 ///      |======|======= pages held ==========|----- addresses only ---------|
 ///       colour |---- bytes asked for ----|
 ///          |lead|   from the start of the first page that is used
 ///
-/// The addresses belong to the block for the life of the process: a block is reused, never unmapped
-/// or handed to another size class. So a stale pointer never meets foreign memory.
+/// A block is reused, never unmapped or handed to another size class.
 ///
 /// Of what is held, the whole chunks at the front can be moved to other blocks (see PagePool), the
 /// rest, less than a chunk, is the *tail*.
-struct Block {
-  std::byte* address = nullptr;  ///< what users get
+struct Block : DeviceBlock {
   std::byte* base = nullptr;
   std::uint64_t capacity = 0;  ///< bytes of address space, a multiple of the page
-  std::uint64_t bytes = 0;     ///< asked for by the present user
   std::uint64_t resident = 0;  ///< bytes of pages held, a multiple of the page
   std::uint64_t huge = 0;      ///< bytes at the front that the kernel may back with huge pages
   std::uint32_t size_class = 0;
   std::uint32_t given_colour = 0;  ///< bytes from `base` to `address`, unless it has Colouring::kNo
   std::uint32_t forks = 0;         ///< of the process, before it was opened last
-  bool accessible = false;         ///< mapped read-write, unless sealed; else any access faults
-  bool sealed = false;             ///< mapped read-only: a copy of it is being made
   bool in_use = false;
-  bool intact = false;  ///< the pages are all there and hold its user's bytes
 
-  SlabSpan* span = nullptr;         ///< set while the block holds small objects
-  StorageRecord* record = nullptr;  ///< set while the block is one storage's memory
-  Block* landing = nullptr;         ///< has the pages that its bytes are copied into (see Arena)
+  SlabSpan* span = nullptr;  ///< set while the block holds small objects
+  Block* landing = nullptr;  ///< has the pages that its bytes are copied into (see Arena)
 
   Block* next_freed = nullptr;  ///< link of the list of blocks freed without the lock
   // Links of the free lists: within the size class, and by age over all classes.
@@ -70,5 +63,9 @@ struct Block {
   [[nodiscard]] std::uint64_t colour() const { return static_cast<std::uint64_t>(address - base); }
   [[nodiscard]] std::uint64_t lead() const { return colour() % kPage; }
 };
+
+/// For the tier that made it, all of whose blocks are of this kind.
+inline Block& as_block(DeviceBlock& block) { return static_cast<Block&>(block); }
+inline const Block& as_block(const DeviceBlock& block) { return static_cast<const Block&>(block); }
 
 }  // namespace spillway::runtime
