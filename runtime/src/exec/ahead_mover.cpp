@@ -31,46 +31,62 @@ void act_out_delay(std::string_view point) {
 
 Bytes planned_with(Bytes budget) { return budget - Bytes{budget.count / kUnplannedShare}; }
 
-/// Ops from `now` until the next use, or kNeverUsed where none is predicted.
-std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now) {
+/// Ops of the lane until the next use, or kNeverUsed where none is predicted.
+std::uint64_t ops_until_use(const StorageRecord& record, std::uint64_t now,
+                            const Lane::Outlook& outlook) {
   const std::uint64_t next = record.next_use.load(std::memory_order_relaxed);
-  return next > now && next != kNeverUsed ? next - now : kNeverUsed;
+  return next > now && next != kNeverUsed ? outlook.ops_in(next - now) : kNeverUsed;
 }
 
 }  // namespace
 
-void AheadMover::look_ahead(ThreadFrames& frames) {
-  const DemandProfile* demand = frames.recogniser.demand();
-  if (demand == nullptr || rules_.blind()) {
-    if (!std::exchange(frames.looked_ahead, false)) return;
-    const EngineLock lock(mutex_);  // this thread left the path that they were for
-    mover_.cancel_ahead(&frames);
+void AheadMover::look_ahead(Lane& lane) {
+  Bytes most{};
+  bool left = false;
+  {
+    Lane::Outlook outlook(lane);
+    if (outlook.known() && !rules_.blind()) {
+      most = outlook.most();
+    } else if (outlook.note_ahead(false)) {
+      left = true;
+    } else {
+      return;
+    }
+  }
+  if (left) {
+    const EngineLock lock(mutex_);  // the lane left the path that they were for
+    mover_.cancel_ahead(&lane);
     return;
   }
-  if (mover_.away().count == 0 && Bytes{demand->most()} <= planned_with(budget_.limit())) return;
+  if (mover_.away().count == 0 && most <= planned_with(budget_.limit())) return;
   const TimeNs begin = now_ns();
   if (begin < look_again_at_.load(std::memory_order_relaxed)) return;
   act_out_delay("engine.look_ahead");
-  {
-    const EngineLock lock(mutex_);
-    // Before the lock was had the engine may have stopped, or got another budget.
-    if (!moves(rules_.mode()) || rules_.blind()) return;
-    freed_.drain();
-    const std::uint64_t place = frames.recogniser.place();
-    const auto most = [&](std::uint64_t first, std::uint64_t count) {
-      return Bytes{demand->most(place + first, count)};
-    };
-    LookAhead ahead(away_storages(), most, demand->ops(), planned_with(budget_.limit()));
-    frames.looked_ahead = true;
-    if (ahead.shortage().count != 0) write_behind(ahead, frames);
-    if (!mover_.addresses_shown()) prefetch(ahead, frames);
-  }
+  if (!move_ahead(lane)) return;
   const TimeNs end = now_ns();
   look_again_at_.store(end + (end - begin) * kLookShare, std::memory_order_relaxed);
 }
 
+// False if, before the lock was had, the engine stopped, or got another budget, or another thread's
+// op left the step.
+bool AheadMover::move_ahead(Lane& lane) {
+  const EngineLock lock(mutex_);
+  if (!moves(rules_.mode()) || rules_.blind()) return false;
+  freed_.drain();
+  Lane::Outlook outlook(lane);
+  if (!outlook.known()) return false;
+  const auto most = [&](std::uint64_t first, std::uint64_t count) {
+    return outlook.most(first, count);
+  };
+  LookAhead ahead(away_storages(outlook), most, outlook.period(), planned_with(budget_.limit()));
+  outlook.note_ahead(true);
+  if (ahead.shortage().count != 0) write_behind(ahead, outlook, lane);
+  if (!mover_.addresses_shown()) prefetch(ahead, lane);
+  return true;
+}
+
 // Also sets `away_records_`, whose indices are those of the result.
-std::vector<AwayStorage> AheadMover::away_storages() {
+std::vector<AwayStorage> AheadMover::away_storages(const Lane::Outlook& outlook) {
   const std::uint64_t now = steps_.clock();
   std::vector<AwayStorage> away;
   away_records_.clear();
@@ -82,7 +98,7 @@ std::vector<AwayStorage> AheadMover::away_storages() {
     }
     const bool leaving = state == ResidencyState::kEvicting;
     if (leaving && record->leaving.count == 0) continue;  // in use again: it stays
-    away.push_back({.next_use = ops_until_use(*record, now),
+    away.push_back({.next_use = ops_until_use(*record, now, outlook),
                     .bytes = leaving ? record->leaving : record->away,
                     .fetchable = !leaving});
     away_records_.push_back(record);
@@ -90,14 +106,14 @@ std::vector<AwayStorage> AheadMover::away_storages() {
   return away;
 }
 
-void AheadMover::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
+void AheadMover::write_behind(LookAhead& ahead, const Lane::Outlook& outlook, const Lane& lane) {
   const std::uint64_t now = steps_.clock();
   std::vector<ResidentStorage> residents;
   std::vector<StorageRecord*> records;
   for (StorageRecord* record : mover_.live()) {
     // An unknown storage may be needed at once; one that is never used again dies soon, as a
     // rule, and the demand of later ops does not count it.
-    const std::uint64_t next_use = ops_until_use(*record, now);
+    const std::uint64_t next_use = ops_until_use(*record, now, outlook);
     if (next_use == kNeverUsed || !can_leave(*record, rules_.min_size())) continue;
     residents.push_back({.next_use = next_use,
                          .bytes = memory_.resident(*record->block),
@@ -106,13 +122,13 @@ void AheadMover::write_behind(LookAhead& ahead, const ThreadFrames& frames) {
   }
   for (const std::size_t index : ahead.write_behind(residents)) {
     if (rules_.start_at() < 1.0 && room_.above_start().count == 0) return;
-    mover_.write_behind(*records[index], &frames);
+    mover_.write_behind(*records[index], &lane);
   }
 }
 
-void AheadMover::prefetch(LookAhead& ahead, const ThreadFrames& frames) {
+void AheadMover::prefetch(LookAhead& ahead, const Lane& lane) {
   for (const std::size_t index : ahead.prefetch()) {
-    if (!mover_.prefetch(*away_records_[index], &frames)) return;
+    if (!mover_.prefetch(*away_records_[index], &lane)) return;
   }
 }
 

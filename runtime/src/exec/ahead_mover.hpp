@@ -15,7 +15,7 @@
 #include "freed_storages.hpp"
 #include "room_maker.hpp"
 #include "spillway/base/ids.hpp"
-#include "spillway/runtime/exec/frames.hpp"
+#include "spillway/runtime/exec/lane.hpp"
 #include "spillway/runtime/exec/look_ahead.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
@@ -40,14 +40,15 @@ class AheadMover {
   AheadMover(const AheadMover&) = delete;
   AheadMover& operator=(const AheadMover&) = delete;
 
-  /// The thread's outermost op has its inputs. Where the thread has left its step, takes back what
+  /// An outermost op in that lane has its inputs. Where the lane has left its step, takes back what
   /// was set going along it.
-  void look_ahead(ThreadFrames& frames);
+  void look_ahead(Lane& lane);
 
  private:
-  std::vector<AwayStorage> away_storages();
-  void write_behind(LookAhead& ahead, const ThreadFrames& frames);
-  void prefetch(LookAhead& ahead, const ThreadFrames& frames);
+  bool move_ahead(Lane& lane);
+  std::vector<AwayStorage> away_storages(const Lane::Outlook& outlook);
+  void write_behind(LookAhead& ahead, const Lane::Outlook& outlook, const Lane& lane);
+  void prefetch(LookAhead& ahead, const Lane& lane);
 
   EngineMutex& mutex_;
   const DeviceTier& memory_;

@@ -57,7 +57,7 @@ void Demands::note_allocated(const Allocation& made, Bytes bytes) {
   const Bytes live = memory_.live();
   steps_.allocated(live);
   frames.peak_live = std::max(frames.peak_live, live);
-  frames.peak_demand = std::max(frames.peak_demand, live + mover_.away());
+  frames.lane->note_demand(live + mover_.away());
   room_.keep_headroom();
   budget_.publish_use();
   status_.publish_use();

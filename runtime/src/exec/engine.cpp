@@ -141,10 +141,9 @@ bool Engine::begin_frame(const Op& op) {
   frames.lacked_room = false;
   if (!op.between) frames.let_go_of_what_was_held_between();
   const std::uint64_t clock = steps_.begin_op();
-  frames.recogniser.note_demand(std::exchange(frames.peak_demand, {}).count);
-  frames.recogniser.begin_op(op.signature, op.boundary);
+  const bool repeated = frames.lane->begin_op(op.signature, op.boundary, clock);
   frames.began = clock;
-  note_boundary(frames, op.boundary);
+  if (steps_.ends_step(op.boundary, repeated)) end_step();
   if (mode() == Mode::kRecord) {
     {
       const EngineLock lock(parts_->mutex);
@@ -162,15 +161,8 @@ bool Engine::begin_frame(const Op& op) {
   return true;
 }
 
-void Engine::note_boundary(ThreadFrames& frames, bool optimizer_step) {
-  const std::uint64_t repetitions = frames.recogniser.steps_completed();
-  const bool repeated = std::exchange(frames.steps_seen, repetitions) != repetitions;
-  if (!steps_.ends_step(optimizer_step, repeated)) return;
+void Engine::end_step() {
   if (TraceRecorder* const recording = recorder_.get()) recording->boundary();
-  count_step();
-}
-
-void Engine::count_step() {
   const EngineLock lock(parts_->mutex);
   parts_->budget.follow_step(now_ns());
   const MoveStatistics& moves = parts_->mover.statistics();
@@ -183,14 +175,27 @@ void Engine::stamp(StorageRecord& record, ThreadFrames& frames) {
   record.last_use.store(clock, std::memory_order_relaxed);
   record.announce();
   if (frames.depth != 1) return;  // nested touches are the outermost op's own affair
-  const std::uint64_t next = frames.recogniser.touch(to_value(record.id));
+  const std::uint64_t ticks = frames.lane->touch(record.id);
   std::uint64_t next_clock = 0;
-  if (next == kNeverUsed) {
+  if (ticks == kNeverUsed) {
     next_clock = std::numeric_limits<std::uint64_t>::max();
-  } else if (next != kUnknownUse) {
-    next_clock = clock + (next - frames.recogniser.op_index());
+  } else if (ticks != kUnknownUse) {
+    next_clock = clock + ticks;
   }
   record.next_use.store(next_clock, std::memory_order_relaxed);
+}
+
+std::shared_ptr<Lane> Engine::share_lane() {
+  ThreadFrames& frames = this_thread_frames();
+  SPILLWAY_CHECK(frames.depth == 0, "a lane is shared between ops");
+  frames.lane->share();
+  return frames.lane;
+}
+
+void Engine::join_lane(std::shared_ptr<Lane> lane) {
+  ThreadFrames& frames = this_thread_frames();
+  SPILLWAY_CHECK(frames.depth == 0, "a lane is joined between ops");
+  frames.lane = lane == nullptr ? frames.own_lane : std::move(lane);
 }
 
 bool Engine::use(StorageRecord& record, Access access) {
@@ -231,7 +236,7 @@ bool Engine::inputs_ready() {
   }
   if (mode != Mode::kFuzz) {
     if (!parts_->fit.will_fit(frames)) return false;
-    if (mode != Mode::kOff) parts_->ahead.look_ahead(frames);
+    if (mode != Mode::kOff) parts_->ahead.look_ahead(*frames.lane);
     return true;
   }
   EngineLock lock(parts_->mutex);

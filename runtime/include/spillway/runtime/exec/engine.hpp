@@ -28,6 +28,7 @@
 #include "spillway/runtime/exec/fork_gate.hpp"
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/lane.hpp"
 #include "spillway/runtime/exec/last_failure.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
@@ -101,6 +102,12 @@ class Engine {
   void produced(StorageRecord& record, const char* made_by = nullptr);
   /// Returns the most that an outermost frame allocated at once; zero for those within.
   Bytes end_frame();
+  /// The lane of the calling thread's ops, for other threads to join. Between ops.
+  std::shared_ptr<Lane> share_lane();
+  /// The calling thread's ops from now on are in `lane`, a shared one; null: in its own again.
+  /// Between ops.
+  void join_lane(std::shared_ptr<Lane> lane);
+
   /// Fuzz mode, between two ops: everything leaves that no op of any thread uses. `outputs`: also
   /// what the calling thread's last op made and what it has touched since, as at its next op.
   void push_out(bool outputs);
@@ -223,8 +230,7 @@ class Engine {
 
   bool make_accessible(StorageRecord& record, Access access);
   void stamp(StorageRecord& record, ThreadFrames& frames);
-  void note_boundary(ThreadFrames& frames, bool optimizer_step);
-  void count_step();
+  void end_step();
 
   MoveRules rules_;
   StepCounter steps_;

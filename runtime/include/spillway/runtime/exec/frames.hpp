@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <unordered_set>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/lane.hpp"
 #include "spillway/runtime/exec/op_needs.hpp"
 #include "spillway/runtime/exec/shown_frame.hpp"
-#include "spillway/runtime/exec/step_recogniser.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 
 namespace spillway::runtime {
@@ -79,18 +80,16 @@ struct ThreadFrames {
   std::vector<StorageRecord*> outputs;  ///< without those that are shown as fresh
   std::vector<StorageRecord*> touched;
   std::unordered_set<StorageRecord*> addresses;
-  StepRecogniser recogniser;
+  const std::shared_ptr<Lane> own_lane = std::make_shared<Lane>();
+  std::shared_ptr<Lane> lane = own_lane;  ///< that its ops are in
   OpNeeds needs;
-  Bytes inputs{};                ///< of the outermost open op, those shown twice counted twice
-  bool lacked_room = false;      ///< an input of the outermost open op could not come back
-  std::uint64_t steps_seen = 0;  ///< recogniser.steps_completed() when last looked at
-  std::uint64_t began = 0;       ///< engine's op clock when the outermost frame began
-  Bytes stays{};                 ///< record mode: what could not leave when the outermost op began
-  Bytes ended{};                 ///< record mode: of its inputs, what was freed inside it
-  Bytes live_at_start{};         ///< device bytes live when the outermost frame began
-  Bytes peak_live{};             ///< most that was live since
-  Bytes peak_demand{};           ///< the same if nothing were away
-  bool looked_ahead = false;     ///< storages may be on their way along its step
+  Bytes inputs{};            ///< of the outermost open op, those shown twice counted twice
+  bool lacked_room = false;  ///< an input of the outermost open op could not come back
+  std::uint64_t began = 0;   ///< engine's op clock when the outermost frame began
+  Bytes stays{};             ///< record mode: what could not leave when the outermost op began
+  Bytes ended{};             ///< record mode: of its inputs, what was freed inside it
+  Bytes live_at_start{};     ///< device bytes live when the outermost frame began
+  Bytes peak_live{};         ///< most that was live since
 };
 
 /// The calling thread's frames. Destroyed, pins included, when the thread ends.

@@ -14,7 +14,7 @@
 //
 // Units: ops and touches are counted from 0 since construction. Owns all that it keeps: 56 KiB at
 // first, about 2 MiB for a step of 5,000 ops, and never more than 56 MiB of history and 112 MiB of
-// records. Single-threaded: one recogniser per thread that runs ops, without locks. No clock.
+// records. Single-threaded, without locks: each Lane has one. No clock.
 // Throws only std::bad_alloc.
 //
 // Sources: next use as the eviction order, Belady, "A study of replacement algorithms for a
