@@ -31,41 +31,37 @@ Bytes Mover::copied(const StorageRecord& record) const {
   return memory_.copy_range(*record.block).bytes;
 }
 
-// Direct transfers move whole pages.
-Bytes Mover::bytes_on_disk(const StorageRecord& record) const {
-  return round_up(copied(record), HostMemory::kPage.count);
-}
-
 Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory,
              Framework& framework)
     : mutex_(mutex),
       settled_(settled),
       memory_(memory),
       framework_(framework),
+      refusals_(framework),
       transfers_(std::make_unique<TransferPool>()) {}
 
 // Copies on the host are the mover's own, and transfers may be at them until they end.
 Mover::~Mover() {
   transfers_.reset();
-  for (StorageRecord& record : records_) {
-    if (record.host != nullptr) host_.free(record.host, copied(record));
+  for (StorageRecord& record : table_.all()) {
+    if (record.host != nullptr) rooms_.free_host(record, copied(record));
   }
 }
 
 void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
                       std::unique_ptr<Transfers> transfers) {
   options_ = options;
-  host_.set_limit(options.host_budget);
+  rooms_.set_host_limit(options.host_budget);
   const Bytes moved = transfers_->bytes_written() + transfers_->bytes_read();
   if (transfers != nullptr && in_flight_ == 0 && moved == Bytes{0}) {
     transfers_ = std::move(transfers);
   }
   // Looked at again: the caller asked before it had the lock.
-  if (spool != nullptr && spool_is_empty()) spool_ = std::move(spool);
+  if (spool != nullptr && spool_is_empty()) rooms_.set_spool(std::move(spool));
 }
 
 bool Mover::spool_is_empty() const {
-  return spool_ == nullptr || (in_flight_ == 0 && spool_->used_bytes().count == 0);
+  return spool() == nullptr || (in_flight_ == 0 && spool()->used_bytes().count == 0);
 }
 
 void Mover::drop_copies(StorageRecord& record) {
@@ -74,22 +70,7 @@ void Mover::drop_copies(StorageRecord& record) {
 }
 
 StorageRecord& Mover::create(DeviceBlock& block, Bytes bytes) {
-  StorageRecord* record = nullptr;
-  if (unused_.empty()) {
-    record = &records_.emplace_back();
-    record->stale = &order_.stale();
-  } else {
-    record = unused_.back();
-    unused_.pop_back();
-  }
-  record->id = machine_.create(bytes);
-  record->block = &block;
-  record->bytes = bytes;
-  record->position = live_.size();
-  record->state.store(ResidencyState::kResident, std::memory_order_relaxed);
-  live_.push_back(record);
-  block.record = record;
-  return *record;
+  return table_.add(machine_.create(bytes), block, bytes, order_.stale());
 }
 
 void Mover::die(StorageRecord& record, std::vector<void*>& released) {
@@ -98,31 +79,11 @@ void Mover::die(StorageRecord& record, std::vector<void*>& released) {
   send(record, EventKind::kDie);
 }
 
-// The record is reset field by field: pins may outlive the storage (a frame that is still open
-// counts them down), everything else starts anew. Nobody else looks at it until the lock that
-// `create` is called under has been taken, so no store needs an order of its own.
 void Mover::retire(StorageRecord& record) {
-  record.block->record = nullptr;
-  memory_.free_block(*record.block);
-  live_.back()->position = record.position;
-  std::swap(live_[record.position], live_.back());
-  live_.pop_back();
-  constexpr auto kUnordered = std::memory_order_relaxed;
-  record.has_copy.store(false, kUnordered);
-  record.last_use.store(0, kUnordered);
-  record.next_use.store(0, kUnordered);
-  record.always_dirty.store(false, kUnordered);
-  record.made_by.store(nullptr, kUnordered);
-  record.maker.store(nullptr, kUnordered);
-  record.block = nullptr;
-  record.disk = {};
-  away_ -= std::exchange(record.away, {}).count;
-  record.prefetched = false;
-  record.ahead_of = nullptr;
-  record.checksum = 0;
-  record.kept = 0;
-  record.failed = false;
-  unused_.push_back(&record);
+  DeviceBlock& block = *record.block;
+  ledger_.end_away(record);
+  table_.remove(record);
+  memory_.free_block(block);
 }
 
 void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
@@ -147,7 +108,6 @@ void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
 }
 
 void Mover::carry_out(StorageRecord& record, const Action& action) {
-  void* owner = record.owner.load();
   switch (action.kind) {
     case ActionKind::kStartCopy:
       start_copy(record, action.from, action.to);
@@ -156,16 +116,16 @@ void Mover::carry_out(StorageRecord& record, const Action& action) {
       free_memory(record, action.from);
       break;
     case ActionKind::kRevoke:
-      refuse(record);
+      refusals_.refuse(record);
       break;
     case ActionKind::kGrant:
-      if (owner != nullptr) framework_.grant(owner, record);
+      refusals_.allow(record);
       break;
     case ActionKind::kWake:
       settled_.notify_all();
       break;
     case ActionKind::kReportFailure:
-      ++statistics_.failed_copies;
+      ledger_.reported_failure();
       // After a failed copy to a slower tier the bytes are where they were: no user need hear of
       // it.
       if (action.to == Tier::kDevice && !record.prefetched) record.failed = true;
@@ -184,18 +144,17 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
       if (machine_.contains(record.id)) {
         memory_.abandon_landing(*record.block);
         // A fetch that failed leaves it without any.
-        record.away = std::max(memory_.resident(*record.block), memory_.needed(*record.block));
-        away_ += record.away.count;
+        ledger_.begin_away(
+            record, std::max(memory_.resident(*record.block), memory_.needed(*record.block)));
         memory_.evict(*record.block);
-        if (addresses_shown_) refuse(record);
+        if (addresses_shown()) refusals_.refuse(record);
       }
       break;
     case Tier::kHost:
-      host_.free(std::exchange(record.host, nullptr), copied(record));
+      rooms_.free_host(record, copied(record));
       break;
     case Tier::kDisk:
-      if (record.disk.bytes != 0) spool_->free(record.disk);
-      record.disk = {};
+      rooms_.free_disk(record);
       break;
   }
 }
@@ -210,8 +169,7 @@ void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
   }
   if (from == Tier::kDevice) {
     memory_.seal(*record.block);
-    record.leaving = memory_.resident(*record.block);
-    leaving_ += record.leaving;
+    ledger_.begin_leaving(record, memory_.resident(*record.block));
     record.checksum = options_.verify ? checksum_of(record.block->address, record.bytes) : 0;
   }
   if (to == Tier::kDisk) {
@@ -237,7 +195,7 @@ void Mover::start_memory_copy(StorageRecord& record, Tier from, Tier to) {
   if (under_way) {
     record.transfer = *under_way;
   } else {
-    statistics_.copied_at_once += std::chrono::steady_clock::now() - begin;
+    ledger_.copied_at_once(std::chrono::steady_clock::now() - begin);
     finish(record, from, to, Ending::kDone);
   }
 }
@@ -252,11 +210,11 @@ void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction 
         Transfer{.direction = direction,
                  .memory = memory,
                  .extent = record.disk,
-                 .descriptor = spool_->descriptor(),
-                 .length = bytes_on_disk(record).count},
+                 .descriptor = spool()->descriptor(),
+                 .length = TierRooms::bytes_on_disk(copied(record)).count},
         [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
   } catch (const UserError& error) {  // no thread can be started
-    failure_ = error.what();
+    ledger_.set_failure(error.what());
     finish(record, from, to, Ending::kFailed);
   }
 }
@@ -283,12 +241,12 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
   const std::lock_guard lock(mutex_);
   if (result.error != 0 || !intact) {
     const bool disk = from == Tier::kDisk || to == Tier::kDisk;
-    failure_ = fmt::format("storage {} of {}: {} {} failed: {}", to_value(record.id),
-                           to_string(record.bytes), to == Tier::kDevice ? "reading" : "writing",
-                           disk ? "the spool file" : "host memory",
-                           intact ? std::strerror(result.error) : "checksum differs");
+    ledger_.set_failure(fmt::format(
+        "storage {} of {}: {} {} failed: {}", to_value(record.id), to_string(record.bytes),
+        to == Tier::kDevice ? "reading" : "writing", disk ? "the spool file" : "host memory",
+        intact ? std::strerror(result.error) : "checksum differs"));
   }
-  if (to == Tier::kDevice && record.checksum != 0) ++statistics_.checksums_compared;
+  if (to == Tier::kDevice && record.checksum != 0) ledger_.compared_checksum();
   finish(record, from, to, result.error == 0 && intact ? Ending::kDone : Ending::kFailed);
   settled_.notify_all();
 }
@@ -296,56 +254,48 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
 void Mover::finish(StorageRecord& record, Tier from, Tier to, Ending ending) {
   const bool succeeded = ending == Ending::kDone && (to != Tier::kDevice || land(record));
   --in_flight_;
-  leaving_ -= std::exchange(record.leaving, {});
+  ledger_.end_leaving(record);
   record.ahead_of = nullptr;
-  if (to != Tier::kDevice && ending != Ending::kCancelled) {
-    failures_in_a_row_ = succeeded ? 0 : failures_in_a_row_ + 1;
-  }
-  if (succeeded && from == Tier::kDevice) {
-    statistics_.evicted += record.bytes;
-    ++statistics_.evictions;
-    tally_.add(record.made_by.load(), record.bytes);
-  }
+  if (to != Tier::kDevice && ending != Ending::kCancelled) ledger_.copy_out_ended(succeeded);
+  if (succeeded && from == Tier::kDevice) ledger_.evicted(record);
   if (succeeded && to == Tier::kDevice) note_arrival(record);
-  if (succeeded) failure_.clear();
+  if (succeeded) ledger_.set_failure({});
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
   if (to == Tier::kDevice) record.prefetched = false;
 }
 
 bool Mover::land(StorageRecord& record) {
   if (memory_.land(*record.block)) return true;
-  failure_ = fmt::format("storage {} of {}: the kernel refuses to move its pages",
-                         to_value(record.id), to_string(record.bytes));
+  ledger_.set_failure(fmt::format("storage {} of {}: the kernel refuses to move its pages",
+                                  to_value(record.id), to_string(record.bytes)));
   return false;
 }
 
 bool Mover::open_again(StorageRecord& record) {
   if (memory_.unseal(*record.block)) return true;
-  failure_ = fmt::format("storage {} of {}: the kernel refuses to make its memory writable again",
-                         to_value(record.id), to_string(record.bytes));
+  ledger_.set_failure(
+      fmt::format("storage {} of {}: the kernel refuses to make its memory writable again",
+                  to_value(record.id), to_string(record.bytes)));
   return false;
 }
 
 void Mover::note_arrival(StorageRecord& record) {
   if (std::exchange(record.block->intact, true)) {
-    ++statistics_.recalls;
-    statistics_.recalled += record.bytes;
-    return;
+    ledger_.recalled(record);
+  } else {
+    ledger_.fetched(record);
   }
-  statistics_.fetched += record.bytes;
-  ++statistics_.fetches;
-  tally_.add(record.made_by.load(), record.bytes);
 }
 
 bool Mover::verify_clean(StorageRecord& record) {
   if (record.checksum == 0) return true;
-  ++statistics_.checksums_compared;
+  ledger_.compared_checksum();
   if (checksum_of(record.block->address, record.bytes) == record.checksum) return true;
-  ++statistics_.undeclared_writes;
-  failure_ =
+  ledger_.found_undeclared_write();
+  ledger_.set_failure(
       fmt::format("storage {} of {}, made by {}, was written by an op that does not declare it",
                   to_value(record.id), to_string(record.bytes),
-                  record.made_by.load() == nullptr ? "unknown" : record.made_by.load());
+                  record.made_by.load() == nullptr ? "unknown" : record.made_by.load()));
   return false;
 }
 
@@ -361,7 +311,7 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
       return {.outcome = Outcome::kReady, .short_by = {}};
     case ResidencyState::kEvicting:
       if (!open_again(record)) return {.outcome = Outcome::kFailed, .short_by = {}};
-      leaving_ -= std::exchange(record.leaving, {});
+      ledger_.end_leaving(record);
       send(record, kind);
       return {.outcome = Outcome::kReady, .short_by = {}};
     case ResidencyState::kExempt:
@@ -376,20 +326,29 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
     case ResidencyState::kDropped:
       break;
   }
-  if (addresses_shown_) refuse_all(record);  // until the bytes are there
+  if (addresses_shown()) refusals_.refuse_all(record);  // until the bytes are there
   // To verify is to look at what comes back from the slower tier.
   if (options_.verify) record.block->intact = false;
   const bool copied = machine_.state(record.id) != ResidencyState::kDropped;
   const Allocation pages = copied ? memory_.restore_apart(*record.block, overbooking)
                                   : memory_.restore(*record.block, overbooking);
   if (pages.pointer == nullptr) {
-    if (addresses_shown_) refuse(record);
+    if (addresses_shown()) refusals_.refuse(record);
     return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by};
   }
-  away_ -= std::exchange(record.away, {}).count;
+  ledger_.end_away(record);
   send(record, kind);
   const bool ready = machine_.state(record.id) == ResidencyState::kResident;
   return {.outcome = ready ? Outcome::kReady : Outcome::kPending, .short_by = {}};
+}
+
+void Mover::show_addresses(bool shown) {
+  refusals_.show_addresses(shown);
+  for (StorageRecord* record : live()) {
+    const ResidencyState state = record->state.load();
+    const bool here = state == ResidencyState::kResident || state == ResidencyState::kExempt;
+    if (!here && record->block != nullptr) refusals_.refuse(*record);
+  }
 }
 
 void Mover::exempt(StorageRecord& record) {
@@ -417,8 +376,8 @@ bool Mover::read_in_child(StorageRecord& record) {
       pool.run_here(Transfer{.direction = Direction::kIn,
                              .memory = memory_.copy_range(*record.block).begin,
                              .extent = record.disk,
-                             .descriptor = spool_->descriptor(),
-                             .length = bytes_on_disk(record).count});
+                             .descriptor = spool()->descriptor(),
+                             .length = TierRooms::bytes_on_disk(copied(record)).count});
   if (result.error != 0) memory_.abandon_landing(*record.block);
   return result.error == 0 && memory_.land(*record.block);
 }

@@ -24,7 +24,7 @@ Bytes Mover::write_behind(StorageRecord& record, const void* path) {
 }
 
 void Mover::cancel_ahead(const void* path) {
-  const std::vector<StorageRecord*> records = live_;  // those of dead storages leave it here
+  const std::vector<StorageRecord*> records = live();  // those of dead storages leave it here
   for (StorageRecord* record : records) {
     if (record->ahead_of != path || record->block == nullptr) continue;
     record->ahead_of = nullptr;

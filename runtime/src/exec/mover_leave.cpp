@@ -2,9 +2,10 @@
 // Leaving the device and the host: who may, for which tier, and its room there.
 #include <algorithm>
 #include <iterator>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "spillway/base/error.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 
 namespace spillway::runtime {
@@ -28,7 +29,7 @@ Bytes Mover::evict_to(StorageRecord& record, std::optional<Tier> tier) {
     if (!close_to_users(record)) return {};
   }
   if (record.has_copy.load()) {
-    statistics_.clean_evicted += record.bytes;
+    ledger_.evicted_clean(record);
     send(record, EventKind::kEvict, tier.value_or(Tier::kDisk));
     return pages;
   }
@@ -95,39 +96,27 @@ bool Mover::drop(StorageRecord& record) {
 // On the tier stated, else on the host where it has room, else on the disk. Nothing if there is
 // none, or none before demotions end.
 std::optional<Tier> Mover::reserve(StorageRecord& record, std::optional<Tier> stated) {
-  if (stated == Tier::kHost) return reserve_host(record) ? stated : std::nullopt;
-  if (!stated && host_.could_hold(copied(record))) {
+  if (stated == Tier::kHost)
+    return rooms_.reserve_host(record, copied(record)) ? stated : std::nullopt;
+  if (!stated && rooms_.host().could_hold(copied(record))) {
     // Where no demotion could be started, the disk takes it directly.
-    const Bytes short_by = host_.short_by(copied(record));
+    const Bytes short_by = rooms_.host().short_by(copied(record));
     if (short_by.count != 0 && demote_for(short_by)) return std::nullopt;
-    if (reserve_host(record)) return Tier::kHost;
+    if (rooms_.reserve_host(record, copied(record))) return Tier::kHost;
   }
-  return reserve_extent(record) ? std::optional(Tier::kDisk) : std::nullopt;
+  return reserve_disk(record) ? std::optional(Tier::kDisk) : std::nullopt;
 }
 
-bool Mover::reserve_host(StorageRecord& record) {
-  record.host = host_.allocate(copied(record));
-  return record.host != nullptr;
-}
-
-bool Mover::reserve_extent(StorageRecord& record) {
-  if (spool_ == nullptr) return false;
-  try {
-    const auto extent = spool_->allocate(bytes_on_disk(record));
-    if (extent) {
-      record.disk = *extent;
-      return true;
-    }
-    failure_ = spool_->full_reason();
-  } catch (const UserError& error) {  // the file cannot be opened, now
-    failure_ = error.what();
-  }
+bool Mover::reserve_disk(StorageRecord& record) {
+  std::string why;
+  if (rooms_.reserve_disk(record, copied(record), why)) return true;
+  if (!why.empty()) ledger_.set_failure(std::move(why));
   return false;
 }
 
 /// From the host to the disk: at once where there is a copy. False if the disk has no room.
 bool Mover::demote(StorageRecord& record) {
-  if (!machine_.has_copy(record.id, Tier::kDisk) && !reserve_extent(record)) return false;
+  if (!machine_.has_copy(record.id, Tier::kDisk) && !reserve_disk(record)) return false;
   send(record, EventKind::kEvict, Tier::kDisk);
   return true;
 }
@@ -135,13 +124,13 @@ bool Mover::demote(StorageRecord& record) {
 /// Starts copying from host to disk what makes `bytes` of room. False if there is room already, or
 /// nothing can go.
 bool Mover::demote_for(Bytes bytes) {
-  const Bytes used_before = host_.budget().used();
+  const Bytes used_before = rooms_.host().budget().used();
   Bytes going{};
-  for (StorageRecord* record : live_) {
+  for (StorageRecord* record : live()) {
     if (machine_.state(record->id) == ResidencyState::kDemoting) going += copied(*record);
   }
   std::vector<StorageRecord*> on_host;
-  std::ranges::copy_if(live_, std::back_inserter(on_host), [&](const StorageRecord* record) {
+  std::ranges::copy_if(live(), std::back_inserter(on_host), [&](const StorageRecord* record) {
     return machine_.state(record->id) == ResidencyState::kOnHost;
   });
   std::ranges::sort(on_host, std::ranges::greater{},
@@ -150,7 +139,7 @@ bool Mover::demote_for(Bytes bytes) {
     if (going >= bytes || !demote(*record)) break;
     going += copied(*record);
   }
-  if (used_before - host_.budget().used() >= bytes) return false;
+  if (used_before - rooms_.host().budget().used() >= bytes) return false;
   return going.count != 0;
 }
 

@@ -2,22 +2,21 @@
 // Drives the residency machine with real memory, real copies and real completions.
 //
 // The machine decides (residency/residency_machine.hpp), the mover carries out: it starts copies on
-// the transfer pool, drops and restores pages, frees extents, tells the framework to refuse or
-// allow access, and feeds completions back. All functions but the destructor need the engine's
-// lock; completions take it themselves and then notify the engine's condition.
+// the transfer pool, drops and restores blocks, and feeds completions back. What it does that with
+// is in parts of its own:
+//
+//     StorageTable   the records            TierRooms   room on host and disk
+//     Refusals       access by users        MoveLedger  what moved, is on its way, and failed
+//
+// All functions but the destructor need the engine's lock; completions take it themselves and then
+// notify the engine's condition.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -25,30 +24,18 @@
 #include "spillway/residency/residency_machine.hpp"
 #include "spillway/residency/transition_observer.hpp"
 #include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/move_ledger.hpp"
 #include "spillway/runtime/exec/move_tally.hpp"
+#include "spillway/runtime/exec/refusals.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
+#include "spillway/runtime/exec/storage_table.hpp"
+#include "spillway/runtime/exec/tier_rooms.hpp"
 #include "spillway/runtime/exec/victim_order.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
-#include "spillway/runtime/memory/host_memory.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
 
 namespace spillway::runtime {
-
-/// Counters of what moved. Bytes are of storages, not of pages.
-struct MoveStatistics {
-  Bytes evicted{};        ///< left the device tier with a copy made
-  Bytes clean_evicted{};  ///< left without one: an identical copy existed
-  Bytes fetched{};        ///< came back by a copy
-  Bytes recalled{};       ///< came back before anyone had taken the pages, without one
-  std::uint64_t evictions = 0;
-  std::uint64_t fetches = 0;
-  std::uint64_t recalls = 0;
-  std::uint64_t failed_copies = 0;
-  std::uint64_t undeclared_writes = 0;  ///< verify: written by an op that did not say so
-  std::uint64_t checksums_compared = 0;
-  std::chrono::nanoseconds copied_at_once{};  ///< time of copies that everybody waited for
-};
 
 struct MoverOptions {
   Bytes host_budget{};  ///< zero: no host tier, evictions go to disk
@@ -120,29 +107,30 @@ class Mover {
   /// Storages that are away give their addresses for reading, or again refuse every access. Only
   /// those whose range faults when it is read. Nothing may be in flight.
   void show_addresses(bool shown);
-  [[nodiscard]] bool addresses_shown() const { return addresses_shown_; }
+  [[nodiscard]] bool addresses_shown() const { return refusals_.addresses_shown(); }
 
   /// Exported memory is never evicted, and nothing knows when it is written.
   void exempt(StorageRecord& record);
 
-  [[nodiscard]] Bytes leaving() const { return leaving_; }  ///< evictions in flight
-  /// Pages that evicted storages would take on the device. Any thread.
-  [[nodiscard]] Bytes away() const { return {away_.load(std::memory_order_relaxed)}; }
+  /// Room of evictions in flight.
+  [[nodiscard]] Bytes leaving() const { return ledger_.leaving(); }
+  /// Room that evicted storages would take on the device. Any thread.
+  [[nodiscard]] Bytes away() const { return ledger_.away(); }
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
-  [[nodiscard]] const std::vector<StorageRecord*>& live() const { return live_; }
-  [[nodiscard]] const MoveStatistics& statistics() const { return statistics_; }
+  [[nodiscard]] const std::vector<StorageRecord*>& live() const { return table_.live(); }
+  [[nodiscard]] const MoveStatistics& statistics() const { return ledger_.statistics(); }
   [[nodiscard]] Bytes used(Tier tier) const { return machine_.used(tier); }
-  [[nodiscard]] const std::string& failure() const { return failure_; }
+  [[nodiscard]] const std::string& failure() const { return ledger_.failure(); }
   /// Copies to slower tiers that failed since one succeeded.
-  [[nodiscard]] std::uint64_t failures_in_a_row() const { return failures_in_a_row_; }
+  [[nodiscard]] std::uint64_t failures_in_a_row() const { return ledger_.failures_in_a_row(); }
   /// The disk tier, or null where nothing is ever evicted.
-  [[nodiscard]] Spool* spool() const { return spool_.get(); }
+  [[nodiscard]] Spool* spool() const { return rooms_.spool(); }
   [[nodiscard]] Transfers& transfers() { return *transfers_; }
   /// False in a forked child alone.
   [[nodiscard]] bool has_transfers() const { return transfers_ != nullptr; }
 
   /// Kinds of storage (creating op and size) that moved most.
-  [[nodiscard]] const MoveTally& tally() const { return tally_; }
+  [[nodiscard]] const MoveTally& tally() const { return ledger_.tally(); }
   /// In which order what can leave leaves.
   [[nodiscard]] VictimOrder& order() { return order_; }
 
@@ -175,37 +163,24 @@ class Mover {
   Bytes evict_to(StorageRecord& record, std::optional<Tier> tier);
   bool demote(StorageRecord& record);
   std::optional<Tier> reserve(StorageRecord& record, std::optional<Tier> stated);
-  bool reserve_host(StorageRecord& record);
-  bool reserve_extent(StorageRecord& record);
+  bool reserve_disk(StorageRecord& record);
   [[nodiscard]] Bytes copied(const StorageRecord& record) const;
-  [[nodiscard]] Bytes bytes_on_disk(const StorageRecord& record) const;
   bool demote_for(Bytes bytes);
-  std::string revoked_text(const StorageRecord& record) const;
-  void refuse(StorageRecord& record);
-  void refuse_all(StorageRecord& record);
 
   std::mutex& mutex_;
   std::condition_variable& settled_;
   DeviceTier& memory_;
-  HostMemory host_;
   Framework& framework_;
   MoverOptions options_;
   residency::ResidencyMachine machine_;
-  std::shared_ptr<Spool> spool_;
-  std::unique_ptr<Transfers> transfers_;
-  std::deque<StorageRecord> records_;  // addresses are stable
-  std::vector<StorageRecord*> unused_;
-  std::vector<StorageRecord*> live_;
+  StorageTable table_;
+  TierRooms rooms_;
+  Refusals refusals_;
+  MoveLedger ledger_;
   VictimOrder order_;
-  std::vector<Action> spare_actions_;  // memory for the next event's
-  bool addresses_shown_ = false;
-  Bytes leaving_{};
-  std::atomic<std::uint64_t> away_{0};
+  std::unique_ptr<Transfers> transfers_;
   std::size_t in_flight_ = 0;
-  std::string failure_;
-  std::uint64_t failures_in_a_row_ = 0;
-  MoveStatistics statistics_;
-  MoveTally tally_;
+  std::vector<Action> spare_actions_;  // memory for the next event's
 };
 
 }  // namespace spillway::runtime

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
-#include "spillway/runtime/exec/mover.hpp"
+#include "spillway/runtime/exec/move_ledger.hpp"
+#include "spillway/runtime/exec/move_tally.hpp"
 #include "spillway/runtime/settings.hpp"
 
 namespace spillway::runtime {
