@@ -37,6 +37,17 @@ class EngineStopTest : public EngineTest {
   }
 };
 
+// A thread may be about to begin an op that ends a step when another one stops the engine.
+TEST_F(EngineStopTest, NoBudgetFollowsTheMachineAnyMore) {
+  Settings wanted = settings(kMiB);
+  wanted.budget = BudgetSpec{.kind = BudgetSpec::Kind::kAuto};
+  engine_.start(wanted);
+  engine_.stop();
+  const Bytes none = engine_.budget();
+  { const FakeOp op(engine_, 0, true); }
+  EXPECT_EQ(engine_.budget(), none);
+}
+
 //   stop     requests a, waits .................. goes on
 //   others            drop a, drain what was dropped
 TEST_F(EngineStopTest, AStorageMayDieWhileItIsBroughtBack) {

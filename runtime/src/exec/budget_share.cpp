@@ -58,6 +58,7 @@ void BudgetShare::withdraw() {
   set_limit(kNoLimit);
   shared_.release();
   sharing_ = false;
+  auto_ = false;
 }
 
 Bytes BudgetShare::stated() const {
