@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/cuda_driver.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+DeviceOutcome outcome_of(cuda::Result code) {
+  switch (code) {
+    case cuda::kSuccess:
+      return DeviceOutcome::kDone;
+    case cuda::kErrorNotReady:
+      return DeviceOutcome::kNotYet;
+    case cuda::kErrorOutOfMemory:
+      return DeviceOutcome::kOutOfMemory;
+    case cuda::kErrorDeinitialized:
+    case cuda::kErrorDeviceUnavailable:
+    case cuda::kErrorEccUncorrectable:
+    case cuda::kErrorNvlinkUncorrectable:
+    case cuda::kErrorContained:
+    case cuda::kErrorIllegalAddress:
+    case cuda::kErrorLaunchTimeout:
+    case cuda::kErrorContextIsDestroyed:
+    case cuda::kErrorAssert:
+    case cuda::kErrorHardwareStackError:
+    case cuda::kErrorIllegalInstruction:
+    case cuda::kErrorMisalignedAddress:
+    case cuda::kErrorInvalidAddressSpace:
+    case cuda::kErrorInvalidPc:
+    case cuda::kErrorLaunchFailed:
+      return DeviceOutcome::kLost;
+    default:
+      return DeviceOutcome::kRefused;
+  }
+}
+
+DeviceStatus status_of(cuda::Result code) { return {outcome_of(code), code}; }
+cuda::Stream raw(DeviceStream stream) {
+  return reinterpret_cast<cuda::Stream>(static_cast<std::uintptr_t>(stream));
+}
+cuda::Event raw(DeviceEvent event) {
+  return reinterpret_cast<cuda::Event>(static_cast<std::uintptr_t>(event));
+}
+cuda::Pointer raw(DeviceAddress address) { return to_value(address); }
+cuda::Handle raw(PagesHandle handle) { return static_cast<cuda::Handle>(handle); }
+
+}  // namespace
+
+CudaDriver::CudaDriver(std::shared_ptr<const CudaLibrary> library, int ordinal)
+    : library_(std::move(library)), call_(library_->functions()) {
+  if (ordinal < 0 || ordinal >= library_->device_count()) {
+    throw UserError(
+        fmt::format("There is no graphics card {}: the driver shows {}, counted from 0. See "
+                    "CUDA_VISIBLE_DEVICES.",
+                    ordinal, library_->device_count()));
+  }
+  cuda::Result code = call_.device_get(&device_, ordinal);
+  if (code == cuda::kSuccess) code = call_.context_retain(&context_, device_);
+  if (code != cuda::kSuccess) {
+    throw UserError(
+        fmt::format("Graphics card {} cannot be used: {}. Another program may have it "
+                    "alone, or hold all of its memory.",
+                    ordinal, library_->text(code)));
+  }
+  code = call_.context_set(context_);
+  place_.location.id = device_;
+  access_.location.id = device_;
+  if (code == cuda::kSuccess) read_facts();
+}
+
+CudaDriver::~CudaDriver() { call_.context_release(device_); }
+
+void CudaDriver::read_facts() {
+  char name[256] = {};
+  std::size_t bytes = 0;
+  int maps = 0;
+  if (call_.device_name(name, sizeof name, device_) == cuda::kSuccess) facts_.name = name;
+  if (call_.device_memory(&bytes, device_) == cuda::kSuccess) facts_.memory = {bytes};
+  call_.driver_version(&facts_.driver_version);
+  std::size_t granule = 0;
+  if (call_.device_attribute(&maps, cuda::kAttributeVirtualMemory, device_) == cuda::kSuccess &&
+      maps != 0 &&
+      call_.granularity(&granule, &place_, cuda::kGranularityMinimum) == cuda::kSuccess)
+    facts_.granule = granule;
+}
+
+std::string CudaDriver::text(DeviceStatus status) const { return library_->text(status.code); }
+
+DeviceStatus CudaDriver::memory_info(DeviceMemoryInfo& info) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  const DeviceStatus status = status_of(call_.memory_info(&free, &total));
+  info = {{free}, {total}};
+  return status;
+}
+
+DeviceStatus CudaDriver::enter_thread() {
+  const DeviceStatus status = status_of(call_.context_set(context_));
+  if (!status.done()) return status;
+  int mode = cuda::kCaptureModeRelaxed;
+  return status_of(call_.exchange_capture_mode(&mode));
+}
+
+DeviceStatus CudaDriver::synchronize() { return status_of(call_.context_synchronize()); }
+
+DeviceStatus CudaDriver::reserve(Bytes bytes, std::uint64_t alignment, DeviceAddress& address) {
+  cuda::Pointer pointer = 0;
+  const DeviceStatus status =
+      status_of(call_.address_reserve(&pointer, bytes.count, alignment, 0, 0));
+  address = DeviceAddress{pointer};
+  return status;
+}
+
+DeviceStatus CudaDriver::free_reservation(DeviceAddress address, Bytes bytes) {
+  return status_of(call_.address_free(raw(address), bytes.count));
+}
+
+DeviceStatus CudaDriver::create(Bytes bytes, PagesHandle& handle) {
+  cuda::Handle made = 0;
+  const DeviceStatus status = status_of(call_.mem_create(&made, bytes.count, &place_, 0));
+  handle = PagesHandle{made};
+  return status;
+}
+
+DeviceStatus CudaDriver::map(DeviceAddress address, Bytes bytes, PagesHandle handle) {
+  return status_of(call_.mem_map(raw(address), bytes.count, 0, raw(handle), 0));
+}
+
+DeviceStatus CudaDriver::allow_access(DeviceAddress address, Bytes bytes) {
+  return status_of(call_.mem_set_access(raw(address), bytes.count, &access_, 1));
+}
+
+DeviceStatus CudaDriver::unmap(DeviceAddress address, Bytes bytes) {
+  return status_of(call_.mem_unmap(raw(address), bytes.count));
+}
+
+DeviceStatus CudaDriver::release(PagesHandle handle) {
+  return status_of(call_.mem_release(raw(handle)));
+}
+
+DeviceStatus CudaDriver::register_host(std::byte* memory, Bytes bytes) {
+  return status_of(call_.host_register(memory, bytes.count, cuda::kHostRegisterPortable));
+}
+
+DeviceStatus CudaDriver::unregister_host(std::byte* memory) {
+  return status_of(call_.host_unregister(memory));
+}
+
+DeviceStatus CudaDriver::create_stream(DeviceStream& stream) {
+  cuda::Stream made = nullptr;
+  const DeviceStatus status = status_of(call_.stream_create(&made, cuda::kStreamNonBlocking));
+  stream = DeviceStream{reinterpret_cast<std::uintptr_t>(made)};
+  return status;
+}
+
+DeviceStatus CudaDriver::destroy_stream(DeviceStream stream) {
+  return status_of(call_.stream_destroy(raw(stream)));
+}
+
+DeviceStatus CudaDriver::stream_wait(DeviceStream stream, DeviceEvent event) {
+  return status_of(call_.stream_wait(raw(stream), raw(event), 0));
+}
+
+DeviceStatus CudaDriver::synchronize_stream(DeviceStream stream) {
+  return status_of(call_.stream_synchronize(raw(stream)));
+}
+
+DeviceStatus CudaDriver::create_event(EventTiming timing, DeviceEvent& event) {
+  cuda::Event made = nullptr;
+  // Who waits for an event on the host sleeps: a spinning thread would take a processor from the
+  // program's own.
+  const unsigned flags =
+      cuda::kEventBlockingSync | (timing == EventTiming::kYes ? 0U : cuda::kEventDisableTiming);
+  const DeviceStatus status = status_of(call_.event_create(&made, flags));
+  event = DeviceEvent{reinterpret_cast<std::uintptr_t>(made)};
+  return status;
+}
+
+DeviceStatus CudaDriver::destroy_event(DeviceEvent event) {
+  return status_of(call_.event_destroy(raw(event)));
+}
+
+DeviceStatus CudaDriver::record(DeviceEvent event, DeviceStream stream) {
+  return status_of(call_.event_record(raw(event), raw(stream)));
+}
+
+DeviceStatus CudaDriver::query(DeviceEvent event) {
+  return status_of(call_.event_query(raw(event)));
+}
+
+DeviceStatus CudaDriver::synchronize_event(DeviceEvent event) {
+  return status_of(call_.event_synchronize(raw(event)));
+}
+
+DeviceStatus CudaDriver::elapsed(DeviceEvent from, DeviceEvent to, TimeNs& duration) {
+  float milliseconds = 0;
+  const DeviceStatus status = status_of(call_.event_elapsed(&milliseconds, raw(from), raw(to)));
+  duration = std::llround(static_cast<double>(milliseconds) * 1e6);
+  return status;
+}
+
+DeviceStatus CudaDriver::copy_out(std::byte* to, DeviceAddress from, Bytes bytes,
+                                  DeviceStream stream) {
+  return status_of(call_.copy_out(to, raw(from), bytes.count, raw(stream)));
+}
+
+DeviceStatus CudaDriver::copy_in(DeviceAddress to, const std::byte* from, Bytes bytes,
+                                 DeviceStream stream) {
+  return status_of(call_.copy_in(raw(to), from, bytes.count, raw(stream)));
+}
+
+DeviceStatus CudaDriver::copy_within(DeviceAddress to, DeviceAddress from, Bytes bytes,
+                                     DeviceStream stream) {
+  return status_of(call_.copy_within(raw(to), raw(from), bytes.count, raw(stream)));
+}
+
+DeviceStatus CudaDriver::fill(DeviceAddress address, std::byte value, Bytes bytes,
+                              DeviceStream stream) {
+  return status_of(
+      call_.fill(raw(address), static_cast<unsigned char>(value), bytes.count, raw(stream)));
+}
+
+}  // namespace spillway::runtime
