@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said where there is no card to use.
+// What is said where there is no card to use. SPILLWAY_STAND_IN_CUDA is the path of the stand-in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
+#include <cstdlib>
+#include <memory>
 
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/device/cuda_driver.hpp"
 #include "spillway/runtime/device/cuda_library.hpp"
 
 namespace spillway::runtime {
@@ -33,6 +35,56 @@ TEST(CudaLibrary, SaysThatItIsMissingAndWhatToDo) {
 TEST(CudaLibrary, SaysThatADriverIsTooOld) {
   EXPECT_THAT(refusal("libm.so.6"), AllOf(HasSubstr("libm.so.6"), HasSubstr("older than CUDA 11.3"),
                                           HasSubstr("Update NVIDIA's driver")));
+}
+
+TEST(CudaLibrary, SaysThatThereIsNoCard) {
+  setenv("STAND_IN_CUDA", "no-device", 1);
+  const std::string said = refusal(SPILLWAY_STAND_IN_CUDA);
+  unsetenv("STAND_IN_CUDA");
+  EXPECT_THAT(said, AllOf(HasSubstr("does not start"), HasSubstr("CUDA_ERROR_NO_DEVICE (100)"),
+                          HasSubstr("leave the card out")));
+}
+
+TEST(CudaLibrary, SaysWhichFunctionIsMissing) {
+  const CudaLibrary library(SPILLWAY_STAND_IN_CUDA);
+  try {
+    static_cast<void>(library.function("cuFunctionOfTomorrow"));
+    FAIL() << "it is not there";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("cuFunctionOfTomorrow"), HasSubstr("CUDA 11.2")));
+  }
+}
+
+TEST(CudaDriver, RefusesACardThatIsNotThere) {
+  const auto library = std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA);
+  for (const int ordinal : {-1, 1}) {
+    EXPECT_THROW(CudaDriver(library, ordinal), UserError) << ordinal;
+  }
+}
+
+TEST(CudaDriver, TellsWhatTheCardIs) {
+  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
+  EXPECT_EQ(driver.facts().name, "stand-in card");
+  EXPECT_EQ(driver.facts().driver_version, 13000);
+  EXPECT_EQ(driver.facts().memory, kGiB);
+  EXPECT_EQ(driver.facts().granule, (kMiB * 2).count);
+  EXPECT_TRUE(driver.enter_thread().done());
+}
+
+TEST(CudaDriver, TellsTheNumberAndMeaningOfAnError) {
+  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
+  PagesHandle handle{};
+  const DeviceStatus refused = driver.create(kGiB * 2, handle);
+  EXPECT_EQ(refused.outcome, DeviceOutcome::kOutOfMemory);
+  EXPECT_THAT(driver.text(refused), HasSubstr("CUDA_ERROR_OUT_OF_MEMORY (2)"));
+  try {
+    expect_done(driver, refused, "creating 2 GiB");
+    FAIL() << "nothing was created";
+  } catch (const DeviceFailure& failure) {
+    EXPECT_THAT(failure.what(), AllOf(HasSubstr("stand-in card failed while creating 2 GiB"),
+                                      HasSubstr("CUDA_ERROR_OUT_OF_MEMORY")));
+  }
+  EXPECT_NO_THROW(expect_done(driver, {}, "nothing"));
 }
 
 }  // namespace
