@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages of a card's memory, put behind addresses that are for life: one handle for each block.
+//
+//                 open                    close(fence)            the host has seen the fence
+//     ready  ------------------> mapped ------------------> leaving ------------------> ready
+//       ^  |trim                   ^__________ recall __________|
+//     create, release: the driver
+//
+// One handle a block, since mapping costs per handle and not per byte. A handle that left its block
+// is kept and taken by the next block of the same size: creating memory is dearer than mapping it.
+// Unmapping waits for no work of the device, so pages stay mapped until the *host* has seen the
+// fence of all that used them; until then `recall` has them back with their bytes.
+//
+// Held is what is mapped, leaving or ready, in whole granules: all of it is memory that the driver
+// counts for this process, and is paid for with the budget before it is created. The recycler lets
+// handles of other sizes go when the budget or the card has no room for a new one.
+//
+// Errors: memory that is not there is an answer; anything else that fails is a DeviceFailure.
+// Not thread-safe: guarded by its owner's lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/device/stream_clock.hpp"
+#include "spillway/runtime/memory/memory_budget.hpp"
+
+namespace spillway::runtime {
+
+class VmmPages {
+ public:
+  /// Reserves `addresses` of the device's. Throws UserError where the device cannot map memory or
+  /// does not give that many.
+  VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses);
+  /// Waits for what is leaving, and gives everything back.
+  ~VmmPages();
+  VmmPages(const VmmPages&) = delete;
+  VmmPages& operator=(const VmmPages&) = delete;
+
+  /// What a block of `bytes` holds.
+  [[nodiscard]] Bytes pages_for(Bytes bytes) const { return round_up(bytes, granule_); }
+  /// Addresses for a block of `bytes`, without pages. Nothing if they are used up.
+  std::optional<DeviceAddress> carve(Bytes bytes);
+
+  /// Pages for a block that has none; their content is undefined. False: the budget or the card has
+  /// no room, and nothing has changed but that ready handles may be gone.
+  [[nodiscard]] bool open(DeviceAddress block, Bytes bytes);
+  /// Nobody uses the block after the fence.
+  void close(DeviceAddress block, const Fence& fence);
+  /// The block is mapped as it was, if its pages have not left yet: tells the fence of those who
+  /// used it before.
+  std::optional<Fence> recall(DeviceAddress block);
+
+  /// Takes pages whose fence has passed from their blocks. Returns how many bytes became ready.
+  Bytes settle();
+  /// Waits on the host for the pages that began to leave first. False if none are leaving.
+  bool settle_one();
+  /// Gives ready handles back to the driver, until `bytes` are returned or none is left.
+  Bytes trim(Bytes bytes);
+
+  [[nodiscard]] Bytes mapped() const { return mapped_bytes_; }
+  [[nodiscard]] Bytes leaving() const { return leaving_bytes_; }
+  [[nodiscard]] Bytes ready() const { return ready_bytes_; }
+  [[nodiscard]] std::uint64_t created_handles() const { return created_handles_; }
+  [[nodiscard]] std::uint64_t recycled_handles() const { return recycled_handles_; }
+
+ private:
+  struct Pages {
+    PagesHandle handle{};
+    Bytes bytes{};
+  };
+  struct Leaving {
+    DeviceAddress block{};
+    Pages pages;
+    Fence fence;
+  };
+
+  std::optional<Pages> take_ready(Bytes bytes);
+  std::optional<Pages> create(Bytes bytes);
+  void give_back(const Pages& pages);
+  void take_from_block(const Leaving& leaving);
+
+  DeviceDriver& driver_;
+  StreamClock& clock_;
+  MemoryBudget& budget_;
+  const std::uint64_t granule_;
+  DeviceAddress base_{};
+  const Bytes addresses_;
+  Bytes carved_{};
+  std::map<DeviceAddress, Pages> mapped_;
+  std::deque<Leaving> leaving_;                              // first to leave first
+  std::map<std::uint64_t, std::vector<PagesHandle>> ready_;  // by size
+  Bytes mapped_bytes_{};
+  Bytes leaving_bytes_{};
+  Bytes ready_bytes_{};
+  std::uint64_t created_handles_ = 0;
+  std::uint64_t recycled_handles_ = 0;
+};
+
+}  // namespace spillway::runtime

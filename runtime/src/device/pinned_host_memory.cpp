@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/pinned_host_memory.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <iterator>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+
+PinnedHostMemory::PinnedHostMemory(StreamClock& clock, Bytes limit, Bytes slab)
+    : clock_(clock), slab_bytes_(slab), budget_(limit) {}
+
+PinnedHostMemory::~PinnedHostMemory() {
+  DeviceDriver& driver = clock_.driver();
+  static_cast<void>(driver.synchronize());  // a lost device reads nothing any more
+  for (auto& [base, slab] : slabs_) {
+    if (slab.locked) static_cast<void>(driver.unregister_host(base));
+    munmap(base, slab.bytes.count);
+  }
+}
+
+std::byte* PinnedHostMemory::take(std::byte* base, Slab& slab, Bytes bytes) {
+  if (slab.extents.end_after(bytes) > slab.bytes.count) return nullptr;
+  const Extent extent = slab.extents.allocate(bytes);
+  used_ += Bytes{extent.bytes};
+  return base + extent.offset;
+}
+
+std::byte* PinnedHostMemory::allocate(Bytes bytes) {
+  settle();
+  for (auto& [base, slab] : slabs_) {
+    if (std::byte* const memory = take(base, slab, bytes)) return memory;
+  }
+  return add_slab(bytes);
+}
+
+std::byte* PinnedHostMemory::add_slab(Bytes bytes) {
+  // A budget that is no multiple of a slab ends in a smaller one.
+  Bytes wanted = std::max(slab_bytes_, round_up(bytes, kExtentGranule));
+  const Bytes rest{budget_.available().count / kExtentGranule * kExtentGranule};
+  if (wanted > rest && rest >= bytes) wanted = rest;
+  auto promise = budget_.try_reserve(wanted, Overbooking::kRefuse);
+  if (!promise) return nullptr;
+  void* const memory =
+      mmap(nullptr, wanted.count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* const base = static_cast<std::byte*>(memory);
+  const DeviceStatus status = clock_.driver().register_host(base, wanted);
+  if (status.outcome == DeviceOutcome::kLost) {
+    munmap(memory, wanted.count);
+    expect_done(clock_.driver(), status, "page-locking memory");
+  }
+  if (!status.done() && refusal_.empty()) {
+    refusal_ = fmt::format(
+        "{} of memory could not be page-locked: {}. Copies of it hold the program up. See ulimit "
+        "-l, "
+        "the memory limit of the container, and SPILLWAY_HOST_BUDGET.",
+        to_string(wanted), clock_.driver().text(status));
+  }
+  promise->spend(wanted);
+  Slab& slab = slabs_[base];
+  slab.bytes = wanted;
+  slab.locked = status.done();
+  return take(base, slab, bytes);
+}
+
+void PinnedHostMemory::free(std::byte* memory, Bytes bytes) {
+  auto after = slabs_.upper_bound(memory);
+  SPILLWAY_CHECK(after != slabs_.begin(), "memory of no slab is freed");
+  auto& [base, slab] = *std::prev(after);
+  const Bytes whole = round_up(bytes, kExtentGranule);
+  slab.extents.free({static_cast<std::uint64_t>(memory - base), whole.count});
+  used_ -= whole;
+}
+
+void PinnedHostMemory::free_after(std::byte* memory, Bytes bytes, const Fence& fence) {
+  waiting_.push_back({memory, bytes, fence});
+}
+
+void PinnedHostMemory::settle() {
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    if (!clock_.passed(at->fence)) {
+      ++at;
+      continue;
+    }
+    const Waiting waiting = *at;
+    at = waiting_.erase(at);
+    free(waiting.memory, waiting.bytes);
+  }
+}
+
+}  // namespace spillway::runtime

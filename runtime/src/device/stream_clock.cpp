@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/stream_clock.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace spillway::runtime {
+
+StreamClock::StreamClock(DeviceDriver& driver, TickRate rate) : driver_(driver), rate_(rate) {}
+
+StreamClock::~StreamClock() {
+  for (Stream& stream : streams_) {
+    for (const Tick& tick : stream.ticks) unused_.push_back(tick.event);
+  }
+  // A lost device takes its events with it.
+  for (const DeviceEvent event : unused_) static_cast<void>(driver_.destroy_event(event));
+}
+
+StreamSlot StreamClock::slot_of(DeviceStream stream) {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find(streams_, stream, &Stream::handle);
+  const auto index = static_cast<std::size_t>(known - streams_.begin());
+  const auto slot = static_cast<StreamSlot>(std::min<std::size_t>(index, kStreamSlots - 1));
+  if (known == streams_.end()) {
+    streams_.emplace_back().handle = stream;
+    slots_[slot].streams.push_back(index);
+  }
+  return slot;
+}
+
+DeviceEvent StreamClock::take_event_locked() {
+  if (!unused_.empty()) {
+    const DeviceEvent event = unused_.back();
+    unused_.pop_back();
+    return event;
+  }
+  DeviceEvent event{};
+  expect_done(driver_, driver_.create_event(EventTiming::kNo, event), "making an event");
+  ++event_count_;
+  return event;
+}
+
+StreamClock::Tick& StreamClock::tick_locked(Stream& stream) {
+  const DeviceEvent event = take_event_locked();
+  // First the stamp, then the event: a use that saw an earlier moment was launched before both.
+  const StreamMoment stamp = moment_.fetch_add(1) + 1;
+  const DeviceStatus status = driver_.record(event, stream.handle);
+  if (!status.done()) unused_.push_back(event);
+  expect_done(driver_, status, "recording an event");
+  return stream.ticks.emplace_back(Tick{stamp, event});
+}
+
+void StreamClock::launched(StreamSlot slot, Bytes allocated) {
+  Slot& of = slots_[slot];
+  const std::uint32_t ops = of.ops.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::uint64_t bytes =
+      of.allocated.fetch_add(allocated.count, std::memory_order_relaxed) + allocated.count;
+  if (ops >= rate_.ops || bytes >= rate_.allocated.count) tick(slot);
+}
+
+void StreamClock::tick(StreamSlot slot) {
+  const std::lock_guard lock(mutex_);
+  slots_[slot].ops.store(0, std::memory_order_relaxed);
+  slots_[slot].allocated.store(0, std::memory_order_relaxed);
+  for (const std::size_t index : slots_[slot].streams) {
+    look_locked(streams_[index]);
+    tick_locked(streams_[index]);
+  }
+}
+
+StreamClock::Tick* StreamClock::needed_locked(Stream& stream, StreamMoment moment) {
+  if (stream.passed > moment) return nullptr;
+  const auto first = std::ranges::upper_bound(stream.ticks, moment, {}, &Tick::stamp);
+  return first != stream.ticks.end() ? &*first : &tick_locked(stream);
+}
+
+void StreamClock::look_locked(Stream& stream) {
+  for (Tick& tick : stream.ticks) {
+    if (tick.passed) continue;
+    const DeviceStatus status = driver_.query(tick.event);
+    if (status.outcome == DeviceOutcome::kNotYet) break;
+    expect_done(driver_, status, "looking at an event");
+    tick.passed = true;
+    stream.passed = tick.stamp;
+  }
+  while (!stream.ticks.empty() && stream.ticks.front().passed && stream.ticks.front().hosts == 0) {
+    unused_.push_back(stream.ticks.front().event);
+    stream.ticks.pop_front();
+  }
+}
+
+template <typename Visit>
+void StreamClock::for_streams_locked(const Fence& fence, const Visit& visit) {
+  for (std::uint64_t left = fence.streams; left != 0; left &= left - 1) {
+    for (const std::size_t index :
+         slots_[static_cast<std::size_t>(__builtin_ctzll(left))].streams) {
+      visit(streams_[index]);
+    }
+  }
+}
+
+void StreamClock::order_after(DeviceStream waiter, const Fence& fence) {
+  const std::lock_guard lock(mutex_);
+  for_streams_locked(fence, [&](Stream& stream) {
+    if (stream.handle == waiter) return;
+    const Tick* const needed = needed_locked(stream, fence.moment);
+    if (needed == nullptr) return;
+    expect_done(driver_, driver_.stream_wait(waiter, needed->event), "letting streams wait");
+  });
+}
+
+bool StreamClock::passed(const Fence& fence) {
+  const std::lock_guard lock(mutex_);
+  bool all = true;
+  for_streams_locked(fence, [&](Stream& stream) {
+    if (needed_locked(stream, fence.moment) == nullptr) return;
+    look_locked(stream);
+    all = all && stream.passed > fence.moment;
+  });
+  return all;
+}
+
+void StreamClock::wait(const Fence& fence) {
+  std::unique_lock lock(mutex_);
+  std::vector<Stream*> awaited;  // others may add streams while the lock is free
+  for_streams_locked(fence, [&](Stream& stream) { awaited.push_back(&stream); });
+  for (Stream* const stream : awaited) {
+    Tick* const needed = needed_locked(*stream, fence.moment);
+    if (needed == nullptr) continue;
+    ++needed->hosts;
+    lock.unlock();
+    const DeviceStatus status = driver_.synchronize_event(needed->event);
+    lock.lock();
+    --needed->hosts;
+    expect_done(driver_, status, "waiting for an event");
+    for (Tick& tick : stream->ticks) tick.passed = tick.passed || tick.stamp <= needed->stamp;
+    stream->passed = std::max(stream->passed, needed->stamp);
+    look_locked(*stream);
+  }
+}
+
+std::string StreamClock::awaited() const {
+  const std::lock_guard lock(mutex_);
+  std::string told;
+  for (const Stream& stream : streams_) {
+    for (const Tick& tick : stream.ticks) {
+      if (tick.hosts == 0) continue;
+      told +=
+          fmt::format("{}{} host thread(s) wait for tick {} of stream {:#x}, which has passed {}",
+                      told.empty() ? "" : "; ", tick.hosts, tick.stamp,
+                      static_cast<std::uintptr_t>(stream.handle), stream.passed);
+    }
+  }
+  return told;
+}
+
+std::size_t StreamClock::event_count() const {
+  const std::lock_guard lock(mutex_);
+  return event_count_;
+}
+
+}  // namespace spillway::runtime

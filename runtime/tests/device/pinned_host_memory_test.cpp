@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/pinned_host_memory.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <vector>
+
+#include "device_fixture.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PinnedHostMemoryTest : public DeviceFixture {
+ protected:
+  static constexpr Bytes kSlab{std::uint64_t{64} << 10};
+  static constexpr Bytes kPage{4096};
+
+  PinnedHostMemory memory_{clock_, kSlab * 2 + kPage, kSlab};
+};
+
+TEST_F(PinnedHostMemoryTest, CopiesShareASlabAndGiveTheirPlaceToOthers) {
+  std::byte* const first = memory_.allocate(kPage);
+  std::byte* const second = memory_.allocate(kPage * 3);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(second, first + kPage.count);
+  EXPECT_EQ(memory_.budget().used(), kSlab) << "the whole slab is page-locked";
+  EXPECT_EQ(memory_.used(), kPage * 4);
+  std::memset(first, 1, (kPage * 4).count);
+  memory_.free(first, kPage);
+  EXPECT_EQ(memory_.allocate({100}), first);
+  EXPECT_TRUE(memory_.refusal().empty());
+}
+
+TEST_F(PinnedHostMemoryTest, TheBudgetHoldsToItsLastPage) {
+  std::vector<std::byte*> pages;
+  while (std::byte* const page = memory_.allocate(kPage)) pages.push_back(page);
+  EXPECT_EQ(pages.size(), 33U) << "two slabs of 16 and one of what is left";
+  EXPECT_EQ(memory_.budget().used(), memory_.budget().limit());
+  memory_.free(pages[20], kPage);
+  EXPECT_EQ(memory_.allocate(kPage), pages[20]);
+}
+
+TEST_F(PinnedHostMemoryTest, WhatIsLargerThanASlabHasOneOfItsOwn) {
+  EXPECT_NE(memory_.allocate(kSlab + kPage), nullptr);
+  EXPECT_EQ(memory_.budget().used(), kSlab + kPage);
+  EXPECT_EQ(memory_.allocate(kSlab + kPage), nullptr);
+}
+
+//   one    [held]  reads the copy
+//   host   free_after(fence)   allocate: not that place   release, wait   allocate: that place
+TEST_F(PinnedHostMemoryTest, WhatTheDeviceStillReadsIsNobodyElses) {
+  std::byte* const copy = memory_.allocate(kSlab);
+  HeldStream held(device_, one_);
+  const Fence fence = clock_.fence(clock_.slot_of(one_));
+  memory_.free_after(copy, kSlab, fence);
+  std::byte* const other = memory_.allocate(kSlab);
+  EXPECT_NE(other, copy);
+  EXPECT_EQ(memory_.allocate(kSlab), nullptr);
+  held.release();
+  clock_.wait(fence);
+  EXPECT_EQ(memory_.allocate(kSlab), copy);
+}
+
+TEST_F(PinnedHostMemoryTest, WithoutPageLockingThereIsMemoryAndAReason) {
+  device_.fail(DeviceCall::kRegisterHost, 1, ThreadDevice::kNotPermitted, true);
+  ASSERT_NE(memory_.allocate(kPage), nullptr);
+  EXPECT_THAT(memory_.refusal(), HasSubstr("64 KiB of memory could not be page-locked"));
+  EXPECT_THAT(memory_.refusal(), HasSubstr("not permitted (800)"));
+  EXPECT_THAT(memory_.refusal(), HasSubstr("ulimit -l"));
+}
+
+TEST_F(PinnedHostMemoryTest, ALostDeviceEndsInWords) {
+  device_.lose();
+  EXPECT_THROW(static_cast<void>(memory_.allocate(kPage)), DeviceFailure);
+  EXPECT_EQ(memory_.budget().used(), Bytes{0});
+}
+
+}  // namespace
+}  // namespace spillway::runtime

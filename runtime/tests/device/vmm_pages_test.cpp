@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/vmm_pages.hpp"
+
+#include <gmock/gmock.h>
+
+#include <optional>
+
+#include "device_fixture.hpp"
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+class VmmPagesTest : public DeviceFixture {
+ protected:
+  static constexpr Bytes kLimit = kGranule * 8;
+
+  /// Enqueues a write of the whole block.
+  DeviceStatus touch(DeviceAddress block, Bytes bytes) {
+    return device_.fill(block, std::byte{1}, bytes, one_);
+  }
+  void expect_accounts() {
+    EXPECT_EQ(budget_.used(), pages_->mapped() + pages_->leaving() + pages_->ready());
+    EXPECT_EQ(device_.used(), budget_.used());
+    EXPECT_LE(budget_.used(), budget_.limit());
+  }
+  Fence now() { return clock_.fence(clock_.slot_of(one_)); }
+
+  MemoryBudget budget_{kLimit};
+  std::optional<VmmPages> pages_{std::in_place, clock_, budget_, kMiB};
+};
+
+TEST_F(VmmPagesTest, ABlockKeepsItsAddressesAndAHandleServesTheNext) {
+  const DeviceAddress first = *pages_->carve({5000});
+  const DeviceAddress second = *pages_->carve({5000});
+  EXPECT_EQ(pages_->pages_for({5000}), kGranule * 2);
+  ASSERT_TRUE(pages_->open(first, {5000}));
+  EXPECT_TRUE(touch(first, kGranule * 2).done());
+  expect_accounts();
+  pages_->close(first, now());
+  EXPECT_TRUE(pages_->settle_one());
+  EXPECT_EQ(pages_->ready(), kGranule * 2);
+  EXPECT_FALSE(touch(first, kGranule).done()) << "no pages behind it";
+  ASSERT_TRUE(pages_->open(second, {8192}));
+  EXPECT_EQ(pages_->created_handles(), 1U);
+  EXPECT_EQ(pages_->recycled_handles(), 1U);
+  ASSERT_TRUE(pages_->open(first, {5000}));
+  EXPECT_TRUE(touch(first, kGranule * 2).done());
+  expect_accounts();
+}
+
+//   one    [held] write of the block
+//   host   close(fence)   settle: nothing may leave   release   settle_one: now it does
+TEST_F(VmmPagesTest, PagesStayUntilTheHostHasSeenTheirUsersEnd) {
+  const DeviceAddress block = *pages_->carve(kGranule);
+  ASSERT_TRUE(pages_->open(block, kGranule));
+  HeldStream held(device_, one_);
+  ASSERT_TRUE(touch(block, kGranule).done());
+  pages_->close(block, now());
+  EXPECT_EQ(pages_->settle(), Bytes{0});
+  EXPECT_EQ(pages_->leaving(), kGranule);
+  expect_accounts();
+  held.release();
+  EXPECT_TRUE(pages_->settle_one());
+  EXPECT_FALSE(pages_->settle_one());
+  EXPECT_EQ(pages_->ready(), kGranule);
+}
+
+TEST_F(VmmPagesTest, PagesThatHaveNotLeftAreRecalledWithTheirFence) {
+  const DeviceAddress block = *pages_->carve(kGranule);
+  ASSERT_TRUE(pages_->open(block, kGranule));
+  HeldStream held(device_, one_);
+  const Fence fence = now();
+  pages_->close(block, fence);
+  EXPECT_EQ(pages_->recall(block), fence);
+  EXPECT_EQ(pages_->mapped(), kGranule);
+  EXPECT_TRUE(touch(block, kGranule).done());
+  EXPECT_EQ(pages_->recall(block), std::nullopt) << "it is not leaving";
+  held.release();
+}
+
+TEST_F(VmmPagesTest, ReadyHandlesOfOtherSizesMakeRoomWithinTheBudget) {
+  const DeviceAddress small = *pages_->carve(kGranule * 2);
+  const DeviceAddress large = *pages_->carve(kGranule * 7);
+  ASSERT_TRUE(pages_->open(small, kGranule * 2));
+  EXPECT_FALSE(pages_->open(large, kGranule * 7)) << "2 + 7 granules of 8";
+  expect_accounts();
+  pages_->close(small, {});
+  pages_->settle();
+  EXPECT_TRUE(pages_->open(large, kGranule * 7));
+  EXPECT_EQ(pages_->ready(), Bytes{0});
+  expect_accounts();
+}
+
+TEST_F(VmmPagesTest, ACardThatOthersFilledIsNoError) {
+  PagesHandle others{};
+  ASSERT_TRUE(device_.create(kMiB - kGranule, others).done());
+  const DeviceAddress block = *pages_->carve(kGranule * 2);
+  EXPECT_FALSE(pages_->open(block, kGranule * 2));
+  EXPECT_EQ(budget_.used(), Bytes{0});
+  ASSERT_TRUE(device_.release(others).done());
+  EXPECT_TRUE(pages_->open(block, kGranule * 2));
+}
+
+TEST_F(VmmPagesTest, AHandleThatCannotBeMappedIsGivenBack) {
+  const DeviceAddress block = *pages_->carve(kGranule);
+  for (const DeviceCall call : {DeviceCall::kMap, DeviceCall::kAllowAccess}) {
+    device_.fail(call, 1, ThreadDevice::kOutOfMemory);
+    EXPECT_FALSE(pages_->open(block, kGranule));
+    device_.fail(call, 1, ThreadDevice::kInvalid);
+    EXPECT_THROW(static_cast<void>(pages_->open(block, kGranule)), DeviceFailure);
+    expect_accounts();
+    EXPECT_EQ(budget_.used(), Bytes{0});
+  }
+  EXPECT_TRUE(pages_->open(block, kGranule));
+}
+
+TEST_F(VmmPagesTest, AddressesEnd) {
+  EXPECT_TRUE(pages_->carve(kMiB - kGranule));
+  EXPECT_FALSE(pages_->carve(kGranule * 2));
+  EXPECT_TRUE(pages_->carve(kGranule));
+}
+
+TEST_F(VmmPagesTest, EverythingIsGivenBackInTheEnd) {
+  for (const std::uint64_t granules : {1U, 2U, 3U}) {
+    const DeviceAddress block = *pages_->carve(kGranule * granules);
+    ASSERT_TRUE(pages_->open(block, kGranule * granules));
+    if (granules != 1) pages_->close(block, now());
+    if (granules == 2) pages_->settle_one();
+  }
+  HeldStream held(device_, two_);
+  EXPECT_EQ(device_.used(), kGranule * 6);
+  held.release();
+  pages_.reset();
+  EXPECT_EQ(device_.used(), Bytes{0});
+  EXPECT_EQ(budget_.used(), Bytes{0});
+}
+
+TEST_F(VmmPagesTest, SaysWhyItCannotBeHad) {
+  const auto refusal = [this](ThreadDevice& device) -> std::string {
+    StreamClock clock(device);
+    try {
+      const VmmPages pages(clock, budget_, kGiB * 4);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ThreadDevice without({.granule = 0});
+  EXPECT_THAT(refusal(without), HasSubstr("cannot map memory"));
+  EXPECT_THAT(refusal(device_), HasSubstr("no 4 GiB of addresses: out of memory (2)"));
+}
+
+}  // namespace
+}  // namespace spillway::runtime
