@@ -130,6 +130,14 @@ gpu: ## Train on a graphics card while Spillway moves CPU tensors; needs a card
 	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) REQUIRE_GPU=1 exec python -m pytest -n $(JOBS) tests/gpu
 
+.PHONY: gpu-check
+gpu-check: ## Ask a graphics card whether memory can be mapped beside running kernels; needs one
+	@scripts/packages.sh
+	@cmake --preset release -B build/bench -DSPILLWAY_TORCH=OFF -DSPILLWAY_TESTS=OFF \
+	  -DSPILLWAY_BENCHMARKS=ON
+	@cmake --build build/bench -j $(JOBS) --target spillway_card_gate
+	@exec build/bench/benchmarks/card/spillway_card_gate --json build/gpu-check.json $(ARGS)
+
 .PHONY: bench-gpu
 bench-gpu: ## Compare machine file and recordings with a graphics card; needs one
 	@scripts/setup.sh test families
