@@ -72,6 +72,13 @@ tensorflow-programs: ## Compare every TensorFlow program in fuzz with stock Tens
 	@$(IN_TENSORFLOW) TENSORFLOW_PROGRAMS=full exec python -m pytest -p no:cacheprovider \
 	  tests/tensorflow/test_programs.py tests/tensorflow/test_processes.py $(ARGS)
 
+.PHONY: tensorflow-budgets
+tensorflow-budgets: ## Train every TensorFlow program at 50 and 30 % of its peak and at the least budget
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python -m benchmarks.tensorflow_budgets $(ARGS)
+
 .PHONY: opinfo
 opinfo: build ## Compare every operator PyTorch describes, managed and unmanaged, bit for bit
 	@$(IN_ENVIRONMENT) exec python -m pytest -n $(JOBS) tests/oracle/test_opinfo.py

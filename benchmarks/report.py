@@ -50,8 +50,9 @@ def verdict(value, bound):
 class Report:
     """Collects the sections of one script: printed at once, and written to the page if asked."""
 
-    def __init__(self, page, command, directory="/var/tmp"):
+    def __init__(self, page, command, directory="/var/tmp", framework="torch"):
         self.page, self.command, self.directory = page, command, directory
+        self.framework = framework
 
     def add(self, key, question, lines):
         body = [part for line in [*lines, "", self.circumstances()] for part in wrapped(line)]
@@ -61,7 +62,7 @@ class Report:
 
     def circumstances(self):
         date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-        return f"`{self.command}`, {date}. {machine(self.directory)}"
+        return f"`{self.command}`, {date}. {machine(self.directory, self.framework)}"
 
 
 def write_section(page, key, question, body):
@@ -77,7 +78,7 @@ def write_section(page, key, question, body):
     page.write_text(text, encoding="utf-8")
 
 
-def machine(directory):
+def machine(directory, framework="torch"):
     """One sentence about what the figures were taken on."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cores = len(os.sched_getaffinity(0))
@@ -87,7 +88,7 @@ def machine(directory):
         f"Linux {platform.release().split('-')[0]}",
         disk(directory),
         f"Python {platform.python_version()}",
-        f"torch {version('torch')}",
+        f"{framework} {version(framework)}",
         f"spillway {version('spillway')}",
         f"load {os.getloadavg()[0]:.1f} at the end",
     ]

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains the TensorFlow programs at 50 and 30 % of their peak, and at the least budget.
+
+python -m benchmarks.tensorflow_budgets [PROGRAM...] [--write]
+
+Every run is compared bit for bit with stock TensorFlow's. The peak is that of a run in which all
+fits; the least budget is found by halving, to a twentieth or 1 MiB. Times are those of whole
+processes less TensorFlow's import: what is traced and built counts, for stock too.
+
+Exit status 1 if a run gave other values, passed its budget, hung, or ended in another way than with
+TensorFlow's ResourceExhaustedError.
+"""
+
+import argparse
+import importlib.util
+import os
+import re
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.report import Report, size, table
+from tests.tensorflow.programs.table import PROGRAMS
+from tests.tensorflow.runner import MIB, Server, differences
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "tensorflow-programs.md"
+SHARES = (0.5, 0.3)
+AMPLE = "4GiB"
+SECONDS = 120  # of one run; none takes a tenth of it alone
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a program under a budget. Bytes and seconds."""
+
+    budget: int
+    trouble: str = ""  # a wrong one: what must not be
+    trained: bool = False
+    seconds: float = 0
+    live: int = 0  # the most that was allocated at once
+    resident: int = 0  # beyond a process that only imports
+    moved: int = 0
+
+
+class Measurements:
+    """Of one program: stock, with all it wants, and under budgets."""
+
+    def __init__(self, server, program, idle_bytes):
+        self._server, self._program, self._idle = server, program, idle_bytes
+        stock = [self._train() for _ in range(2)]
+        self.stock = stock[0]
+        self.stock_seconds = statistics.median(run.seconds for run in stock)
+        self.ample = self.outcome(None)
+        # Pages that lay idle could have been done without.
+        self.peak = self.ample.live
+        self._known = {}
+
+    def _train(self, **variables):
+        return self._server.train(self._program, SECONDS, **variables)
+
+    def outcome(self, budget):
+        run = self._train(SPILLWAY_BUDGET=AMPLE if budget is None else str(budget))
+        told = run.statistics
+        trouble = self._trouble(run, budget)
+        return Outcome(
+            budget or 0, trouble, run.status == 0 and not trouble, run.seconds,
+            told.get("peak_live_bytes", 0), max(0, run.resident_bytes - self._idle),
+            told.get("evicted_bytes", 0) + told.get("fetched_bytes", 0),
+        )  # fmt: skip
+
+    def _trouble(self, run, budget):
+        if run.status < 0:
+            return f"ended by signal {-run.status} after {run.seconds:.0f} s"
+        if run.status:
+            refused = "ResourceExhaustedError" in run.errors
+            return "" if refused else f"ended with status {run.status}: {run.errors[-300:]}"
+        if different := differences(run, self.stock):
+            return f"other values: {', '.join(different)}"
+        if budget and run.statistics["peak_device_bytes"] > budget:
+            return "went past its budget"
+        return ""
+
+    def at(self, budget):
+        if budget not in self._known:
+            self._known[budget] = self.outcome(budget)
+        return self._known[budget]
+
+    def least(self):
+        """The outcome at the least budget that trains; None if even the peak does not."""
+        high, low = -(-self.peak * 5 // 4 // MIB) * MIB, 0
+        if not self.at(high).trained:
+            return None
+        while high - low > max(MIB, high // 20):
+            middle = (high + low) // 2 // MIB * MIB or MIB
+            if middle in (low, high):
+                break
+            low, high = (low, middle) if self.at(middle).trained else (middle, high)
+        return self.at(high)
+
+    def troubles(self):
+        every = [self.ample, *self._known.values()]
+        return [f"{self._program} at {size(o.budget)}: {o.trouble}" for o in every if o.trouble]
+
+
+def cells(outcome, measured):
+    """Time against stock, and what was moved."""
+    if outcome is None:
+        return "does not train"
+    if outcome.trouble:
+        return "**" + re.sub(r"\s+", " ", outcome.trouble)[:40] + "**"
+    if not outcome.trained:
+        return "does not fit"
+    return f"{outcome.seconds / measured.stock_seconds:.2f} ({size(outcome.moved)})"
+
+
+def row(program, measured, console=print):
+    if not measured.ample.trained:
+        return program, "", cells(measured.ample, measured), *[""] * 7
+    shares = [measured.at(int(measured.peak * share)) for share in SHARES]
+    least = measured.least()
+    found = (
+        program,
+        size(measured.peak),
+        f"{measured.stock_seconds:.1f}",
+        f"{measured.ample.seconds / measured.stock_seconds:.2f}",
+        *(cells(outcome, measured) for outcome in shares),
+        size(least.budget) if least else "",
+        f"{least.budget / measured.peak:.0%}" if least else "",
+        cells(least, measured),
+        size(least.resident) if least else "",
+    )
+    console(" | ".join(found), flush=True)
+    return found
+
+
+HEADS = (
+    "program", "peak", "stock, s", "all fits", "50 %", "30 %", "least budget", "of the peak",
+    "at the least", "resident then",
+)  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(PROGRAMS))
+    parser.add_argument("--write", action="store_true", help="the table into the documentation")
+    parser.add_argument("--page", type=Path, default=PAGE, help="another page to write to")
+    options = parser.parse_args()
+    if unknown := set(options.programs) - PROGRAMS.keys():
+        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    rows, troubles = [HEADS], []
+    with Server() as server:
+        idle = server.train(None, SECONDS).resident_bytes
+        for program in options.programs or PROGRAMS:
+            # What cannot move trains with its peak alone.
+            if importlib.util.find_spec(PROGRAMS[program].package) and PROGRAMS[program].moves:
+                measured = Measurements(server, program, idle)
+                rows.append(row(program, measured))
+                troubles += measured.troubles()
+    command = "make tensorflow-budgets"
+    page = options.page if options.write else None
+    Report(page, command, os.getcwd(), "tensorflow-cpu").add(
+        "budgets", "How little do they train with?", table(*rows)
+    )
+    print(*troubles, sep="\n")
+    return 1 if troubles else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
