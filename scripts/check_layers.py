@@ -32,8 +32,8 @@ FOLDER_ORDER = {
     "planning": ["analysis", "cost", "sim", "bound", "draft", "pass", "search", "planner"],
     "runtime": ["memory", "transfer", "device", "store", "exec"],
     "tools": [
-        "text", "request", "machine", "process", "trace", "plan", "explain", "report", "doctor",
-        "run", "cli",
+        "text", "request", "machine", "process", "trace", "plan", "explain", "answer", "report",
+        "doctor", "run", "cli",
     ],
     "adapters/torch": ["ops", "threads", "session", "record", "hook", "api"],
 }  # fmt: skip

@@ -7,9 +7,9 @@
 #include <variant>
 #include <vector>
 
+#include "answer/planning_answer.hpp"
 #include "cli/command_line.hpp"
 #include "doctor/doctor.hpp"
-#include "plan/planning_commands.hpp"
 #include "process/child_process.hpp"
 #include "process/recording_run.hpp"
 #include "report/report_command.hpp"
@@ -35,9 +35,9 @@ ProgramEnd carry_out(const TraceRequest& request) {
 }
 
 ProgramEnd carry_out(const PlanningRequest& request) {
-  const Answer answer = planning_answer(request);
-  fmt::print("{}", answer.text);
-  return {answer.status, 0};
+  const PlanningAnswer answer = planning_answer(request);
+  fmt::print("{}", request.json ? answer_json(answer) : answer_text(answer));
+  return {status_of(answer), 0};
 }
 ProgramEnd carry_out(const ReportRequest& request) { draw_report(request); }
 

@@ -11,13 +11,13 @@
 #include <variant>
 #include <vector>
 
+#include "answer/planning_answer.hpp"
 #include "cli/command_line.hpp"
-#include "plan/planning_commands.hpp"
-#include "plan/simulation_text.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"
 #include "spillway/testing/random_steps.hpp"
 #include "spillway/trace/trace_io.hpp"
+#include "text/output_text.hpp"
 
 namespace spillway::tools {
 
@@ -37,8 +37,14 @@ class PlanningCommandTest : public ::testing::Test {
   static PlanningRequest parsed(const std::vector<std::string>& words) {
     return std::get<PlanningRequest>(parse_command_line(words));
   }
+  struct Answer {
+    std::string text;
+    int status = 0;
+  };
   static Answer answer(const std::vector<std::string>& words) {
-    Answer result = planning_answer(parsed(words));
+    const PlanningRequest request = parsed(words);
+    const PlanningAnswer value = planning_answer(request);
+    Answer result{request.json ? answer_json(value) : answer_text(value), status_of(value)};
     std::istringstream lines(result.text);
     if (result.text.substr(0, 1) != "{") {
       for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;

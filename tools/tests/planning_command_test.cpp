@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/planning_commands.hpp"
+#include "answer/planning_answer.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -19,7 +19,6 @@
 #include "machine/machine_lookup.hpp"
 #include "plan/planner_run.hpp"
 #include "plan/planning_inputs.hpp"
-#include "plan/simulation_text.hpp"
 #include "planning_command_fixture.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/plan/plan_io.hpp"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "answer/inputs_text.hpp"
 #include "planning_command_fixture.hpp"
 
 namespace spillway::tools {

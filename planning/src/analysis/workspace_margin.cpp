@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "spillway/planning/analysis/access_table.hpp"
 
@@ -22,6 +23,28 @@ Bytes workspace_margin(const Trace& trace, double share, std::span<const std::ui
 Budgets leaving_free(Budgets budgets, Bytes margin) {
   budgets[Tier::kDevice] = saturating_sub(budgets[Tier::kDevice], margin);
   return budgets;
+}
+
+StatedBudgets StatedBudgets::with_device(Bytes device) const {
+  StatedBudgets other = *this;
+  other.stated[Tier::kDevice] = device;
+  return other;
+}
+
+Infeasible StatedBudgets::about_stated(Infeasible answer) const {
+  Bytes& missing = answer.short_by[index_of(Tier::kDevice)];
+  if (missing != Bytes{0}) {
+    missing = saturating_sub(for_plans()[Tier::kDevice] + missing + margin, stated[Tier::kDevice]);
+  }
+  if (!answer.smallest_budget || margin == Bytes{0}) return answer;
+  const std::string without = to_string(*answer.smallest_budget);
+  *answer.smallest_budget += margin;
+  for (std::string& remedy : answer.remedies) {
+    if (const auto at = remedy.find(without); at != std::string::npos) {
+      remedy.replace(at, without.size(), to_string(*answer.smallest_budget));
+    }
+  }
+  return answer;
 }
 
 }  // namespace spillway::planning

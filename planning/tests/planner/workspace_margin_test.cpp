@@ -34,6 +34,29 @@ TEST_F(WorkspaceMarginTest, is_taken_from_the_device_alone) {
   EXPECT_EQ(leaving_free(budgets, Bytes{1'300})[Tier::kDevice].count, 0U);
 }
 
+TEST_F(WorkspaceMarginTest, an_answer_is_about_the_stated_budgets) {
+  StatedBudgets budgets{.stated = {{Bytes{1'000}, Bytes{2'000}, Bytes{0}}}, .margin = Bytes{300}};
+  EXPECT_EQ(budgets.for_plans()[Tier::kDevice].count, 700U);
+  EXPECT_EQ(budgets.with_device(Bytes{500}).for_plans()[Tier::kDevice].count, 200U);
+  EXPECT_EQ(budgets.with_device(Bytes{500}).for_plans()[Tier::kHost].count, 2'000U);
+  const Infeasible answer{
+      .op = OpIndex{3},
+      .short_by = {Bytes{50}, Bytes{7}, Bytes{0}},
+      .smallest_budget = Bytes{750},
+      .remedies = {"Raise the device budget to " + to_string(Bytes{750}) + ".", "Split op 3."}};
+  const Infeasible stated = budgets.about_stated(answer);
+  EXPECT_EQ(stated.op, OpIndex{3});
+  EXPECT_EQ(stated.short_by, (std::array{Bytes{50}, Bytes{7}, Bytes{0}})) << "1,050 less 1,000";
+  EXPECT_EQ(stated.smallest_budget, Bytes{1'050});
+  EXPECT_EQ(stated.remedies[0], "Raise the device budget to " + to_string(Bytes{1'050}) + ".");
+  EXPECT_EQ(stated.remedies[1], "Split op 3.");
+  // Of a device smaller than the margin nothing is left for plans: all of the need is short.
+  const Infeasible of_nothing{.short_by = {Bytes{750}, Bytes{0}, Bytes{0}}};
+  EXPECT_EQ(budgets.with_device(Bytes{100}).about_stated(of_nothing).short_by[0], Bytes{950});
+  budgets.margin = Bytes{0};
+  EXPECT_EQ(budgets.about_stated(answer), answer);
+}
+
 // The purpose of the margin: a plan made without knowing the workspace runs with it.
 TEST_F(WorkspaceMarginTest, plans_of_every_planner_run_with_workspace_up_to_the_margin) {
   Trace trace = TrainingStep({.seed = 4, .layers = 6}).build();

@@ -45,7 +45,7 @@ Outcome OtherOutcomes::without(const PlanAction& choice) {
 }
 
 Outcome OtherOutcomes::outcome_of(const Plan& variant) {
-  const auto flaw = validate(variant, inputs_.trace, inputs_.budgets);
+  const auto flaw = validate(variant, inputs_.trace, inputs_.problem().budgets);
   if (flaw && flaw->flaw < PlanFlaw::kDeviceOverfull) {
     return planning::SimulationFailure{.op = flaw->op, .reason = flaw->text};
   }

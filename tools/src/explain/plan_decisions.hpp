@@ -10,7 +10,7 @@
 
 #include "explain/plan_variants.hpp"
 #include "explain/storage_uses.hpp"
-#include "plan/planning_commands.hpp"
+#include "request/planning_request.hpp"
 #include "spillway/plan/plan.hpp"
 #include "spillway/trace/trace.hpp"
 

@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "spillway/machine/machine.hpp"
 #include "spillway/plan/plan.hpp"
@@ -47,9 +46,5 @@ bool recorded_on(const Trace& trace, const Machine& machine);
 /// the recorded ones are asked for and there are none.
 StepDurations step_durations(const Trace& trace, const Machine& machine,
                              std::optional<Durations> asked, const Plan* plan);
-
-/// Lines of at most 80 columns: where the step was recorded, and which durations are taken.
-std::string durations_lines(const StepDurations& durations, const Trace& trace,
-                            const Machine& machine);
 
 }  // namespace spillway::tools

@@ -4,7 +4,10 @@
 // A step recorded without running its kernels has no workspace in `workspace`: a plan that fills
 // the budget by its figures would not fit when it runs. The margin is a number of bytes that plans
 // leave free at every op, stated as a share of the largest working set. Planners, simulator and
-// bound need not know of it: they are given the smaller budget.
+// bound need not know of it: they are given the smaller budget, and StatedBudgets puts their answer
+// in the terms of the person who stated the whole one.
+//
+//     stated device budget   |=========== for plans ===========|= margin =|
 //
 // **The share.** A 3D U-Net (96^3, batch 2) has a largest working set of 566 MB by its recording
 // and of 906 MB with kernels, where the backward convolution holds 340 MB: 0.6 of what is known.
@@ -19,6 +22,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/machine/machine.hpp"
+#include "spillway/planning/planner.hpp"
 #include "spillway/trace/trace.hpp"
 
 namespace spillway::planning {
@@ -33,5 +37,19 @@ Bytes workspace_margin(const Trace& trace, double share = kWorkspaceShare,
 
 /// The budgets with so much of the device's left free; none of it where it is no more than that.
 Budgets leaving_free(Budgets budgets, Bytes margin);
+
+/// Budgets as a person states them, and how much of the device's plans leave free. A value.
+struct StatedBudgets {
+  Budgets stated{};
+  Bytes margin{};
+
+  /// What planners, simulator and bound are given.
+  [[nodiscard]] Budgets for_plans() const { return leaving_free(stated, margin); }
+  /// The same with another device budget.
+  [[nodiscard]] StatedBudgets with_device(Bytes device) const;
+  /// An answer to for_plans(), about the stated budgets: a budget that would do includes the
+  /// margin, in the remedies too, and what is short of the device's is short of the whole one.
+  [[nodiscard]] Infeasible about_stated(Infeasible answer) const;
+};
 
 }  // namespace spillway::planning

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/front_text.hpp"
+#include "answer/comparison_text.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
