@@ -97,7 +97,8 @@ def test_named_files_exist(name):
     # Products of a build or a run are not in the checkout; these stand for an include and a source
     # folder each.
     made = re.compile(
-        r"(build|dist|out)/|core/(base|machine|plan|trace)$|runtime/(memory|transfer|store|exec)$"
+        r"(build|dist|out)/|core/(base|machine|plan|trace)$"
+        r"|runtime/(memory|transfer|device|store|exec)$"
         r"|planning/(analysis|cost|sim|bound|draft|pass|search|planner)$"
     )
     text = read(name)
