@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/freed_blocks.hpp"
+
+#include <algorithm>
+
+namespace spillway::runtime {
+
+std::optional<FreedBlock> FreedBlocks::take(Bytes pages, StreamSlot slot) {
+  const auto of_stream =
+      std::find_if(with_pages_.rbegin(), with_pages_.rend(), [&](const FreedBlock& block) {
+        return block.pages == pages && (block.fence.streams & ~mask_of(slot)) == 0;
+      });
+  auto found = with_pages_.end();
+  if (of_stream != with_pages_.rend()) {
+    found = std::prev(of_stream.base());
+  } else {
+    found = std::ranges::find(with_pages_, pages, &FreedBlock::pages);
+  }
+  if (found == with_pages_.end()) return std::nullopt;
+  const FreedBlock block = *found;
+  with_pages_.erase(found);
+  return block;
+}
+
+std::optional<DeviceAddress> FreedBlocks::take_vacant(Bytes pages) {
+  const auto found = vacant_.find(pages.count);
+  if (found == vacant_.end()) return std::nullopt;
+  const DeviceAddress address = found->second.back();
+  found->second.pop_back();
+  if (found->second.empty()) vacant_.erase(found);
+  return address;
+}
+
+std::optional<FreedBlock> FreedBlocks::take_oldest() {
+  if (with_pages_.empty()) return std::nullopt;
+  const FreedBlock block = with_pages_.front();
+  with_pages_.pop_front();
+  return block;
+}
+
+}  // namespace spillway::runtime
