@@ -18,21 +18,21 @@ using residency::EventKind;
 using residency::ResidencyState;
 
 void MemoryModel::promise_disk(Item& item) {
-  if (item.disk_is_promised) return;
-  item.disk_is_promised = true;
+  if (item.passage.has_room) return;
+  item.passage.has_room = true;
   promised_disk_ += item.bytes;
 }
 
 void MemoryModel::break_promise(Item& item) {
-  item.demote_next = false;
-  if (!item.disk_is_promised) return;
-  item.disk_is_promised = false;
+  item.passage.goes_on = false;
+  if (!item.passage.has_room) return;
+  item.passage.has_room = false;
   promised_disk_ -= item.bytes;
 }
 
 void MemoryModel::mean_for_disk(ItemIndex index) {
-  if (items_[index].meant_for_disk) return;
-  items_[index].meant_for_disk = true;
+  if (items_[index].passage.meant_for_disk) return;
+  items_[index].passage.meant_for_disk = true;
   passing_.push_back(index);
 }
 
@@ -40,7 +40,7 @@ void MemoryModel::mean_for_disk(ItemIndex index) {
 /// ends.
 bool MemoryModel::clear_passage() {
   std::erase_if(passing_, [this](ItemIndex index) {
-    return !items_[index].meant_for_disk || !machine_.contains(items_[index].id);
+    return !items_[index].passage.meant_for_disk || !machine_.contains(items_[index].id);
   });
   return std::any_of(passing_.begin(), passing_.end(),
                      [this](ItemIndex index) { return leaves_passage(index); });
@@ -52,12 +52,12 @@ bool MemoryModel::leaves_passage(ItemIndex index) {
   switch (state(index)) {
     case ResidencyState::kResident:
       send(index, EventKind::kWrite);  // a copy on the disk goes as well
-      items_[index].meant_for_disk = true;
+      items_[index].passage.meant_for_disk = true;
       note_levels();
       return true;
     case ResidencyState::kOnHost: {
       const Bytes before = machine_.used(Tier::kHost);
-      if (!item.waits_to_leave) try_demote(index);
+      if (!waits_for(item)) try_demote(index);
       return machine_.used(Tier::kHost) < before;
     }
     default:

@@ -20,7 +20,8 @@ MemoryModel::MemoryModel(const Problem& problem, TimeNs page_fault_ns, Measureme
 
 void MemoryModel::send(ItemIndex item, EventKind kind, Tier tier) {
   actions_.clear();
-  if (kind == EventKind::kWrite || kind == EventKind::kDrop) items_[item].meant_for_disk = false;
+  if (kind == EventKind::kWrite || kind == EventKind::kDrop)
+    items_[item].passage.meant_for_disk = false;
   const residency::Event event{kind, items_[item].id, tier};
   const Bytes device_before = machine_.used(Tier::kDevice);
   machine_.on(event, now_, actions_);
@@ -65,7 +66,7 @@ bool MemoryModel::is_here(ItemIndex item) const {
 
 bool MemoryModel::is_moving(ItemIndex index) const {
   const Item& item = items_[index];
-  if (item.fetch_queued || item.waits_to_leave) return true;
+  if (item.fetch || waits_for(item)) return true;
   return residency::in_flight(state(index));
 }
 
@@ -86,7 +87,7 @@ Bytes MemoryModel::room(Tier tier) const {
 
 void MemoryModel::evict(ItemIndex index, Tier tier) {
   Item& item = items_[index];
-  withdraw_fetch(item);
+  item.fetch.reset();
   if (tier == Tier::kDisk) mean_for_disk(index);
   switch (state(index)) {
     case ResidencyState::kResident:
@@ -97,13 +98,12 @@ void MemoryModel::evict(ItemIndex index, Tier tier) {
       break;
     case ResidencyState::kEvicting:
       // Where it was written meanwhile, the machine keeps it: then it has to leave once more.
-      item.leave_next = true;
-      item.leaves_for = tier;
-      item.demote_next = item.demote_next || tier == Tier::kDisk;
+      item.pending = LeavesAgain{tier};
+      item.passage.goes_on = item.passage.goes_on || tier == Tier::kDisk;
       send(index, EventKind::kEvict, tier);
       break;
     case ResidencyState::kFetching:
-      item.demote_next = tier == Tier::kDisk;
+      item.passage.goes_on = tier == Tier::kDisk;
       send(index, EventKind::kEvict, tier);  // it is not wanted any more
       break;
     case ResidencyState::kDemoting:
@@ -119,10 +119,10 @@ void MemoryModel::leave(ItemIndex index, Tier tier) {
   Item& item = items_[index];
   if (!has_slower_copy(item)) {
     // Where the plan has a copy already, it has no room elsewhere.
-    item.leaves_for = item.meant_for_disk ? Tier::kDisk : tier;
-    item.waits_to_leave = true;
+    const Tier target = item.passage.meant_for_disk ? Tier::kDisk : tier;
+    item.pending = WaitsToLeave{target};
     // Not ahead of others: the plan has room for all in their order.
-    const bool in_turn = item.leaves_for == Tier::kDisk || !waiting_eviction();
+    const bool in_turn = target == Tier::kDisk || !waiting_eviction();
     if (!in_turn || !try_leave(index)) waiting_.push_back(index);
     return;
   }
@@ -133,14 +133,15 @@ void MemoryModel::leave(ItemIndex index, Tier tier) {
 
 bool MemoryModel::try_leave(ItemIndex index) {
   Item& item = items_[index];
+  const Tier target = *waits_for(item);
   const bool through_host = has_link(LinkKind::kDeviceToHost);
   const bool host_has_room = through_host && item.bytes <= room(Tier::kHost);
-  if (item.leaves_for == Tier::kHost && !host_has_room) return false;
-  if (item.leaves_for == Tier::kDisk && item.bytes > room(Tier::kDisk)) return false;
-  item.waits_to_leave = false;
-  const bool stays_on_host = item.leaves_for == Tier::kHost || host_has_room;
-  if (item.leaves_for == Tier::kDisk && stays_on_host) {
-    item.demote_next = true;
+  if (target == Tier::kHost && !host_has_room) return false;
+  if (target == Tier::kDisk && item.bytes > room(Tier::kDisk)) return false;
+  item.pending = {};
+  const bool stays_on_host = target == Tier::kHost || host_has_room;
+  if (target == Tier::kDisk && stays_on_host) {
+    item.passage.goes_on = true;
     promise_disk(item);
   }
   send(index, EventKind::kEvict, stays_on_host ? Tier::kHost : Tier::kDisk);
@@ -155,31 +156,29 @@ bool MemoryModel::try_leave(ItemIndex index) {
 
 void MemoryModel::demote(ItemIndex index) {
   Item& item = items_[index];
-  withdraw_fetch(item);
+  item.fetch.reset();
   mean_for_disk(index);
   if (state(index) == ResidencyState::kOnHost) {
     start_demotion(index);
   } else if (state(index) == ResidencyState::kEvicting) {
-    item.demote_next = true;
+    item.passage.goes_on = true;
     if (item.bytes <= room(Tier::kDisk)) promise_disk(item);
-  } else if (item.waits_to_leave) {
-    item.leaves_for = Tier::kDisk;
+  } else if (waits_for(item)) {
+    item.pending = WaitsToLeave{Tier::kDisk};
   }
   begin_copies();
 }
 
 void MemoryModel::start_demotion(ItemIndex index) {
-  Item& item = items_[index];
-  item.leaves_for = Tier::kDisk;
-  item.waits_to_leave = true;
+  items_[index].pending = WaitsToLeave{Tier::kDisk};
   if (!try_demote(index)) waiting_.push_back(index);
 }
 
 bool MemoryModel::try_demote(ItemIndex index) {
   Item& item = items_[index];
   const bool clean = machine_.has_copy(item.id, Tier::kDisk);
-  if (!clean && !item.disk_is_promised && item.bytes > room(Tier::kDisk)) return false;
-  item.waits_to_leave = false;
+  if (!clean && !item.passage.has_room && item.bytes > room(Tier::kDisk)) return false;
+  item.pending = {};
   break_promise(item);
   send(index, EventKind::kEvict, Tier::kDisk);
   note_levels();
@@ -190,10 +189,10 @@ bool MemoryModel::try_demote(ItemIndex index) {
 void MemoryModel::retry_waiting() {
   while (!waiting_.empty()) {
     const ItemIndex index = waiting_.front();
-    if (items_[index].waits_to_leave) {
+    if (const auto tier = waits_for(items_[index])) {
       const bool left =
           state(index) == ResidencyState::kOnHost ? try_demote(index) : try_leave(index);
-      if (!left && items_[index].leaves_for == Tier::kHost && clear_passage()) continue;
+      if (!left && tier == Tier::kHost && clear_passage()) continue;
       if (!left) return;
     }
     waiting_.pop_front();
@@ -202,7 +201,7 @@ void MemoryModel::retry_waiting() {
 
 std::optional<std::pair<MemoryModel::ItemIndex, Tier>> MemoryModel::waiting_eviction() const {
   for (const ItemIndex index : waiting_) {
-    if (items_[index].waits_to_leave) return {{index, items_[index].leaves_for}};
+    if (const auto tier = waits_for(items_[index])) return {{index, *tier}};
   }
   return std::nullopt;
 }
@@ -215,12 +214,12 @@ void MemoryModel::fetch(ItemIndex index) {
   Item& item = items_[index];
   const ResidencyState now = state(index);
   if (now == ResidencyState::kDropped) return;
-  if (now == ResidencyState::kResident && !item.waits_to_leave) return;
-  if (!is_here(index)) item.waits_to_leave = false;
+  if (now == ResidencyState::kResident && !waits_for(item)) return;
+  if (!is_here(index) && waits_for(item)) item.pending = {};
   break_promise(item);
   // The machine would fetch as soon as a demotion ends, room or not; so the host keeps its copy.
   if (now == ResidencyState::kDemoting) send(index, EventKind::kEvict, Tier::kHost);
-  if (!item.fetch_queued) queue_fetch(index, false);
+  if (!item.fetch) queue_fetch(index, false);
   begin_copies();
 }
 
@@ -230,9 +229,9 @@ bool MemoryModel::demand(ItemIndex index) {
   if (is_here(index) || now == ResidencyState::kFetching) {
     // From now on, so that its eviction does not end while computing waits for something else. A
     // fetch of it that waits for its turn is over as well: an op's use comes ahead of all.
-    item.waits_to_leave = item.leave_next = false;
-    const bool forget = item.forget_on_arrival;
-    withdraw_fetch(item);
+    keep(item);
+    const bool forget = item.fetch && item.fetch->forgets;
+    item.fetch.reset();
     if (forget) {
       send(index, EventKind::kWrite);
     } else if (now != ResidencyState::kResident) {
@@ -241,12 +240,12 @@ bool MemoryModel::demand(ItemIndex index) {
     if (now == ResidencyState::kFetching) begin_copies();
     return false;
   }
-  const bool asked_for = item.fetch_queued;
-  if (!asked_for || !item.urgent) {
-    const bool forget = item.forget_on_arrival;
+  const bool asked_for = item.fetch.has_value();
+  if (!asked_for || !item.fetch->urgent) {
+    const bool forget = asked_for && item.fetch->forgets;
     fetch(index);
     queue_fetch(index, true);
-    item.forget_on_arrival = forget;
+    item.fetch->forgets = forget;
   }
   begin_copies();
   return !asked_for;
@@ -254,8 +253,7 @@ bool MemoryModel::demand(ItemIndex index) {
 
 void MemoryModel::queue_fetch(ItemIndex index, bool urgent) {
   Item& item = items_[index];
-  item.fetch_queued = true;
-  item.urgent = urgent;
+  item.fetch = QueuedFetch{.urgent = urgent};
   ++item.ticket;
   const bool from_host = state(index) != ResidencyState::kOnDisk;
   const Copy copy{.item = index,
@@ -270,15 +268,10 @@ void MemoryModel::queue_fetch(ItemIndex index, bool urgent) {
   }
 }
 
-void MemoryModel::withdraw_fetch(Item& item) {
-  item.fetch_queued = false;
-  item.forget_on_arrival = false;
-}
-
 void MemoryModel::forget(ItemIndex index) {
   Item& item = items_[index];
-  if (item.fetch_queued) {
-    item.forget_on_arrival = true;
+  if (item.fetch) {
+    item.fetch->forgets = true;
   } else if (const ResidencyState now = state(index); now == ResidencyState::kResident ||
                                                       now == ResidencyState::kEvicting ||
                                                       now == ResidencyState::kFetching) {
@@ -291,11 +284,11 @@ void MemoryModel::forget(ItemIndex index) {
 
 void MemoryModel::drop(ItemIndex index) {
   Item& item = items_[index];
-  withdraw_fetch(item);
-  item.waits_to_leave = item.leave_next = false;
+  item.fetch.reset();
+  item.pending = {};
   break_promise(item);
   if (is_moving(index)) {
-    item.drop_next = true;
+    item.pending = IsDroppedNext{};
     return;
   }
   measurements_.report().dropped += item.bytes;
@@ -307,7 +300,7 @@ void MemoryModel::drop(ItemIndex index) {
 // --- computing ---
 
 void MemoryModel::use(ItemIndex index, bool writes) {
-  items_[index].leave_next = false;
+  keep(items_[index]);
   send(index, writes ? EventKind::kWrite : EventKind::kUse);
   if (actions_.empty()) return;
   note_levels();
@@ -316,8 +309,8 @@ void MemoryModel::use(ItemIndex index, bool writes) {
 
 void MemoryModel::die(ItemIndex index) {
   Item& item = items_[index];
-  withdraw_fetch(item);
-  item.drop_next = item.waits_to_leave = item.leave_next = false;
+  item.fetch.reset();
+  item.pending = {};
   break_promise(item);
   send(index, EventKind::kDie);
   note_levels();
@@ -326,10 +319,12 @@ void MemoryModel::die(ItemIndex index) {
 
 // A recomputed storage has no slower copies, and their room is another's by the plan.
 bool MemoryModel::withdraw_drop(ItemIndex index) {
-  if (!std::exchange(items_[index].drop_next, false)) return false;
+  Item& item = items_[index];
+  if (!std::holds_alternative<IsDroppedNext>(item.pending)) return false;
+  item.pending = {};
   if (state(index) == ResidencyState::kDemoting) {
-    fetch(index);
-    items_[index].forget_on_arrival = true;
+    fetch(index);  // stays queued until the demotion has ended
+    item.fetch->forgets = true;
   } else {
     send(index, EventKind::kWrite);
   }
@@ -381,14 +376,14 @@ TimeNs MemoryModel::duration(LinkKind link, const Copy& copy) const {
 bool MemoryModel::is_void(const Copy& copy) const {
   if (copy.leg != Leg::kIn && copy.leg != Leg::kInFirst) return false;
   const Item& item = items_[copy.item];
-  return !item.fetch_queued || item.ticket != copy.ticket;
+  return !item.fetch || item.ticket != copy.ticket;
 }
 
 // Fetches take room in the order in which they were queued, whichever link they come over: else one
 // that came late could take what an earlier one, held up by its link, was queued for.
 Bytes MemoryModel::owed_to_earlier(LinkKind link, const Copy& copy) const {
   Bytes owed{};
-  if (items_[copy.item].urgent) return owed;
+  if (items_[copy.item].fetch->urgent) return owed;
   const LinkKind other =
       link == LinkKind::kHostToDevice ? LinkKind::kDiskToHost : LinkKind::kHostToDevice;
   for (const Copy& ahead : queues_.urgent(other)) {
@@ -434,7 +429,7 @@ MemoryModel::Begun MemoryModel::begin_fetch(LinkKind link, const Copy& copy) {
     Copy moved = copy;
     moved.leg = Leg::kInFirst;
     moved.ticket = ++item.ticket;
-    if (item.urgent) {
+    if (item.fetch->urgent) {
       queues_.push_urgent(LinkKind::kDiskToHost, moved);
     } else {
       queues_.push_in_order(LinkKind::kDiskToHost, moved);
@@ -444,8 +439,8 @@ MemoryModel::Begun MemoryModel::begin_fetch(LinkKind link, const Copy& copy) {
   const bool holds_room = is_here(copy.item) || now == ResidencyState::kFetching;
   const Bytes more = holds_room ? Bytes{} : item.bytes;
   if (!has_room(more + owed_to_earlier(link, copy))) return Begun::kNot;
-  item.fetch_queued = item.waits_to_leave = item.leave_next = false;
-  const bool forget = std::exchange(item.forget_on_arrival, false);
+  const bool forget = std::exchange(item.fetch, std::nullopt)->forgets;
+  keep(item);
   if (now != ResidencyState::kDropped) {
     send(copy.item, forget ? EventKind::kWrite : EventKind::kUse);
     note_levels();
@@ -472,15 +467,19 @@ void MemoryModel::settle(ItemIndex index) {
   note_levels();
   Item& item = items_[index];
   if (!machine_.contains(item.id)) return;
-  if (std::exchange(item.drop_next, false)) return drop(index);
+  if (std::holds_alternative<IsDroppedNext>(item.pending)) return drop(index);
   const ResidencyState now = state(index);
-  const bool leaves_again = std::exchange(item.leave_next, false);
+  std::optional<Tier> leaves_for;
+  if (const auto* again = std::get_if<LeavesAgain>(&item.pending)) {
+    leaves_for = again->tier;
+    item.pending = {};
+  }
   if (now == ResidencyState::kResident) {
     break_promise(item);
-    if (leaves_again) leave(index, item.leaves_for);
+    if (leaves_for) leave(index, *leaves_for);
     return;
   }
-  if (now == ResidencyState::kOnHost && std::exchange(item.demote_next, false)) {
+  if (now == ResidencyState::kOnHost && std::exchange(item.passage.goes_on, false)) {
     start_demotion(index);
   }
 }

@@ -15,6 +15,7 @@
 #include <deque>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "copy_queues.hpp"
@@ -93,23 +94,51 @@ class MemoryModel {
   bool step_to_next_end();
 
  private:
+  /// A fetch that stands in a queue, its Use not sent yet.
+  struct QueuedFetch {
+    bool urgent = false;   // queued ahead
+    bool forgets = false;  // its slower copies on arrival
+  };
+  /// For room on the tier.
+  struct WaitsToLeave {
+    Tier tier = Tier::kHost;
+  };
+  /// For the tier, when the copy in flight has ended.
+  struct LeavesAgain {
+    Tier tier = Tier::kHost;
+  };
+  /// When the copy in flight has ended.
+  struct IsDroppedNext {};
+  /// What the plan wants of an item that it cannot have yet.
+  using Pending = std::variant<std::monostate, WaitsToLeave, LeavesAgain, IsDroppedNext>;
+
+  /// On the way through the host: see host_passage.cpp.
+  struct Passage {
+    bool meant_for_disk = false;  // the plan has its slower copy there
+    bool goes_on = false;         // to the disk, when it is on the host
+    bool has_room = false;        // promised on the disk, for that
+  };
+
   struct Item {
     StorageId id{};  // of the machine
     StorageId storage{};
     Bytes bytes{};
-    std::uint32_t ticket = 0;
-    bool fetch_queued = false;       // and its Use not sent
-    bool urgent = false;             // it is queued ahead
-    bool forget_on_arrival = false;  // of the queued fetch
-    bool waits_to_leave = false;     // for room on `leaves_for`
-    bool leave_next = false;         // for `leaves_for`, when its copy has ended
-    Tier leaves_for = Tier::kHost;
-    bool demote_next = false;       // when it is on the host
-    bool disk_is_promised = false;  // room for that
-    bool drop_next = false;         // when its copy has ended
-    bool meant_for_disk = false;    // the plan has its slower copy there: see host_passage.cpp
-    bool on_device = true;          // has room there, if only for copies under way
+    std::uint32_t ticket = 0;  // of its latest queued fetch
+    std::optional<QueuedFetch> fetch{};
+    Pending pending{};
+    Passage passage{};
+    bool on_device = true;  // has room there, if only for copies under way
   };
+
+  /// The tier that it waits for room on, if it does.
+  static std::optional<Tier> waits_for(const Item& item) {
+    const auto* waits = std::get_if<WaitsToLeave>(&item.pending);
+    return waits == nullptr ? std::nullopt : std::optional(waits->tier);
+  }
+  /// It is used or on its way back: only a drop stays pending.
+  static void keep(Item& item) {
+    if (!std::holds_alternative<IsDroppedNext>(item.pending)) item.pending = {};
+  }
 
   void send(ItemIndex item, residency::EventKind kind, Tier tier = Tier::kDevice);
   [[nodiscard]] bool has_slower_copy(const Item& item) const;
@@ -129,7 +158,6 @@ class MemoryModel {
   bool clear_passage();
   bool leaves_passage(ItemIndex item);
   void queue_fetch(ItemIndex item, bool urgent);
-  void withdraw_fetch(Item& item);
 
   void begin_copies();
   enum class Begun { kNot, kWithACopy, kWithout };
