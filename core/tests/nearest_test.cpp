@@ -55,5 +55,11 @@ TEST(NearestWord, IsSymmetric) {
   }
 }
 
+TEST(NearestWord, ASuggestionFollowsASentence) {
+  constexpr std::array<std::string_view, 2> kWords{"host", "disk"};
+  EXPECT_EQ(suggestion("dsik", kWords), " Did you mean \"disk\"?");
+  EXPECT_EQ(suggestion("tape", kWords), "");
+}
+
 }  // namespace
 }  // namespace spillway

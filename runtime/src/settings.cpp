@@ -32,11 +32,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-std::string suggestion(std::string_view word, std::span<const std::string_view> words) {
-  const auto nearest = nearest_word(word, words);
-  return nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "";
-}
-
 [[noreturn]] void throw_no_choice(std::string_view what, std::string_view text,
                                   std::span<const std::string_view> words) {
   throw UserError(fmt::format("{}: \"{}\" is not one of {}.{}", what, text, fmt::join(words, ", "),

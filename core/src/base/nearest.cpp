@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/base/nearest.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -46,6 +48,11 @@ std::optional<std::string_view> nearest_word(std::string_view word,
     }
   }
   return nearest;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string_view> candidates) {
+  const auto nearest = nearest_word(word, candidates);
+  return nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "";
 }
 
 }  // namespace spillway

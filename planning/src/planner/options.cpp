@@ -80,9 +80,8 @@ std::size_t Options::row_of(std::string_view name) const {
   if (found != fields_.end()) return static_cast<std::size_t>(found - fields_.begin());
   std::vector<std::string_view> names;
   for (const OptionField& field : fields_) names.push_back(field.name);
-  const auto nearest = nearest_word(name, names);
-  throw UserError(fmt::format("The planner has no option \"{}\".{}", name,
-                              nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : ""));
+  throw UserError(
+      fmt::format("The planner has no option \"{}\".{}", name, suggestion(name, names)));
 }
 
 void Options::set(std::string_view name, std::string_view text) {

@@ -25,10 +25,8 @@ const Planner& planner_named(std::string_view name) {
     if (planner->name() == name) return *planner;
     names.push_back(planner->name());
   }
-  const auto nearest = nearest_word(name, names);
   throw UserError(fmt::format("There is no planner \"{}\".{} Planners: {}.", name,
-                              nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "",
-                              fmt::join(names, ", ")));
+                              suggestion(name, names), fmt::join(names, ", ")));
 }
 
 }  // namespace spillway::planning

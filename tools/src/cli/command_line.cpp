@@ -46,17 +46,12 @@ struct Parsed {
   PlanningFlags planning;
 };
 
-std::string quoted_suggestion(std::string_view word, std::span<const std::string_view> words) {
-  const auto nearest = nearest_word(word, words);
-  return nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "";
-}
-
 [[noreturn]] void throw_unknown_command(const std::string& word, const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   const std::vector<std::string_view> words(names.begin(), names.end());
   throw UserError(fmt::format("Unknown command \"{}\".{} Commands: {}.", word,
-                              quoted_suggestion(word, words), fmt::join(names, ", ")));
+                              suggestion(word, words), fmt::join(names, ", ")));
 }
 
 [[noreturn]] void throw_unknown_flag(const std::string& word, const CLI::App& command) {
@@ -69,7 +64,7 @@ std::string quoted_suggestion(std::string_view word, std::span<const std::string
   const std::string flag = word.substr(0, word.find('='));
   const std::string path = command_path(command);
   throw UserError(fmt::format("Unknown flag \"{}\" of {}.{} See {} --help.", flag, path,
-                              quoted_suggestion(flag, words), path));
+                              suggestion(flag, words), path));
 }
 
 Show parse_show(const std::string& text, std::string_view flag, bool has_auto) {
@@ -79,7 +74,7 @@ Show parse_show(const std::string& text, std::string_view flag, bool has_auto) {
   static constexpr std::array<std::string_view, 3> kWords{"on", "off", "auto"};
   const std::span<const std::string_view> words = std::span(kWords).first(has_auto ? 3 : 2);
   throw UserError(fmt::format("{} \"{}\" is not one of {}.{}", flag, text, fmt::join(words, ", "),
-                              quoted_suggestion(text, words)));
+                              suggestion(text, words)));
 }
 
 std::string flag_name(std::string_view flag) {

@@ -58,14 +58,12 @@ Machine find_machine(const std::string& name) {
     return read_machine((machines_folder() / (name + ".json")).string());
   }
   const std::vector<std::string_view> words(names.begin(), names.end());
-  const auto nearest = nearest_word(name, words);
   if (names.empty()) {
     throw UserError(fmt::format("There is no machine \"{}\": {} holds none. Name a file.", name,
                                 machines_folder().string()));
   }
   throw UserError(fmt::format("There is no machine \"{}\".{} Known: {}. A file is given as a path.",
-                              name, nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "",
-                              fmt::join(names, ", ")));
+                              name, suggestion(name, words), fmt::join(names, ", ")));
 }
 
 std::string kept_name(const std::string& name) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace spillway {
@@ -11,5 +12,9 @@ namespace spillway {
 /// `word`, if that distance is at most a third of the longer word, rounded up; else nothing.
 std::optional<std::string_view> nearest_word(std::string_view word,
                                              std::span<const std::string_view> candidates);
+
+/// ` Did you mean "lru"?`, to follow the sentence that refuses a word; empty where no candidate is
+/// near.
+std::string suggestion(std::string_view word, std::span<const std::string_view> candidates);
 
 }  // namespace spillway
