@@ -32,7 +32,7 @@ struct SmallStep {
   }
 };
 
-TEST(AccessTableTest, bytes_alive_and_needed_are_summed_per_op) {
+TEST(AccessTableTest, BytesAliveAndNeededAreSummedPerOp) {
   const AccessTable table(SmallStep().trace);
   EXPECT_EQ(table.alive(0), 14U);
   EXPECT_EQ(table.alive(1), 24U);  // and 3 of workspace
@@ -44,14 +44,14 @@ TEST(AccessTableTest, bytes_alive_and_needed_are_summed_per_op) {
   EXPECT_EQ(table.working_set(3), 17U);
 }
 
-TEST(AccessTableTest, freeing_alone_is_no_touch) {
+TEST(AccessTableTest, FreeingAloneIsNoTouch) {
   const AccessTable table(SmallStep().trace);
   EXPECT_EQ(table.op_of(table.last_touch(1)), 1U);
   EXPECT_EQ(table.freed_by(1), 3U);
   ASSERT_EQ(table.frees(3).size(), 2U);
 }
 
-TEST(AccessTableTest, gap_of_a_parameter_wraps_around_the_end_of_the_step) {
+TEST(AccessTableTest, GapOfAParameterWrapsAroundTheEndOfTheStep) {
   const AccessTable table(SmallStep().trace);
   const GapEnd within = end_of_gap(table, table.first_touch(0));
   EXPECT_EQ(table.op_of(within.touch), 3U);
@@ -63,7 +63,7 @@ TEST(AccessTableTest, gap_of_a_parameter_wraps_around_the_end_of_the_step) {
   EXPECT_EQ(end_of_gap(table, table.last_touch(2)).touch, kNoRow);
 }
 
-TEST(AccessTableTest, gap_goes_on_in_the_storage_that_continues_another) {
+TEST(AccessTableTest, GapGoesOnInTheStorageThatContinuesAnother) {
   StepBuilder step;
   const StorageId before = step.temporary(5, "gradient of the step before");
   const StorageId after = step.temporary(5, "gradient");
@@ -77,7 +77,7 @@ TEST(AccessTableTest, gap_goes_on_in_the_storage_that_continues_another) {
   EXPECT_EQ(table.predecessor(0), 1U);
 }
 
-TEST(LevelsTest, level_is_the_longest_path_and_writes_wait_for_reads) {
+TEST(LevelsTest, LevelIsTheLongestPathAndWritesWaitForReads) {
   const Levels levels = levels_of(AccessTable(SmallStep().trace));
   EXPECT_EQ(levels.of, (std::vector<Row>{0, 1, 2, 2}));  // reads do not wait for reads
   StepBuilder step;

@@ -74,7 +74,7 @@ struct TwoBranches {
   }
 };
 
-TEST(DepthFirstTest, one_branch_runs_to_its_end_before_the_other_begins) {
+TEST(DepthFirstTest, OneBranchRunsToItsEndBeforeTheOtherBegins) {
   const Trace trace = TwoBranches().step.build();
   EXPECT_EQ(depth_first(trace), (Positions{0, 2, 4, 1, 3, 5, 6}));
   // One more throughout: the sum of the step before, which only the last op frees.
@@ -82,7 +82,7 @@ TEST(DepthFirstTest, one_branch_runs_to_its_end_before_the_other_begins) {
   EXPECT_EQ(peak_bytes(depth_first_step(trace)), Bytes{22 + 1});
 }
 
-TEST(DepthFirstTest, what_one_op_makes_ready_keeps_the_order_of_the_program) {
+TEST(DepthFirstTest, WhatOneOpMakesReadyKeepsTheOrderOfTheProgram) {
   StepBuilder step;
   const StorageId x = step.temporary(1, "x");
   step.op(1, {.creates = {x}, .recomputable = true});
@@ -92,7 +92,7 @@ TEST(DepthFirstTest, what_one_op_makes_ready_keeps_the_order_of_the_program) {
   EXPECT_EQ(depth_first(step.build()), (Positions{0, 1, 2, 3}));
 }
 
-TEST(DepthFirstTest, random_numbers_are_drawn_in_the_order_of_the_program) {
+TEST(DepthFirstTest, RandomNumbersAreDrawnInTheOrderOfTheProgram) {
   const Trace trace = TwoBranches(false).step.build();
   EXPECT_EQ(depth_first(trace), (Positions{0, 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(depth_first_step(trace), trace);
@@ -101,7 +101,7 @@ TEST(DepthFirstTest, random_numbers_are_drawn_in_the_order_of_the_program) {
 //   op     0    1    2    3    4
 //   x      c         r    w    r         op 3 needs nothing but x, which is there from op 0 on, but
 //   y           c    r                   op 2 is to read what was there before
-TEST(DepthFirstTest, op_in_place_stays_between_two_readers) {
+TEST(DepthFirstTest, OpInPlaceStaysBetweenTwoReaders) {
   StepBuilder step;
   const StorageId x = step.temporary(1, "x");
   const StorageId y = step.temporary(1, "y");
@@ -118,7 +118,7 @@ TEST(DepthFirstTest, op_in_place_stays_between_two_readers) {
 //   x      c         w    w         op 3 could follow op 0 at once, but for op 2
 //   z      c              r
 //   y           c    r
-TEST(DepthFirstTest, writers_of_one_storage_keep_their_order) {
+TEST(DepthFirstTest, WritersOfOneStorageKeepTheirOrder) {
   StepBuilder step;
   const StorageId x = step.temporary(1, "x");
   const StorageId y = step.temporary(1, "y");
@@ -135,7 +135,7 @@ TEST(DepthFirstTest, writers_of_one_storage_keep_their_order) {
 //   y                c    r                 not freed                        c    r
 //   kept late        c         f            freed by 3                       c f
 //   left             f                      before any touch                 f
-TEST(DepthFirstTest, storages_are_freed_by_whoever_touches_them_last) {
+TEST(DepthFirstTest, StoragesAreFreedByWhoeverTouchesThemLast) {
   StepBuilder step;
   const StorageId s = step.temporary(1, "s");
   const StorageId y = step.temporary(1, "y");
@@ -158,7 +158,7 @@ TEST(DepthFirstTest, storages_are_freed_by_whoever_touches_them_last) {
   EXPECT_EQ(made.storages, trace.storages);
 }
 
-TEST(DepthFirstTest, what_is_known_of_an_op_goes_with_it) {
+TEST(DepthFirstTest, WhatIsKnownOfAnOpGoesWithIt) {
   Trace trace;
   for (std::uint32_t i = 0; i < 3; ++i) {
     const std::string word = std::to_string(i);
@@ -188,7 +188,7 @@ TEST(DepthFirstTest, what_is_known_of_an_op_goes_with_it) {
   EXPECT_EQ(made.ops.alternatives[OpIndex{0}].size(), 2U);
 }
 
-TEST(DepthFirstTest, an_order_that_is_none_is_refused) {
+TEST(DepthFirstTest, AnOrderThatIsNoneIsRefused) {
   const Trace trace = TwoBranches().step.build();
   EXPECT_THROW(reordered(trace, order_of({0, 1, 2})), InternalError);
   EXPECT_THROW(reordered(trace, order_of({0, 1, 2, 3, 4, 5, 5})), InternalError);
@@ -196,7 +196,7 @@ TEST(DepthFirstTest, an_order_that_is_none_is_refused) {
   EXPECT_EQ(reordered(Trace{}, depth_first_order(Trace{})), Trace{});
 }
 
-TEST(DepthFirstTest, a_step_of_a_million_ops_takes_seconds) {
+TEST(DepthFirstTest, AStepOfAMillionOpsTakesSeconds) {
   const Trace trace = testing::layered_step(40'000);
   ASSERT_GE(trace.ops.size(), 900'000U);
   EXPECT_EQ(reordered(trace, depth_first_order(trace)).ops.size(), trace.ops.size());

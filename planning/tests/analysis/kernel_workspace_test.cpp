@@ -41,7 +41,7 @@ Trace step_without_kernels() {
   return step.build();
 }
 
-TEST(KernelWorkspaceTest, ops_of_the_same_size_are_lent_what_was_seen) {
+TEST(KernelWorkspaceTest, OpsOfTheSameSizeAreLentWhatWasSeen) {
   Machine machine = plain_machine();
   learn_workspace(machine, step_that_ran(), "measured: a run");
   EXPECT_EQ(machine.workspace.source, "measured: a run");
@@ -52,7 +52,7 @@ TEST(KernelWorkspaceTest, ops_of_the_same_size_are_lent_what_was_seen) {
   EXPECT_EQ(trace.ops.workspace[2], Bytes{0});
 }
 
-TEST(KernelWorkspaceTest, an_op_of_another_size_or_name_is_not_known) {
+TEST(KernelWorkspaceTest, AnOpOfAnotherSizeOrNameIsNotKnown) {
   Machine machine = plain_machine();
   learn_workspace(machine, step_that_ran(), "measured: a run");
   Trace trace = step_without_kernels();
@@ -60,7 +60,7 @@ TEST(KernelWorkspaceTest, an_op_of_another_size_or_name_is_not_known) {
   EXPECT_EQ(lend_workspace(trace, machine), (std::vector<std::uint8_t>{0, 0, 0}));
 }
 
-TEST(KernelWorkspaceTest, the_margin_is_for_the_ops_that_are_not_known) {
+TEST(KernelWorkspaceTest, TheMarginIsForTheOpsThatAreNotKnown) {
   Machine machine = plain_machine();
   learn_workspace(machine, step_that_ran(), "measured: a run");
   Trace trace = step_without_kernels();
@@ -70,7 +70,7 @@ TEST(KernelWorkspaceTest, the_margin_is_for_the_ops_that_are_not_known) {
   EXPECT_EQ(workspace_margin(trace, 0.5, std::vector<std::uint8_t>{1, 1, 1}), Bytes{0});
 }
 
-TEST(KernelWorkspaceTest, of_two_runs_the_larger_figure_is_kept_and_each_run_named_once) {
+TEST(KernelWorkspaceTest, OfTwoRunsTheLargerFigureIsKeptAndEachRunNamedOnce) {
   Machine machine = plain_machine();
   Trace more = step_that_ran();
   more.ops.workspace[1] = Bytes{70};
@@ -83,7 +83,7 @@ TEST(KernelWorkspaceTest, of_two_runs_the_larger_figure_is_kept_and_each_run_nam
   EXPECT_EQ(machine.workspace.source, "a run");
 }
 
-TEST(KernelWorkspaceTest, nothing_is_learned_from_a_step_without_kernels_nor_lent_to_one_that_ran) {
+TEST(KernelWorkspaceTest, NothingIsLearnedFromAStepWithoutKernelsNorLentToOneThatRan) {
   Machine machine = plain_machine();
   EXPECT_THROW(learn_workspace(machine, step_without_kernels(), "a run"), UserError);
   learn_workspace(machine, step_that_ran(), "a run");

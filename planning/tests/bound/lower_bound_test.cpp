@@ -25,7 +25,7 @@ Budgets budgets(std::uint64_t device, std::uint64_t host, std::uint64_t disk = 0
 // With 1500 bytes a must be out during op 1: 1000 ns out, 1000 ns in at a byte per ns, and no op
 // can run meanwhile. At the beginning of op 1 and at its end 500 of the 2000 bytes are too many.
 // The bound takes storages in part: at least half of a goes out and comes back.
-TEST(LowerBoundTest, a_storage_in_the_way_of_one_op_is_charged_out_and_in) {
+TEST(LowerBoundTest, AStorageInTheWayOfOneOpIsChargedOutAndIn) {
   StepBuilder step;
   const StorageId a = step.temporary(1000, "a");
   const StorageId b = step.temporary(1000, "b");
@@ -43,7 +43,7 @@ TEST(LowerBoundTest, a_storage_in_the_way_of_one_op_is_charged_out_and_in) {
   EXPECT_TRUE(roomy.windows.empty());
 }
 
-TEST(LowerBoundTest, what_can_be_computed_again_costs_no_more_than_that) {
+TEST(LowerBoundTest, WhatCanBeComputedAgainCostsNoMoreThanThat) {
   StepBuilder step;
   const StorageId weight = step.persistent(1, "weight");
   const StorageId a = step.temporary(1000, "a");
@@ -59,7 +59,7 @@ TEST(LowerBoundTest, what_can_be_computed_again_costs_no_more_than_that) {
 }
 
 // Two such places in one step: the demands of disjoint windows add up.
-TEST(LowerBoundTest, disjoint_windows_add_up) {
+TEST(LowerBoundTest, DisjointWindowsAddUp) {
   const Machine machine = plain_machine();
   const auto bound_of = [&](int times) {
     StepBuilder step;
@@ -84,7 +84,7 @@ TEST(LowerBoundTest, disjoint_windows_add_up) {
 //   op 2 (100)   creates and frees c, 1000 bytes
 // With 1500 bytes w is out during ops 1 and 2, and back for the next step: 1000 ns out after op 0,
 // 1000 ns in after op 2. What windows say for one instant prices say too.
-TEST(LowerBoundTest, what_lives_on_goes_out_and_comes_back_once_a_step) {
+TEST(LowerBoundTest, WhatLivesOnGoesOutAndComesBackOnceAStep) {
   StepBuilder step;
   const StorageId w = step.persistent(1000, "w");
   const StorageId b = step.temporary(1000, "b");
@@ -101,7 +101,7 @@ TEST(LowerBoundTest, what_lives_on_goes_out_and_comes_back_once_a_step) {
 
 // A storage that lives on and is read in three places, each beside ops that leave no room for it:
 // it is written once, so it goes out once and comes back three times.
-TEST(LowerBoundTest, what_is_not_written_between_its_gaps_goes_out_once) {
+TEST(LowerBoundTest, WhatIsNotWrittenBetweenItsGapsGoesOutOnce) {
   StepBuilder step;
   const StorageId w = step.persistent(1000, "w");
   for (int i = 0; i < 3; ++i) {
@@ -118,7 +118,7 @@ TEST(LowerBoundTest, what_is_not_written_between_its_gaps_goes_out_once) {
   EXPECT_LE(bound.step_ns, 60 + 4000);
 }
 
-TEST(LowerBoundTest, what_neither_device_nor_host_holds_crosses_the_disk) {
+TEST(LowerBoundTest, WhatNeitherDeviceNorHostHoldsCrossesTheDisk) {
   StepBuilder step;
   const StorageId a = step.temporary(1000, "a");
   const StorageId b = step.temporary(1000, "b");
@@ -173,22 +173,20 @@ class BindingTest : public ::testing::Test {
   }
 };
 
-TEST_F(BindingTest, copies_in) {
-  expect(bound_of({.in = 1e9}, false, true), BoundCause::kFetching);
-}
-TEST_F(BindingTest, copies_out) {
+TEST_F(BindingTest, CopiesIn) { expect(bound_of({.in = 1e9}, false, true), BoundCause::kFetching); }
+TEST_F(BindingTest, CopiesOut) {
   expect(bound_of({.out = 1e9}, false, true), BoundCause::kEvicting);
 }
-TEST_F(BindingTest, ops_run_again_are_not_called_copies) {
+TEST_F(BindingTest, OpsRunAgainAreNotCalledCopies) {
   expect(bound_of({.out = 1e8, .in = 1e8}, true, true), BoundCause::kRecomputing);
 }
-TEST_F(BindingTest, copies_from_disk) {
+TEST_F(BindingTest, CopiesFromDisk) {
   expect(bound_of({.from_disk = 1e9}, false, false), BoundCause::kFromDisk);
 }
-TEST_F(BindingTest, copies_to_disk) {
+TEST_F(BindingTest, CopiesToDisk) {
   expect(bound_of({.to_disk = 1e9}, false, false), BoundCause::kToDisk);
 }
-TEST_F(BindingTest, nothing_binds_where_all_fits) {
+TEST_F(BindingTest, NothingBindsWhereAllFits) {
   StepBuilder step;
   const StorageId a = step.temporary(1000, "a");
   step.op(50, {.creates = {a}, .frees = {a}});

@@ -44,7 +44,7 @@ double by_states(const Problem& problem) {
 //   b 1000          c           r f   1000 out before op 2, 1000 in before op 3
 // The device holds one of them, so that a cannot come before b is out: 4000 in all. Prices of
 // single gaps let both copies before op 2 be made at the same time.
-TEST(PriceBoundsTest, copies_without_room_for_both_take_turns) {
+TEST(PriceBoundsTest, CopiesWithoutRoomForBothTakeTurns) {
   StepBuilder step;
   const StorageId a = step.temporary(1000, "a");
   const StorageId b = step.temporary(1000, "b");
@@ -65,7 +65,7 @@ TEST(PriceBoundsTest, copies_without_room_for_both_take_turns) {
 }
 
 // The same in a budget for one and a half: half of a storage is no use.
-TEST(PriceBoundsTest, storages_are_whole) {
+TEST(PriceBoundsTest, StoragesAreWhole) {
   StepBuilder step;
   const StorageId a = step.temporary(1000, "a");
   const StorageId b = step.temporary(900, "b");
@@ -89,7 +89,7 @@ TEST(PriceBoundsTest, storages_are_whole) {
 //   workspace               2000  1000
 // Both are away during op 2, and x beside op 3. x goes out, 990 beyond op 1; for a to be made again
 // x comes in; and once more before op 4. Prices of single gaps take a for 10.
-TEST(PriceBoundsTest, what_a_recomputation_reads_must_come_for_it) {
+TEST(PriceBoundsTest, WhatARecomputationReadsMustComeForIt) {
   StepBuilder step;
   const StorageId x = step.temporary(1000, "x");
   const StorageId a = step.temporary(1000, "a");
@@ -106,7 +106,7 @@ TEST(PriceBoundsTest, what_a_recomputation_reads_must_come_for_it) {
   EXPECT_LE(by_states(problem), 990 + 1000 + 10 + 1000);
 }
 
-TEST(PriceBoundsTest, states_are_left_to_steps_with_few_of_them) {
+TEST(PriceBoundsTest, StatesAreLeftToStepsWithFewOfThem) {
   const Trace trace = testing::layered_step(4);
   const Machine machine = plain_machine();
   const Problem problem = on_device(trace, machine, peak_bytes(trace).count / 2);
@@ -116,7 +116,7 @@ TEST(PriceBoundsTest, states_are_left_to_steps_with_few_of_them) {
 
 // Steps of every shape: what lives on, what is written in place, recomputations of recomputations,
 // no copies out for what is never written.
-TEST(PriceBoundsTest, no_plan_of_any_planner_beats_either) {
+TEST(PriceBoundsTest, NoPlanOfAnyPlannerBeatsEither) {
   std::mt19937 random(20);
   const Machine machine = plain_machine();
   int plans = 0;

@@ -100,7 +100,7 @@ class ExactOptimumTest : public PlanFixture {
   double worst_hybrid_ = 1, worst_bound_ = 1;
 };
 
-TEST_F(ExactOptimumTest, hybrid_and_the_bound_are_near_the_shortest_schedule) {
+TEST_F(ExactOptimumTest, HybridAndTheBoundAreNearTheShortestSchedule) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     for (const double link : {1e9, 4e9}) {
       for (const double times : {1.02, 1.25}) {

@@ -19,7 +19,7 @@
 namespace spillway::planning {
 namespace {
 
-TEST(RangeMaxTest, agrees_with_a_row_of_numbers) {
+TEST(RangeMaxTest, AgreesWithARowOfNumbers) {
   std::mt19937 random(7);
   std::vector<std::int64_t> row(37);
   for (auto& value : row) value = static_cast<std::int64_t>(random() % 100);
@@ -38,7 +38,7 @@ TEST(RangeMaxTest, agrees_with_a_row_of_numbers) {
   }
 }
 
-TEST(TierLevelTest, a_copy_is_made_no_earlier_than_there_is_room_until_it_is_decided_on) {
+TEST(TierLevelTest, ACopyIsMadeNoEarlierThanThereIsRoomUntilItIsDecidedOn) {
   std::mt19937 random(11);
   constexpr Row kOps = 40;
   constexpr std::uint64_t kBudget = 100;
@@ -71,7 +71,7 @@ TEST(TierLevelTest, a_copy_is_made_no_earlier_than_there_is_room_until_it_is_dec
   EXPECT_GT(put_off, 0);
 }
 
-TEST(TierLevelTest, where_everything_alive_finds_room_nothing_is_put_off) {
+TEST(TierLevelTest, WhereEverythingAliveFindsRoomNothingIsPutOff) {
   pass::TierLevel level(100, 100, 10);
   level.add(100, 0);
   level.remove(100, 4);
@@ -81,7 +81,7 @@ TEST(TierLevelTest, where_everything_alive_finds_room_nothing_is_put_off) {
 
 //     busy        [0,10)      [20,30)
 //     a copy of 15 that is ready at 5:  [10,20) and [30,35)
-TEST(LinkClockTest, copies_fill_idle_stretches_from_when_they_are_ready) {
+TEST(LinkClockTest, CopiesFillIdleStretchesFromWhenTheyAreReady) {
   LinkClock link;
   link.take(0, 10);
   link.take(20, 10);
@@ -94,7 +94,7 @@ TEST(LinkClockTest, copies_fill_idle_stretches_from_when_they_are_ready) {
   EXPECT_EQ(link.look(50, 1).begin, 50);
 }
 
-TEST(LinkClockTest, looking_tells_where_taking_takes) {
+TEST(LinkClockTest, LookingTellsWhereTakingTakes) {
   std::mt19937 random(3);
   LinkClock link;
   for (int turn = 0; turn < 200; ++turn) {
@@ -110,7 +110,7 @@ TEST(LinkClockTest, looking_tells_where_taking_takes) {
 
 //     deadlines  0 10 20 30 40; copies of 4 at 2 and of 8 at 3:
 //     the second must begin at 30 - 8 - 4 = 18 less nothing, the first at 20 - 4 = 16
-TEST(ArrivalQueueTest, first_copy_begins_so_that_all_are_in_time) {
+TEST(ArrivalQueueTest, FirstCopyBeginsSoThatAllAreInTime) {
   ArrivalQueue queue({0, 10, 20, 30, 40});
   EXPECT_EQ(queue.latest_start(), kNever);
   queue.add(2, 4);
@@ -125,7 +125,7 @@ TEST(ArrivalQueueTest, first_copy_begins_so_that_all_are_in_time) {
   EXPECT_EQ(queue.latest_start(), kNever);
 }
 
-TEST(ArrivalQueueTest, slack_is_what_adding_the_copy_would_leave) {
+TEST(ArrivalQueueTest, SlackIsWhatAddingTheCopyWouldLeave) {
   std::mt19937 random(11);
   std::vector<double> deadlines(29);
   for (std::size_t i = 0; i < deadlines.size(); ++i) deadlines[i] = static_cast<double>(10 * i);
@@ -147,7 +147,7 @@ TEST(ArrivalQueueTest, slack_is_what_adding_the_copy_would_leave) {
 //   w, 300 bytes                               r
 //   workspace         100
 // Beside op 0 are 40 + 300 other bytes, beside op i 30 + 300, beside op 5 only 40.
-TEST(SmallStoragesTest, as_many_of_the_smallest_as_have_room_beside_every_op) {
+TEST(SmallStoragesTest, AsManyOfTheSmallestAsHaveRoomBesideEveryOp) {
   testing::StepBuilder step;
   const StorageId big = step.temporary(1000, "big");
   std::vector<StorageId> vectors(4);
@@ -174,7 +174,7 @@ TEST(SmallStoragesTest, as_many_of_the_smallest_as_have_room_beside_every_op) {
 
 // A layer has vectors and a matrix. Kept up to their size the vectors stay, and matrices and
 // outputs make all the room.
-TEST(SmallStoragesTest, what_is_kept_by_its_size_has_no_gap_away) {
+TEST(SmallStoragesTest, WhatIsKeptByItsSizeHasNoGapAway) {
   constexpr int kLayers = 30;
   testing::StepBuilder step;
   std::vector<StorageId> vectors, weights, outputs;

@@ -14,7 +14,7 @@
 namespace spillway::planning {
 namespace {
 
-TEST(CorpusTest, has_what_a_corpus_needs) {
+TEST(CorpusTest, HasWhatACorpusNeeds) {
   const auto steps = corpus_steps(SPILLWAY_SOURCE_TREE);
   EXPECT_GE(steps.size(), 20U);
   std::map<std::string, int> families;
@@ -31,7 +31,7 @@ TEST(CorpusTest, has_what_a_corpus_needs) {
 
 // Without seeds it may be worse in one case of twenty, by 1 %, whether or not it looks at the cheap
 // planners' plans; with all others' plans never. `make bench-planning` tells of the whole corpus.
-TEST(CorpusTest, hybrid_is_seldom_worse_than_another_planner_and_never_with_their_plans) {
+TEST(CorpusTest, HybridIsSeldomWorseThanAnotherPlannerAndNeverWithTheirPlans) {
   constexpr std::size_t kEvery = 23;
   constexpr TimeNs kSearch = 300'000'000;
   const auto steps = corpus_steps(SPILLWAY_SOURCE_TREE);
@@ -78,7 +78,7 @@ TEST(CorpusTest, hybrid_is_seldom_worse_than_another_planner_and_never_with_thei
 }
 // Judged by its fourth step, the search ends here with a plan that takes what the bound says in
 // that one and 7 % more from the eighth on.
-TEST(CorpusTest, the_search_is_not_taken_in_by_a_plan_that_is_slow_only_after_some_steps) {
+TEST(CorpusTest, TheSearchIsNotTakenInByAPlanThatIsSlowOnlyAfterSomeSteps) {
   const auto steps = corpus_steps(SPILLWAY_SOURCE_TREE);
   const auto step = std::ranges::find(steps, "googlenet-batch16", &CorpusStep::name);
   ASSERT_NE(step, steps.end());

@@ -10,7 +10,7 @@ namespace {
 
 class EarlyCopiesTest : public PlanFixture {};
 
-TEST_F(EarlyCopiesTest, fit_as_copies_on_demand_do_and_make_the_step_shorter) {
+TEST_F(EarlyCopiesTest, FitAsCopiesOnDemandDoAndMakeTheStepShorter) {
   const Machine machine = machine_with_links(4e9, 500);
   int shorter = 0;
   int cases = 0;
@@ -32,7 +32,7 @@ TEST_F(EarlyCopiesTest, fit_as_copies_on_demand_do_and_make_the_step_shorter) {
   EXPECT_EQ(shorter, cases);
 }
 
-TEST_F(EarlyCopiesTest, reach_further_ahead_where_asked_to) {
+TEST_F(EarlyCopiesTest, ReachFurtherAheadWhereAskedTo) {
   const Trace trace = TrainingStep({.seed = 2, .layers = 8}).build();
   const Machine machine = machine_with_links(4e9, 500);
   const Problem problem{trace, machine, budgets(trace, machine, 3.0)};

@@ -113,7 +113,7 @@ class Everything {
 
 class OptimumTest : public PlanFixture {};
 
-TEST_F(OptimumTest, hybrid_and_the_bound_are_near_the_best_plan_known) {
+TEST_F(OptimumTest, HybridAndTheBoundAreNearTheBestPlanKnown) {
   double hybrid_over_known = 0;
   double bound_over_known = 0;
   double hybrid_over_bound = 0;

@@ -126,7 +126,7 @@ class OptionsTest : public PlanFixture {
   }
 };
 
-TEST_F(OptionsTest, every_option_of_every_planner_changes_some_plan) {
+TEST_F(OptionsTest, EveryOptionOfEveryPlannerChangesSomePlan) {
   std::vector<Trace> traces{read_twice_far_behind(), two_segments()};
   for (const std::uint64_t seed : {3U, 8U}) {
     traces.push_back(
@@ -148,7 +148,7 @@ TEST_F(OptionsTest, every_option_of_every_planner_changes_some_plan) {
 // Of the second segment the last output is still there when it is read. Speed: what is missing of a
 // segment is run again once, 3 + 2 ops. Memory: for each use anew, (3 + 2 + 1) + (2 + 1).
 // Cost-aware: the small segment once, the large one for each use.
-TEST_F(OptionsTest, strategies_of_recomputing_differ_in_runs) {
+TEST_F(OptionsTest, StrategiesOfRecomputingDifferInRuns) {
   const Trace trace = two_segments();
   const Machine machine = machine_with_links(1e9);
   for (const double times : {1.8, 2.5}) {
@@ -165,7 +165,7 @@ TEST_F(OptionsTest, strategies_of_recomputing_differ_in_runs) {
 }
 
 // 1 waits for copies out alone, 2 for copies in, 3 for both.
-TEST_F(OptionsTest, sync_modes_wait_for_what_they_name) {
+TEST_F(OptionsTest, SyncModesWaitForWhatTheyName) {
   const Trace trace = TrainingStep({.seed = 3, .layers = 14}).build();
   const Machine machine = machine_with_links(3e9, 500);
   const Problem problem{trace, machine, budgets(trace, machine, 4.0)};
@@ -202,7 +202,7 @@ TEST_F(OptionsTest, sync_modes_wait_for_what_they_name) {
   }
 }
 
-TEST_F(OptionsTest, no_option_is_left_out) {
+TEST_F(OptionsTest, NoOptionIsLeftOut) {
   std::set<std::pair<std::string, std::string>> tested{{"superneurons", "workspace"}};
   for (const Ablation& ablation : ablations()) tested.emplace(ablation.planner, ablation.option);
   for (const Planner* planner : planners()) {

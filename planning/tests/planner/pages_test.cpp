@@ -23,7 +23,7 @@ std::string page_of(const Planner& planner) {
   return text.str();
 }
 
-TEST(PagesTest, every_planner_has_a_page_with_all_its_options) {
+TEST(PagesTest, EveryPlannerHasAPageWithAllItsOptions) {
   for (const Planner* planner : planners()) {
     const std::string page = page_of(*planner);
     const std::string name(planner->name());
@@ -38,7 +38,7 @@ TEST(PagesTest, every_planner_has_a_page_with_all_its_options) {
 }
 
 // hybrid renders no system: its page says what it takes from which, and where it departs.
-TEST(PagesTest, every_page_of_a_system_says_what_it_does_what_ours_does_and_where_they_differ) {
+TEST(PagesTest, EveryPageOfASystemSaysWhatItDoesWhatOursDoesAndWhereTheyDiffer) {
   for (const Planner* planner : planners()) {
     const std::string page = page_of(*planner);
     const auto has = [&](const char* part) { return page.find(part) != std::string::npos; };
@@ -52,7 +52,7 @@ TEST(PagesTest, every_page_of_a_system_says_what_it_does_what_ours_does_and_wher
   }
 }
 
-TEST(PagesTest, no_page_lists_an_option_that_does_not_exist) {
+TEST(PagesTest, NoPageListsAnOptionThatDoesNotExist) {
   for (const Planner* planner : planners()) {
     const std::string page = page_of(*planner);
     std::size_t rows = 0;
@@ -64,7 +64,7 @@ TEST(PagesTest, no_page_lists_an_option_that_does_not_exist) {
   }
 }
 
-TEST(PagesTest, every_page_is_of_a_planner) {
+TEST(PagesTest, EveryPageIsOfAPlanner) {
   for (const auto& entry : std::filesystem::directory_iterator(kPages)) {
     const std::string name = entry.path().stem().string();
     if (name == "bound") continue;  // of the lower bound

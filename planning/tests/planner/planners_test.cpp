@@ -41,7 +41,7 @@ class PlannersTest : public PlanFixture {
   }
 };
 
-TEST_F(PlannersTest, every_plan_of_every_planner_keeps_to_its_budgets) {
+TEST_F(PlannersTest, EveryPlanOfEveryPlannerKeepsToItsBudgets) {
   int plans = 0;
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     for (const bool dies : {false, true}) {
@@ -61,7 +61,7 @@ TEST_F(PlannersTest, every_plan_of_every_planner_keeps_to_its_budgets) {
   EXPECT_GT(plans, 60);  // and not: nothing was planned, so that nothing was wrong
 }
 
-TEST_F(PlannersTest, what_fits_is_left_alone) {
+TEST_F(PlannersTest, WhatFitsIsLeftAlone) {
   const Trace trace = TrainingStep({}).build();
   const Machine machine = machine_with_links(1e9);
   const Problem problem{trace, machine, budgets(trace, machine, 1000)};
@@ -74,7 +74,7 @@ TEST_F(PlannersTest, what_fits_is_left_alone) {
   }
 }
 
-TEST_F(PlannersTest, hybrid_is_no_worse_than_the_plans_it_starts_from) {
+TEST_F(PlannersTest, HybridIsNoWorseThanThePlansItStartsFrom) {
   for (const std::uint64_t seed : {4U, 5U, 6U, 7U}) {
     const Trace trace = TrainingStep({.seed = seed, .layers = 10}).build();
     const Machine machine = machine_with_links(3e9, 500);
@@ -101,7 +101,7 @@ TEST_F(PlannersTest, hybrid_is_no_worse_than_the_plans_it_starts_from) {
   }
 }
 
-TEST_F(PlannersTest, below_the_floor_the_op_that_binds_is_named) {
+TEST_F(PlannersTest, BelowTheFloorTheOpThatBindsIsNamed) {
   const Trace trace = TrainingStep({}).build();
   const Machine machine = machine_with_links(1e9);
   const Problem problem{trace, machine, budgets(trace, machine, 0.9)};
@@ -122,7 +122,7 @@ TEST_F(PlannersTest, below_the_floor_the_op_that_binds_is_named) {
   }
 }
 
-TEST_F(PlannersTest, without_host_memory_a_disk_or_recomputing_is_what_helps) {
+TEST_F(PlannersTest, WithoutHostMemoryADiskOrRecomputingIsWhatHelps) {
   const Trace trace = TrainingStep({.layers = 12, .weight_bytes = 900'000}).build();
   const Machine machine = machine_with_links(1e9);
   const Problem problem{trace, machine, budgets(trace, machine, 1.5, Bytes{0})};
@@ -140,7 +140,7 @@ TEST_F(PlannersTest, without_host_memory_a_disk_or_recomputing_is_what_helps) {
 }
 
 // Each option of hybrid: what it is for is gone without it.
-TEST_F(PlannersTest, hybrid_computes_again_what_is_cheap_unless_told_not_to) {
+TEST_F(PlannersTest, HybridComputesAgainWhatIsCheapUnlessToldNotTo) {
   const Trace trace = TrainingStep({.seed = 9, .layers = 16}).build();
   const Machine machine = machine_with_links(5e8, 1000);
   const Problem problem{trace, machine, budgets(trace, machine, 2.5)};
@@ -156,7 +156,7 @@ TEST_F(PlannersTest, hybrid_computes_again_what_is_cheap_unless_told_not_to) {
 //   op 3          reads a, creates h, 2000
 //   op 4          reads x
 // The host holds one of x and a: a is made again from x before op 3, for which x has to leave.
-TEST_F(PlannersTest, what_a_recomputation_reads_leaves_again_before_the_op) {
+TEST_F(PlannersTest, WhatARecomputationReadsLeavesAgainBeforeTheOp) {
   StepBuilder step;
   const StorageId x = step.temporary(1000, "x");
   const StorageId a = step.temporary(1000, "a");
@@ -176,7 +176,7 @@ TEST_F(PlannersTest, what_a_recomputation_reads_leaves_again_before_the_op) {
   EXPECT_EQ(plan->report.recomputations, 1U);
 }
 
-TEST_F(PlannersTest, where_a_plan_fits_one_fits_a_larger_budget_too) {
+TEST_F(PlannersTest, WhereAPlanFitsOneFitsALargerBudgetToo) {
   const Machine machine = machine_with_links(4e9);
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     const Trace trace =
@@ -193,7 +193,7 @@ TEST_F(PlannersTest, where_a_plan_fits_one_fits_a_larger_budget_too) {
   }
 }
 
-TEST_F(PlannersTest, advice_names_one_budget) {
+TEST_F(PlannersTest, AdviceNamesOneBudget) {
   const Trace trace = TrainingStep({.seed = 3, .layers = 12, .optimizer_state = false}).build();
   const Machine machine = machine_with_links(4e9);
   // With so little on the host what an op needs at once is not enough.
@@ -212,7 +212,7 @@ TEST_F(PlannersTest, advice_names_one_budget) {
       << answer->remedies.front();
 }
 
-TEST_F(PlannersTest, hybrid_search_and_refining_shorten_the_step) {
+TEST_F(PlannersTest, HybridSearchAndRefiningShortenTheStep) {
   const Machine machine = machine_with_links(1e9, 1000);
   const auto step_with = [&](const Trace& trace, bool search, bool refine, double price) {
     const Problem problem{trace, machine, budgets(trace, machine, 2.0)};
@@ -243,7 +243,7 @@ TEST_F(PlannersTest, hybrid_search_and_refining_shorten_the_step) {
   EXPECT_GT(other_plans, 0);  // other links' prices, other plans
 }
 
-TEST_F(PlannersTest, hybrid_refining_mends_what_the_pass_cannot_take_back) {
+TEST_F(PlannersTest, HybridRefiningMendsWhatThePassCannotTakeBack) {
   double with = 0;
   double without = 0;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -265,7 +265,7 @@ TEST_F(PlannersTest, hybrid_refining_mends_what_the_pass_cannot_take_back) {
   EXPECT_LT(with, without);
 }
 
-TEST_F(PlannersTest, hybrid_copies_ahead_of_need) {
+TEST_F(PlannersTest, HybridCopiesAheadOfNeed) {
   const Trace trace =
       TrainingStep({.seed = 9, .layers = 16, .heavy_ns = 4e6, .light_ns = 1e6}).build();
   const Machine machine = machine_with_links(2e9, 1000);
@@ -285,7 +285,7 @@ TEST_F(PlannersTest, hybrid_copies_ahead_of_need) {
   EXPECT_LT(all, step_with("early-eviction"));
 }
 
-TEST_F(PlannersTest, hybrid_keeps_what_outlives_the_step_when_told_to) {
+TEST_F(PlannersTest, HybridKeepsWhatOutlivesTheStepWhenToldTo) {
   const Trace trace = TrainingStep({.layers = 12, .weight_bytes = 2'000'000}).build();
   const Machine machine = machine_with_links(5e9);
   const Problem problem{trace, machine, budgets(trace, machine, 3.0)};
@@ -303,7 +303,7 @@ TEST_F(PlannersTest, hybrid_keeps_what_outlives_the_step_when_told_to) {
 //   old  60   f                         what gradient is in the next step
 //   gradient        c     r
 //   a 60                        c f
-TEST_F(PlannersTest, what_the_next_step_frees_unused_is_given_up_in_this_one) {
+TEST_F(PlannersTest, WhatTheNextStepFreesUnusedIsGivenUpInThisOne) {
   StepBuilder step;
   const StorageId old = step.temporary(60, "old gradient");
   const StorageId fresh = step.temporary(60, "gradient");
@@ -340,7 +340,7 @@ TEST_F(PlannersTest, what_the_next_step_frees_unused_is_given_up_in_this_one) {
 //   w 50    .     .     r         read only
 //   a 60    c f                   needs w's room in every step
 //   b 60          c f
-TEST_F(PlannersTest, what_leaves_at_the_beginning_of_a_step_keeps_its_copy) {
+TEST_F(PlannersTest, WhatLeavesAtTheBeginningOfAStepKeepsItsCopy) {
   StepBuilder step;
   const StorageId w = step.persistent(50, "w");
   const StorageId a = step.temporary(60, "a");
@@ -357,7 +357,7 @@ TEST_F(PlannersTest, what_leaves_at_the_beginning_of_a_step_keeps_its_copy) {
   EXPECT_TRUE(make(lru_planner(), problem));
 }
 
-TEST_F(PlannersTest, hybrid_borrows_a_plan_that_its_own_pass_does_not_find) {
+TEST_F(PlannersTest, HybridBorrowsAPlanThatItsOwnPassDoesNotFind) {
   double with = 0;
   double without = 0;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
@@ -384,7 +384,7 @@ TEST_F(PlannersTest, hybrid_borrows_a_plan_that_its_own_pass_does_not_find) {
 //   a 50    c     r                 r f
 //   b 50          c     r     r f
 //   c 50                c     r f
-TEST_F(PlannersTest, the_tensor_cache_of_superneurons_passes_over_what_must_stay) {
+TEST_F(PlannersTest, TheTensorCacheOfSuperneuronsPassesOverWhatMustStay) {
   StepBuilder step;
   const StorageId w = step.persistent(20, "w");
   const StorageId a = step.temporary(50, "a");
@@ -409,7 +409,7 @@ TEST_F(PlannersTest, the_tensor_cache_of_superneurons_passes_over_what_must_stay
 //   b 60                c     r f
 //   c 60                      c     r f
 //   d 5                             c     r f     so that op 5 is levels away from op 1
-TEST_F(PlannersTest, lms_swaps_what_was_written_in_place) {
+TEST_F(PlannersTest, LmsSwapsWhatWasWrittenInPlace) {
   StepBuilder step;
   const StorageId a = step.temporary(60, "a");
   const StorageId b = step.temporary(60, "b");
@@ -429,7 +429,7 @@ TEST_F(PlannersTest, lms_swaps_what_was_written_in_place) {
   EXPECT_EQ(count(plan->plan, PlanActionKind::kEvict), 1U);
 }
 
-TEST_F(PlannersTest, hybrid_disk_option_forbids_the_disk) {
+TEST_F(PlannersTest, HybridDiskOptionForbidsTheDisk) {
   const Trace trace = TrainingStep({.layers = 12, .weight_bytes = 900'000}).build();
   const Machine machine = machine_with_links(1e9);
   Problem problem{trace, machine, budgets(trace, machine, 1.5, Bytes{0})};
@@ -440,7 +440,7 @@ TEST_F(PlannersTest, hybrid_disk_option_forbids_the_disk) {
   EXPECT_FALSE(make(hybrid_planner(), problem, options));
 }
 
-TEST_F(PlannersTest, workspace_is_chosen_by_what_fits) {
+TEST_F(PlannersTest, WorkspaceIsChosenByWhatFits) {
   Trace trace = TrainingStep({.layers = 6}).build();
   for (std::size_t op = 0; op < trace.ops.size(); ++op) {
     if (trace.ops.name[op] != "conv") continue;

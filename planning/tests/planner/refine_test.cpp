@@ -53,13 +53,13 @@ class RefineTest : public PlanFixture {
   }
 };
 
-TEST_F(RefineTest, nothing_is_computed_again_where_that_is_off) {
+TEST_F(RefineTest, NothingIsComputedAgainWhereThatIsOff) {
   EXPECT_GT(count("", of_kind(PlanActionKind::kRecompute)), 0);
   EXPECT_EQ(count("recompute", of_kind(PlanActionKind::kRecompute)), 0);
 }
 
 // A copy in is queued at the op that needs it, if at all; at the end of the step no op does.
-TEST_F(RefineTest, no_copy_in_is_queued_ahead_where_that_is_off) {
+TEST_F(RefineTest, NoCopyInIsQueuedAheadWhereThatIsOff) {
   const auto ahead = [](const PlanAction& action, const Trace& trace) {
     if (action.kind != PlanActionKind::kFetch) return false;
     if (to_value(action.at) >= trace.ops.size()) return true;
@@ -73,13 +73,13 @@ TEST_F(RefineTest, no_copy_in_is_queued_ahead_where_that_is_off) {
   EXPECT_EQ(count("prefetch", ahead), 0);
 }
 
-TEST_F(RefineTest, what_lives_on_stays_where_that_is_asked) {
+TEST_F(RefineTest, WhatLivesOnStaysWhereThatIsAsked) {
   EXPECT_GT(count("", lives_on), 0);
   EXPECT_EQ(count("persistent", lives_on), 0);
 }
 
 // Without early eviction a copy out begins where room is short, so refining may not begin one.
-TEST_F(RefineTest, no_copy_out_begins_early_where_that_is_off) {
+TEST_F(RefineTest, NoCopyOutBeginsEarlyWhereThatIsOff) {
   const auto with = [](bool refine) {
     const Machine machine = machine_with_links(2e9, 500);
     const Trace trace = TrainingStep({.seed = 2, .layers = 5, .weight_bytes = 500'000}).build();

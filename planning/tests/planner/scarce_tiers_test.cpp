@@ -40,7 +40,7 @@ class ScarceTiersTest : public PlanFixture {
   }
 };
 
-TEST_F(ScarceTiersTest, what_is_said_to_be_enough_is) {
+TEST_F(ScarceTiersTest, WhatIsSaidToBeEnoughIs) {
   constexpr Case kCases[] = {
       {"alexnet-batch32", 400'000'000, 8'475'995, 423'799'796},
       {"alexnet-batch32", 329'270'373, 60'049'597, 420'000'000},
@@ -70,7 +70,7 @@ TEST_F(ScarceTiersTest, what_is_said_to_be_enough_is) {
   EXPECT_GE(followed, 10);
 }
 
-TEST_F(ScarceTiersTest, what_fits_into_less_fits_into_more) {
+TEST_F(ScarceTiersTest, WhatFitsIntoLessFitsIntoMore) {
   Trace trace = recorded("resnet-depth50-batch16");
   const std::vector<std::uint8_t> known = lend_workspace(trace, machine());
   const Bytes margin = workspace_margin(trace, kWorkspaceShare, known);
@@ -88,7 +88,7 @@ TEST_F(ScarceTiersTest, what_fits_into_less_fits_into_more) {
 // A storage that a recomputation read leaves when the recomputation has run, and is queued to come
 // back before the same op: it stays instead. And copies are made no earlier than their tier has
 // room for them.
-TEST_F(ScarceTiersTest, drafts_of_passes_that_fit_make_plans) {
+TEST_F(ScarceTiersTest, DraftsOfPassesThatFitMakePlans) {
   int fitting = 0;
   int right = 0;
   for (const Case& tight : {Case{"alexnet-batch32", 329'270'373, 0, 600'495'968},

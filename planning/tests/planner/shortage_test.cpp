@@ -59,7 +59,7 @@ std::vector<std::string> remedies_of(const Trace& trace) {
 
 // Of such a step's peak 59 % can only be held; half of the activations could be made again. A pass
 // that fills the host with whatever is cheap to copy finds it full when the others have to leave.
-TEST_F(ShortageTest, the_host_is_left_to_what_cannot_be_made_again) {
+TEST_F(ShortageTest, TheHostIsLeftToWhatCannotBeMadeAgain) {
   const Machine machine = machine_with_links(55e9, 10'000);
   constexpr std::size_t kShort = 100;
   constexpr std::size_t kTooLongToSearch = 2'400;
@@ -79,7 +79,7 @@ TEST_F(ShortageTest, the_host_is_left_to_what_cannot_be_made_again) {
 //   x 60    .     .     .     r     .     lives on
 //   d 10                c f
 // Beside op 2 x and b are somewhere; a need not be.
-TEST_F(ShortageTest, what_no_plan_does_without_is_what_nothing_makes_again) {
+TEST_F(ShortageTest, WhatNoPlanDoesWithoutIsWhatNothingMakesAgain) {
   StepBuilder step;
   const StorageId x = step.persistent(60, "x");
   const StorageId a = step.temporary(100, "a");
@@ -103,7 +103,7 @@ TEST_F(ShortageTest, what_no_plan_does_without_is_what_nothing_makes_again) {
   EXPECT_TRUE(make(hybrid_planner(), problem));
 }
 
-TEST_F(ShortageTest, every_plan_holds_what_none_does_without) {
+TEST_F(ShortageTest, EveryPlanHoldsWhatNoneDoesWithout) {
   int tight = 0;
   const Machine machine = machine_with_links(4e9);
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -127,7 +127,7 @@ TEST_F(ShortageTest, every_plan_holds_what_none_does_without) {
 //   op      0     1     2
 //   g 60    c     r
 //   a 60                c f
-TEST_F(ShortageTest, what_ends_with_the_step_is_not_copied_after_its_last_use) {
+TEST_F(ShortageTest, WhatEndsWithTheStepIsNotCopiedAfterItsLastUse) {
   StepBuilder step;
   const StorageId g = step.temporary(60, "g");
   const StorageId a = step.temporary(60, "a");
@@ -146,7 +146,7 @@ TEST_F(ShortageTest, what_ends_with_the_step_is_not_copied_after_its_last_use) {
 }
 
 // Budgets that cannot do are not tried.
-TEST_F(ShortageTest, a_smallest_budget_is_looked_for_above_what_all_tiers_lack) {
+TEST_F(ShortageTest, ASmallestBudgetIsLookedForAboveWhatAllTiersLack) {
   const Trace trace = testing::layered_step(20);
   const Machine machine = machine_with_links(12e9, 10'000);
   const Problem problem{trace, machine, half_and(trace, 0)};
@@ -167,7 +167,7 @@ TEST_F(ShortageTest, a_smallest_budget_is_looked_for_above_what_all_tiers_lack) 
 }
 
 // Each of the bytes said to be short is enough by itself.
-TEST_F(ShortageTest, what_is_said_to_be_short_on_a_tier_is_enough_there) {
+TEST_F(ShortageTest, WhatIsSaidToBeShortOnATierIsEnoughThere) {
   const Machine machine = machine_with_links(4e9);
   std::array<int, kTierCount> followed{};
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
@@ -196,7 +196,7 @@ TEST_F(ShortageTest, what_is_said_to_be_short_on_a_tier_is_enough_there) {
   for (const Tier tier : kTiers) EXPECT_GT(followed[index_of(tier)], 0) << to_string(tier);
 }
 
-TEST_F(ShortageTest, inputs_that_bind_are_named_and_not_the_first_op) {
+TEST_F(ShortageTest, InputsThatBindAreNamedAndNotTheFirstOp) {
   StepBuilder step;
   const StorageId image = step.temporary(60, "image");
   const StorageId label = step.temporary(60, "label");
@@ -210,7 +210,7 @@ TEST_F(ShortageTest, inputs_that_bind_are_named_and_not_the_first_op) {
               ::testing::HasSubstr("the step begins with inputs of 120 B on the device"));
 }
 
-TEST_F(ShortageTest, an_op_over_many_storages_is_to_be_split) {
+TEST_F(ShortageTest, AnOpOverManyStoragesIsToBeSplit) {
   StepBuilder step;
   std::vector<StorageId> weights;
   weights.reserve(20);
@@ -223,7 +223,7 @@ TEST_F(ShortageTest, an_op_over_many_storages_is_to_be_split) {
 }
 
 // No pass is made, and no other planner asked, where counting says that there is no plan.
-TEST_F(ShortageTest, what_counting_rules_out_takes_no_pass) {
+TEST_F(ShortageTest, WhatCountingRulesOutTakesNoPass) {
   const Trace trace = testing::layered_step(20);
   const Machine machine = machine_with_links(12e9, 10'000);
   const Problem problem{trace, machine, half_and(trace, 0)};

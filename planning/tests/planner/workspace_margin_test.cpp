@@ -11,7 +11,7 @@ namespace {
 
 class WorkspaceMarginTest : public PlanFixture {};
 
-TEST_F(WorkspaceMarginTest, is_a_share_of_the_largest_working_set) {
+TEST_F(WorkspaceMarginTest, IsAShareOfTheLargestWorkingSet) {
   testing::StepBuilder step;
   const StorageId a = step.temporary(1'000, "a");
   const StorageId b = step.temporary(500, "b");
@@ -25,7 +25,7 @@ TEST_F(WorkspaceMarginTest, is_a_share_of_the_largest_working_set) {
   EXPECT_EQ(workspace_margin(trace, 0).count, 0U);
 }
 
-TEST_F(WorkspaceMarginTest, is_taken_from_the_device_alone) {
+TEST_F(WorkspaceMarginTest, IsTakenFromTheDeviceAlone) {
   Budgets budgets;
   budgets[Tier::kDevice] = Bytes{1'000};
   budgets[Tier::kHost] = Bytes{2'000};
@@ -34,7 +34,7 @@ TEST_F(WorkspaceMarginTest, is_taken_from_the_device_alone) {
   EXPECT_EQ(leaving_free(budgets, Bytes{1'300})[Tier::kDevice].count, 0U);
 }
 
-TEST_F(WorkspaceMarginTest, an_answer_is_about_the_stated_budgets) {
+TEST_F(WorkspaceMarginTest, AnAnswerIsAboutTheStatedBudgets) {
   StatedBudgets budgets{.stated = {{Bytes{1'000}, Bytes{2'000}, Bytes{0}}}, .margin = Bytes{300}};
   EXPECT_EQ(budgets.for_plans()[Tier::kDevice].count, 700U);
   EXPECT_EQ(budgets.with_device(Bytes{500}).for_plans()[Tier::kDevice].count, 200U);
@@ -58,7 +58,7 @@ TEST_F(WorkspaceMarginTest, an_answer_is_about_the_stated_budgets) {
 }
 
 // The purpose of the margin: a plan made without knowing the workspace runs with it.
-TEST_F(WorkspaceMarginTest, plans_of_every_planner_run_with_workspace_up_to_the_margin) {
+TEST_F(WorkspaceMarginTest, PlansOfEveryPlannerRunWithWorkspaceUpToTheMargin) {
   Trace trace = TrainingStep({.seed = 4, .layers = 6}).build();
   std::fill(trace.ops.workspace.begin(), trace.ops.workspace.end(), Bytes{});
   trace.workspace_known = false;
