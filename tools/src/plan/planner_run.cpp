@@ -10,6 +10,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/base/processor_clock.hpp"
 #include "spillway/plan/validator.hpp"
+#include "spillway/planning/plan_source.hpp"
 #include "spillway/planning/registry.hpp"
 
 namespace spillway::tools {
@@ -71,9 +72,11 @@ std::variant<PlannedStep, planning::Infeasible> run_planner(const planning::Plan
   context.time_limit_ns = request.time_limit_ns.value_or(context.time_limit_ns);
   context.seeds = seeds;
   context.progress = [&](double share, std::string_view doing) { progress.show(share, doing); };
-  auto outcome = planner.plan(problem, options_for(planner, request), context);
+  const planning::PlannerSource source(planner, options_for(planner, request), problem.machine,
+                                       problem.budgets, context);
+  auto outcome = source.actions_for(problem.trace);
   if (auto* infeasible = std::get_if<planning::Infeasible>(&outcome)) return std::move(*infeasible);
-  PlannedStep step{std::get<Plan>(std::move(outcome)), {}};
+  PlannedStep step{std::get<planning::StepActions>(outcome).plan(), {}};
   if (const auto flaw = validate(step.plan, problem.trace, problem.budgets)) {
     throw InternalError(fmt::format("the plan of {} is wrong: {}", planner.name(), flaw->text));
   }
