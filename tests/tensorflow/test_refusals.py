@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes that end a program, with their words, and cases that are left alone."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -30,6 +31,21 @@ def test_what_cannot_fit_says_which_op_and_how_much(tmp_path):
     assert "spillway: a tensor does not fit into the budget: need" in done.stderr
     for word in ("need", "have", "of 9 MiB", "short", "Give a larger SPILLWAY_BUDGET"):
         assert word in done.stderr
+
+
+def test_an_array_that_does_not_fit_is_taken_beyond_the_budget(tmp_path):
+    """What makes a tensor of it would copy into the null pointer that it gets for a refusal."""
+    code = """
+import numpy as np
+import tensorflow as tf
+print(tf.constant(np.ones((1024, 1024, 8), np.float32)).shape)
+"""
+    statistics = tmp_path / "statistics.json"
+    done = run("-c", code, SPILLWAY_BUDGET="16MiB", SPILLWAY_STATS=str(statistics))
+    assert done.returncode == 0, done.stderr
+    assert "(1024, 1024, 8)" in done.stdout
+    assert "spillway: a tensor does not fit into the budget: need 32 MiB" in done.stderr
+    assert json.loads(statistics.read_text())["overshoot_bytes"] >= 16 << 20
 
 
 def test_what_fails_often_is_said_once():

@@ -10,6 +10,7 @@
 namespace spillway::tf {
 namespace {
 
+using runtime::Overbooking;
 using std::chrono::milliseconds;
 
 // How long an allocation waits while nothing is freed: another thread's op may be about to end.
@@ -28,7 +29,7 @@ BudgetedMemory::BudgetedMemory(Bytes budget, runtime::Poison poison)
   if (poison == runtime::Poison::kYes) memory_.set_small_objects(runtime::SmallObjects::kBlocks);
 }
 
-std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment) {
+std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment, Overbooking overbooking) {
   memory_.take_freed(none_);
   Bytes wanted{std::max<std::uint64_t>(bytes.count, 1)};
   if (alignment > kOfSlabs) {
@@ -36,7 +37,7 @@ std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment) {
     wanted = {
         std::max<std::uint64_t>(wanted.count + alignment, runtime::Slabs::kLargestObject + 1)};
   }
-  std::byte* const pointer = memory_.allocate(wanted, runtime::Overbooking::kRefuse).pointer;
+  std::byte* const pointer = memory_.allocate(wanted, overbooking).pointer;
   if (pointer == nullptr) return nullptr;
   ++allocations_;
   peak_held_ = std::max(peak_held_, memory_.budget().used());
@@ -49,14 +50,21 @@ std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment) {
 
 std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
-  return try_locked(bytes, alignment);
+  return try_locked(bytes, alignment, Overbooking::kRefuse);
+}
+
+std::byte* BudgetedMemory::allocate_beyond(Bytes bytes, std::size_t alignment) {
+  const std::lock_guard lock(mutex_);
+  return try_locked(bytes, alignment, Overbooking::kAllow);
 }
 
 std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
   const std::uint64_t seen = frees_.load();
   {
     const std::lock_guard lock(mutex_);
-    if (std::byte* const pointer = try_locked(bytes, alignment)) return pointer;
+    if (std::byte* const pointer = try_locked(bytes, alignment, Overbooking::kRefuse)) {
+      return pointer;
+    }
     ++waits_;
   }
   // A request that can never fit need not wait.

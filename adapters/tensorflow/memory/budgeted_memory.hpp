@@ -44,6 +44,9 @@ class BudgetedMemory {
   std::byte* allocate(Bytes bytes, std::size_t alignment);
   /// The same, without waiting.
   std::byte* try_allocate(Bytes bytes, std::size_t alignment);
+  /// Beyond the budget where it has to be, for a caller to whom null would be a fault. Null only
+  /// where the kernel refuses.
+  std::byte* allocate_beyond(Bytes bytes, std::size_t alignment);
   void free(std::byte* pointer) noexcept;
 
   /// A copy begins after whose end the framework frees memory, and has ended.
@@ -74,7 +77,7 @@ class BudgetedMemory {
   void after_fork() { mutex_.unlock(); }
 
  private:
-  std::byte* try_locked(Bytes bytes, std::size_t alignment);
+  std::byte* try_locked(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
   /// Null after the patience.
   std::byte* wait_and_allocate(Bytes bytes, std::size_t alignment, std::uint64_t seen);
   std::string failure_locked(Bytes bytes) const;

@@ -7,6 +7,7 @@
 #include "session.hpp"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/allocator_registry.h"
+#include "unchecked_callers.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -25,10 +26,12 @@ class CpuAllocator : public tsl::Allocator {
   void* AllocateRaw(size_t alignment, size_t bytes) override {
     Session& session = *Session::get();
     std::byte* const pointer = session.memory().allocate({bytes}, alignment);
-    if (pointer == nullptr) {
-      session.note_failure(BudgetedMemory::shortage(BudgetedMemory::last_failure()));
-    }
-    return pointer;
+    if (pointer != nullptr) return pointer;
+    const std::string reason = BudgetedMemory::shortage(BudgetedMemory::last_failure());
+    session.note_failure(reason);
+    if (caller_checks()) return nullptr;
+    session.note_overshoot(reason);
+    return session.memory().allocate_beyond({bytes}, alignment);
   }
 
   void DeallocateRaw(void* pointer) override {

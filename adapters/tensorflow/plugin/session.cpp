@@ -162,6 +162,18 @@ void Session::note_failure(const std::string& reason) {
   std::fprintf(stderr, "spillway: %s\n", reason.c_str());
 }
 
+void Session::note_overshoot(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  overshoot_ = reason;
+  overshot_.store(true);
+}
+
+std::string Session::take_overshoot() {
+  if (!overshot_.load(std::memory_order_relaxed)) return {};
+  const std::lock_guard lock(mutex_);
+  return overshot_.exchange(false) ? overshoot_ : std::string();
+}
+
 std::string Session::statistics_json() {
   const MemoryUsage memory = memory_.usage();
   const runtime::StoreUsage store = store_->usage();
@@ -175,6 +187,7 @@ std::string Session::statistics_json() {
                         {"budget_bytes", memory.budget.count},
                         {"device_bytes", memory.held.count},
                         {"peak_device_bytes", memory.peak_held.count},
+                        {"overshoot_bytes", saturating_sub(memory.peak_held, memory.budget).count},
                         {"live_bytes", memory.live.count},
                         {"peak_live_bytes", memory.peak_live.count},
                         {"host_bytes", store.host.count},

@@ -50,6 +50,12 @@ class Session {
   /// says so where it is the first. Each failing op has its own reason in its error.
   void note_failure(const std::string& reason);
 
+  /// For `reason` memory was given beyond the budget, since a refusal would have been a fault. The
+  /// next pair fails its step with it.
+  void note_overshoot(const std::string& reason);
+  /// The reason, once; empty where there is none.
+  std::string take_overshoot();
+
   [[nodiscard]] RunFigures figures() const;
   [[nodiscard]] std::string statistics_json();
   [[nodiscard]] std::string summary();
@@ -74,6 +80,8 @@ class Session {
   std::unique_ptr<StatusReporter> reporter_;
   std::mutex mutex_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> overshot_{false};
+  std::string overshoot_;                      // the reason, while overshot_
   std::uint64_t graphs_ = 0;                   // rewritten
   std::map<std::string, std::uint64_t> left_;  // reason to graphs
   std::string stays_;                          // the first reason

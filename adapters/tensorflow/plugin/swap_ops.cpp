@@ -93,6 +93,15 @@ std::uint64_t pair_of(OpKernelConstruction* construction) {
   return static_cast<std::uint64_t>(pair);
 }
 
+// An op of this step got memory beyond the budget, where it could not be told that there is none.
+bool fails_for_overshoot(OpKernelContext* context) {
+  Session* const session = Session::get();
+  const std::string reason = session == nullptr ? std::string() : session->take_overshoot();
+  if (reason.empty()) return false;
+  context->SetStatus(absl::ResourceExhaustedError(reason));
+  return true;
+}
+
 class SwapOut : public AsyncOpKernel {
  public:
   explicit SwapOut(OpKernelConstruction* construction)
@@ -100,6 +109,10 @@ class SwapOut : public AsyncOpKernel {
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    if (fails_for_overshoot(context)) {
+      done();
+      return;
+    }
     const Tensor& input = context->input(0);
     const Bytes bytes{input.TotalBytes()};
     Session* const session = Session::get();
@@ -134,6 +147,10 @@ class SwapIn : public AsyncOpKernel {
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    if (fails_for_overshoot(context)) {
+      done();
+      return;
+    }
     const Token* const token = Token::in(context->input(0));
     if (token == nullptr) {
       context->set_output(0, context->input(0));
