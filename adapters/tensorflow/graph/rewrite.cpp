@@ -34,12 +34,14 @@ class Rewriting {
     const std::string source = to_input(graph_.nodes[pair.node].name, pair.port);
     PairName name{.tensor = source,
                   .op = graph_.nodes[pair.node].op,
-                  .in_loop = order_.frame[pair.node] != 0};
+                  .in_loop = order_.frame[pair.node] != 0,
+                  .holes = static_cast<std::uint32_t>(pair.swap_ins.size())};
     const std::string stem = std::string(kPrefix) + "swap_" + std::to_string(number);
     Node out = swap_node(stem + "_out", kSwapOutOp, pair, number);
     out.inputs = {source};
+    out.add_int_attribute("holes", pair.swap_ins.size());
     for (std::size_t i = 0; i < pair.swap_ins.size(); ++i) {
-      Node in = swap_node(stem + "_in_" + std::to_string(i), kSwapInOp, pair, number);
+      Node in = swap_node(stem + "_in_" + std::to_string(i), kSwapInOp, pair, number + i);
       in.inputs = {out.name};
       if (const auto tick = pair.swap_ins[i].tick) {
         in.inputs.push_back("^" + ticks_.at({order_.context[pair.node], *tick}));
@@ -74,14 +76,14 @@ class Rewriting {
   }
 
   [[nodiscard]] Node swap_node(std::string name, std::string_view op, const SwapPair& pair,
-                               std::uint64_t number) const {
+                               std::uint64_t hole) const {
     Node node{.name = std::move(name),
               .op = std::string(op),
               .device = graph_.nodes[pair.node].device,
               .inputs = {},
               .rest = {}};
     node.add_type_attribute("T", pair.type);
-    node.add_int_attribute("pair", number);
+    node.add_int_attribute("hole", hole);
     return node;
   }
 
@@ -110,9 +112,10 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, const RewriteOption
   Rewritten rewritten;
   Rewriting rewriting(graph, order, found);
   rewriting.add_ticks();
-  std::uint64_t number = options.first_pair;
+  std::uint64_t hole = options.first_hole;
   for (const SwapPair& pair : found.pairs) {
-    rewritten.pairs.push_back(rewriting.add_pair(pair, number++));
+    rewritten.pairs.push_back(rewriting.add_pair(pair, hole));
+    hole += pair.swap_ins.size();
   }
   order_graph(graph);
   rewritten.graph = graph.serialize();

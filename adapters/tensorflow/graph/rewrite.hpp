@@ -26,12 +26,13 @@ constexpr std::string_view kSwapInOp = "SpillwaySwapIn";
 struct PairName {
   std::string tensor;  ///< node, and `:port` where that is not 0
   std::string op;
-  bool in_loop = false;  ///< may run several times in one step
+  bool in_loop = false;     ///< may run several times in one step
+  std::uint32_t holes = 0;  ///< waits: one before each swap-in
 };
 
 struct Rewritten {
   std::string graph;
-  std::vector<PairName> pairs;  ///< the first one has the number `first_pair`
+  std::vector<PairName> pairs;
 };
 
 struct RewriteResult {
@@ -42,7 +43,10 @@ struct RewriteResult {
 
 struct RewriteOptions {
   PairOptions pairs;
-  std::uint64_t first_pair = 0;  ///< numbers pairs: the attribute `pair` of both ops
+  /// The number of the first hole. Each pair has as many in a row as it has swap-ins: the attribute
+  /// `hole` of a swap-in is that of the one before it, of a swap-out that of its first, with how
+  /// many there are as `holes`.
+  std::uint64_t first_hole = 0;
 };
 
 RewriteResult rewrite_graph(std::string_view graph, const OpCatalogue& catalogue,

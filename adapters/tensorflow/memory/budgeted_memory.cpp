@@ -12,11 +12,16 @@ namespace {
 
 using runtime::Overbooking;
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 // How long an allocation waits while nothing is freed: another thread's op may be about to end.
 // The copies that it also waits for have their own end, since the disk answers or fails.
 constexpr milliseconds kPatience{1000};
-constexpr std::size_t kOfSlabs = 64;  // what slabs and blocks are aligned to
+// How long until it looks again: a tensor becomes a victim when its last reader ends, which frees
+// nothing and wakes nobody.
+constexpr milliseconds kLook{20};
+constexpr std::uint64_t kMostLeaving = 8;  // of the budget: one part in so many
+constexpr std::size_t kOfSlabs = 64;       // what slabs and blocks are aligned to
 
 thread_local std::string failure;
 
@@ -59,6 +64,7 @@ std::byte* BudgetedMemory::allocate_beyond(Bytes bytes, std::size_t alignment) {
 }
 
 std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
+  if (bytes.count > runtime::Slabs::kLargestObject) hold_back();
   const std::uint64_t seen = frees_.load();
   {
     const std::lock_guard lock(mutex_);
@@ -69,9 +75,9 @@ std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
   }
   // A request that can never fit need not wait.
   if (bytes <= memory_.budget().limit()) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     std::byte* const pointer = wait_and_allocate(bytes, alignment, seen);
-    waited_ns_.fetch_add((std::chrono::steady_clock::now() - begin) / std::chrono::nanoseconds(1));
+    waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));
     if (pointer != nullptr) return pointer;
   }
   const std::lock_guard lock(mutex_);
@@ -81,14 +87,42 @@ std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
   return nullptr;
 }
 
+void BudgetedMemory::hold_back() {
+  const Bytes most{memory_.budget().limit().count / kMostLeaving};
+  if (leaving() <= most) return;
+  const auto begin = Clock::now();
+  {
+    std::unique_lock lock(mutex_);
+    ++waits_;
+    waiting_.fetch_add(1);
+    room_.wait(lock, [this, most] { return leaving() <= most; });
+    waiting_.fetch_sub(1);
+  }
+  waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));
+}
+
+void BudgetedMemory::make_room(Bytes bytes) {
+  if (!evict_) return;
+  Bytes missing{};
+  {
+    const std::lock_guard lock(mutex_);
+    memory_.take_freed(none_);
+    missing = saturating_sub(memory_.live() + bytes, memory_.budget().limit());
+  }
+  // It did not fit, so something is missing, be it for rounding.
+  missing = saturating_sub(std::max(missing, Bytes{1}), leaving());
+  if (missing.count != 0) evict_(missing);
+}
+
 std::byte* BudgetedMemory::wait_and_allocate(Bytes bytes, std::size_t alignment,
                                              std::uint64_t seen) {
-  bool hopeless = false;
-  while (!hopeless) {
-    const std::uint64_t now = wait_for_room(seen, kPatience);
-    hopeless = now == seen && !room_expected();
-    seen = now;
+  auto quiet_since = Clock::now();
+  while (Clock::now() - quiet_since < kPatience) {
+    make_room(bytes);
+    const std::uint64_t now = wait_for_room(seen, kLook);
     if (std::byte* const pointer = try_allocate(bytes, alignment)) return pointer;
+    if (now != seen || room_expected()) quiet_since = Clock::now();
+    seen = now;
   }
   return nullptr;
 }
@@ -102,7 +136,13 @@ void BudgetedMemory::free(std::byte* pointer) noexcept {
   room_.notify_all();
 }
 
-void BudgetedMemory::room_came() {
+void BudgetedMemory::expect_room(Bytes bytes) {
+  copies_.fetch_add(1);
+  leaving_.fetch_add(bytes.count);
+}
+
+void BudgetedMemory::room_came(Bytes bytes) {
+  leaving_.fetch_sub(bytes.count);
   copies_.fetch_sub(1);
   wake();
 }
@@ -174,6 +214,14 @@ void BudgetedMemory::before_fork() {
   mutex_.lock();
   memory_.take_freed(none_);
   memory_.before_fork();
+}
+
+void BudgetedMemory::after_fork(bool in_child) {
+  if (in_child) {
+    copies_.store(0);
+    leaving_.store(0);
+  }
+  mutex_.unlock();
 }
 
 }  // namespace spillway::tf

@@ -2,9 +2,13 @@
 // The memory of the framework's tensors: the engine's arena within a budget, for many threads.
 //
 // An allocation that does not fit waits while room may still come: copies to the store are under
-// way, or memory was freed a moment ago. It fails when neither has been the case for the patience
-// that it has. Nobody moves what is allocated; what leaves is copied by swap_store.hpp and freed by
-// the framework.
+// way, or memory was freed a moment ago. Where what is under way is not enough it asks for victims.
+// It fails when nothing has made room for the patience that it has. Nobody moves what is allocated;
+// what leaves is copied by swap_store.hpp and freed by the framework.
+//
+// Ops that compute faster than copies leave are held back: while more than an eighth of the budget
+// is on its way out, large allocations wait. Else memory would fill with what is to leave, and its
+// peak be that of a step in which nothing leaves.
 //
 // Thread-safe. `free` takes no lock unless somebody waits, so it may be called with any held.
 #pragma once
@@ -14,8 +18,10 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
@@ -40,6 +46,11 @@ class BudgetedMemory {
  public:
   BudgetedMemory(Bytes budget, runtime::Poison poison);
 
+  /// `evict` begins to copy out tensors of so many bytes, or as many as there are: their memory is
+  /// freed later, and expect_room says so. Called by whoever lacks room, with no lock held. Before
+  /// the first allocation.
+  void set_victims(std::function<void(Bytes)> evict) { evict_ = std::move(evict); }
+
   /// Aligned to `alignment`, a power of two. Null if it does not fit: last_failure() says why.
   std::byte* allocate(Bytes bytes, std::size_t alignment);
   /// The same, without waiting.
@@ -48,10 +59,16 @@ class BudgetedMemory {
   /// where the kernel refuses.
   std::byte* allocate_beyond(Bytes bytes, std::size_t alignment);
   void free(std::byte* pointer) noexcept;
+  /// Whether memory here was allocated. Takes no lock.
+  [[nodiscard]] bool owns(const std::byte* pointer) const {
+    return memory_.find(pointer) != nullptr;
+  }
 
-  /// A copy begins after whose end the framework frees memory, and has ended.
-  void expect_room() { copies_.fetch_add(1); }
-  void room_came();
+  /// A copy begins after whose end the framework frees so many bytes, and has ended.
+  void expect_room(Bytes bytes);
+  void room_came(Bytes bytes);
+  /// So many bytes did not fit: asks for victims where what is on its way is not enough for them.
+  void make_room(Bytes bytes);
   /// Whoever waits for room looks again.
   void wake();
 
@@ -60,6 +77,7 @@ class BudgetedMemory {
   std::uint64_t wait_for_room(std::uint64_t seen, std::chrono::milliseconds patience);
   /// Whether copies are under way that will make room.
   [[nodiscard]] bool room_expected() const { return copies_.load() != 0; }
+  [[nodiscard]] Bytes leaving() const { return {leaving_.load()}; }
 
   /// need / have / short of the calling thread's last failure.
   static std::string last_failure();
@@ -74,10 +92,13 @@ class BudgetedMemory {
   Bytes take_peak();
 
   void before_fork();
-  void after_fork() { mutex_.unlock(); }
+  /// In the child no copy is under way any more.
+  void after_fork(bool in_child);
 
  private:
   std::byte* try_locked(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
+  /// Waits until little enough is on its way out.
+  void hold_back();
   /// Null after the patience.
   std::byte* wait_and_allocate(Bytes bytes, std::size_t alignment, std::uint64_t seen);
   std::string failure_locked(Bytes bytes) const;
@@ -97,6 +118,8 @@ class BudgetedMemory {
   std::atomic<std::uint64_t> frees_{0};
   std::atomic<std::uint32_t> waiting_{0};
   std::atomic<std::uint32_t> copies_{0};
+  std::atomic<std::uint64_t> leaving_{0};  // bytes of those
+  std::function<void(Bytes)> evict_;
 };
 
 }  // namespace spillway::tf

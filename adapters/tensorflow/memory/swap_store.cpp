@@ -17,10 +17,12 @@ namespace spillway::tf {
 namespace {
 
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
 // As in budgeted_memory.cpp, and longer than there: an allocation of an op that gives up frees what
 // a swap-in may still use.
 constexpr milliseconds kPatience{2000};
+constexpr milliseconds kLook{20};
 
 // A program's handlers run on its own threads.
 std::thread start_thread(std::function<void()> body) {
@@ -53,19 +55,48 @@ SwapStore::~SwapStore() {
   store_.drain();
 }
 
-void SwapStore::swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done) {
+SwapStore::Ticket SwapStore::swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done) {
+  Ticket ticket = 0;
   {
     std::unique_lock lock(mutex_);
     if (in_child_) {  // where no thread copies
       lock.unlock();
       done(nullptr, "");
-      return;
+      return 0;
     }
-    memory_.expect_room();
-    out_.emplace_back(
-        [this, memory, bytes, done = std::move(done)] { swap_out_now(memory, bytes, done); });
+    memory_.expect_room(bytes);
+    ticket = ++last_ticket_;
+    out_.push_back({.ticket = ticket, .memory = memory, .bytes = bytes, .done = std::move(done)});
   }
   work_.notify_all();
+  return ticket;
+}
+
+bool SwapStore::cancel_out(Ticket ticket) {
+  std::list<Leaving> gone;  // destroyed with no lock held
+  std::shared_ptr<Copy> copy;
+  Bytes bytes{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_child_) return false;
+    const auto found = std::ranges::find(out_, ticket, &Leaving::ticket);
+    if (found != out_.end()) {
+      bytes = found->bytes;
+      gone.splice(gone.end(), out_, found);
+    } else if (const auto writing = writing_.find(ticket); writing != writing_.end()) {
+      copy = writing->second;
+      bytes = copy->bytes();
+    } else {
+      return false;
+    }
+  }
+  if (copy != nullptr) {
+    if (!store_.cancel(copy->id())) return false;
+    const std::lock_guard lock(mutex_);
+    writing_.erase(ticket);
+  }
+  memory_.room_came(bytes);
+  return true;
 }
 
 std::optional<runtime::StoredId> SwapStore::reserve(Bytes bytes, std::string& reason) {
@@ -79,28 +110,41 @@ std::optional<runtime::StoredId> SwapStore::reserve(Bytes bytes, std::string& re
   }
 }
 
-void SwapStore::swap_out_now(const std::byte* memory, Bytes bytes, const SwapOutDone& done) {
+void SwapStore::swap_out_now(const Leaving& leaving) {
+  const auto& [ticket, memory, bytes, done] = leaving;
   std::string reason;
   const std::optional<runtime::StoredId> id = reserve(bytes, reason);
   if (!id) {
     done(nullptr, reason);
-    memory_.room_came();
+    memory_.room_came(bytes);
     return;
   }
   auto copy = std::make_shared<Copy>(store_, *id, bytes);
-  const auto end = [this, copy, done](int error) {
+  const auto end = [this, ticket = ticket, bytes = bytes, copy, done = done](int error) {
+    {
+      const std::lock_guard lock(mutex_);
+      writing_.erase(ticket);
+    }
     if (error == 0) {
       done(copy, "");
     } else {
       done(nullptr, fmt::format("writing to the spool failed: {}", std::strerror(error)));
     }
-    memory_.room_came();
+    memory_.room_came(bytes);
   };
+  {
+    const std::lock_guard lock(mutex_);
+    writing_.emplace(ticket, copy);
+  }
   try {
     store_.store(*id, memory, end);
   } catch (const std::exception& error) {  // no thread can be started
+    {
+      const std::lock_guard lock(mutex_);
+      writing_.erase(ticket);
+    }
     done(nullptr, error.what());
-    memory_.room_came();
+    memory_.room_came(bytes);
   }
 }
 
@@ -109,11 +153,12 @@ void SwapStore::run_out() {
   for (;;) {
     work_.wait(lock, [this] { return stopping_ || (!paused_ && !out_.empty()); });
     if (out_.empty()) return;
-    const auto next = std::move(out_.front());
+    std::optional<Leaving> next(std::move(out_.front()));
     out_.pop_front();
     ++busy_;
     lock.unlock();
-    next();
+    swap_out_now(*next);
+    next.reset();  // what `done` holds goes with no lock held
     lock.lock();
     end_work();
   }
@@ -155,10 +200,16 @@ bool SwapStore::cancel(Ticket ticket) {
 
 void SwapStore::run_in() {
   std::uint64_t seen = 0;
+  auto quiet_since = Clock::now();
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      work_.wait(lock, [this] { return stopping_ || (!paused_ && !in_.empty()); });
+      if (in_.empty()) {
+        work_.wait(lock, [this] { return stopping_ || (!paused_ && !in_.empty()); });
+        quiet_since = Clock::now();
+      } else {
+        work_.wait(lock, [this] { return stopping_ || !paused_; });
+      }
       if (in_.empty()) return;
       ++busy_;
     }
@@ -167,9 +218,17 @@ void SwapStore::run_in() {
       const std::lock_guard lock(mutex_);
       end_work();
     }
-    if (started) continue;
-    const std::uint64_t now = memory_.wait_for_room(seen, kPatience);
-    if (now == seen && !memory_.room_expected()) fail_first();
+    if (started) {
+      quiet_since = Clock::now();
+      continue;
+    }
+    make_room_for_first();
+    const std::uint64_t now = memory_.wait_for_room(seen, kLook);
+    if (now != seen || memory_.room_expected()) quiet_since = Clock::now();
+    if (Clock::now() - quiet_since >= kPatience) {
+      fail_first();
+      quiet_since = Clock::now();
+    }
     seen = now;
   }
 }
@@ -208,6 +267,16 @@ void SwapStore::load(Request request, std::byte* memory) {
     memory_.free(memory);
     request.done(nullptr, error.what());
   }
+}
+
+void SwapStore::make_room_for_first() {
+  Bytes bytes{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_.empty()) return;
+    bytes = in_.front().copy->bytes();
+  }
+  memory_.make_room(bytes);
 }
 
 void SwapStore::fail_first() {

@@ -7,7 +7,8 @@
 //                           └────────┘
 //
 // A swap-in takes memory when it finds room, and fails when neither a free nor the end of a copy
-// has made room for the patience that it has. While it waits it can be cancelled.
+// has made room for the patience that it has. While it waits it can be cancelled. So can a swap-out
+// of which nothing has been written.
 //
 // Ownership: a Copy is dropped with its last owner. What `swap_out` is given stays valid and
 // untouched until `done`; `done` of a swap-in gets memory of BudgetedMemory and owns it. `done` is
@@ -17,7 +18,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 
 #include "budgeted_memory.hpp"
 #include "spillway/base/bytes.hpp"
@@ -64,10 +65,13 @@ class SwapStore {
   /// Waits for what is in flight. The caller has stopped calling, and no swap-in waits.
   ~SwapStore();
 
-  void swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done);
-
-  /// Names a swap-in that waits.
+  /// Names a swap-out or a swap-in that waits; 0 names none.
   using Ticket = std::uint64_t;
+  Ticket swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done);
+  /// Takes back a swap-out of which nothing has been written: `done` is never called then. False if
+  /// it has begun, or ended.
+  bool cancel_out(Ticket ticket);
+
   Ticket swap_in(std::shared_ptr<Copy> copy, std::size_t alignment, SwapInDone done);
   /// Takes back a swap-in that still waits for room: `done` is never called then. False if it has
   /// room, or ended.
@@ -90,23 +94,33 @@ class SwapStore {
     SwapInDone done;
   };
 
+  struct Leaving {
+    Ticket ticket = 0;
+    const std::byte* memory = nullptr;
+    Bytes bytes{};
+    SwapOutDone done;
+  };
+
   void run_out();
   void run_in();
   void end_work();
   /// Starts what finds room; true if something did.
   bool start_those_with_room();
   void load(Request request, std::byte* memory);
+  void make_room_for_first();
   void fail_first();
   /// A place in the store, or why there is none.
   std::optional<runtime::StoredId> reserve(Bytes bytes, std::string& reason);
-  void swap_out_now(const std::byte* memory, Bytes bytes, const SwapOutDone& done);
+  void swap_out_now(const Leaving& leaving);
 
   BudgetedMemory& memory_;
   runtime::TieredStore store_;
   std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable idle_;
-  std::deque<std::function<void()>> out_;
+  std::list<Leaving> out_;
+  std::unordered_map<Ticket, std::shared_ptr<Copy>>
+      writing_;  // what has a place, and is no copy yet
   std::list<Request> in_;
   Ticket last_ticket_ = 0;
   bool stopping_ = false;

@@ -10,7 +10,6 @@ namespace spillway::tf {
 namespace {
 
 constexpr double kFillTo = 0.90;
-constexpr double kTooNear = 0.97;
 // The step in which a change comes is half of the one and half of the other plan.
 constexpr std::uint64_t kRoundsToSettle = 2;
 constexpr std::uint64_t kRoundsToMeasure = 2;
@@ -27,15 +26,15 @@ SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
                      std::function<void(std::size_t)> on_run)
     : options_(options), take_peak_(std::move(take_peak)), on_run_(std::move(on_run)) {}
 
-std::uint64_t SwapTable::add_pairs(const std::vector<bool>& in_loop) {
+std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t first = pairs_.size();
-  for (const bool loops : in_loop) pairs_.push_back({.graph = graphs_.size(), .in_loop = loops});
+  const std::uint64_t first = holes_.size();
+  for (const bool loops : in_loop) holes_.push_back({.graph = graphs_.size(), .in_loop = loops});
   const auto outside = std::ranges::find(in_loop, false);
   const auto counting = outside == in_loop.end() ? 0 : outside - in_loop.begin();
   graphs_.push_back({.first = first,
                      .count = in_loop.size(),
-                     .counting_pair = first + static_cast<std::uint64_t>(counting),
+                     .counting_hole = first + static_cast<std::uint64_t>(counting),
                      .all_in_loops = std::ranges::count(in_loop, false) == 0});
   return first;
 }
@@ -45,9 +44,9 @@ bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
   bool copies = false;
   {
     const std::lock_guard lock(mutex_);
-    SPILLWAY_CHECK(number < pairs_.size(), std::to_string(number));
-    const std::size_t graph = pairs_[number].graph;
-    if (graphs_[graph].counting_pair == number) runs = graph;
+    SPILLWAY_CHECK(number < holes_.size(), std::to_string(number));
+    const std::size_t graph = holes_[number].graph;
+    if (graphs_[graph].counting_hole == number) runs = graph;
     copies = copies_locked(number, bytes);
   }
   if (runs && on_run_) on_run_(*runs);
@@ -55,22 +54,23 @@ bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
 }
 
 bool SwapTable::copies_locked(std::uint64_t number, Bytes bytes) {
-  Pair& pair = pairs_[number];
-  if (!options_.always_copy && !gave_up_) count_run_locked(pair);
-  if (bytes < options_.smallest || bytes.count == 0) return false;
-  return !pair.passes;
+  Hole& hole = holes_[number];
+  if (!options_.always_copy && !gave_up_) count_run_locked(hole);
+  if (!may_leave(bytes) || hole.passes) return false;
+  hole.left = true;
+  return true;
 }
 
-void SwapTable::count_run_locked(Pair& pair) {
-  Graph& graph = graphs_[pair.graph];
-  if (graph.settled && pair.round != 0) return;
-  graph.settled = false;  // a pair that runs for the first time
-  if (measured_ == pair.graph) rounds_of_others_ = 0;
-  const bool again = pair.round == graph.round;
-  if (!graph.all_in_loops && again && !pair.in_loop) end_round_locked(pair.graph);
-  if (pair.round != graph.round) ++graph.ran;
-  pair.round = graph.round;
-  if (graph.all_in_loops && graph.ran == graph.count) end_round_locked(pair.graph);
+void SwapTable::count_run_locked(Hole& hole) {
+  Graph& graph = graphs_[hole.graph];
+  if (graph.settled && hole.round != 0) return;
+  graph.settled = false;  // a hole that runs for the first time
+  if (measured_ == hole.graph) rounds_of_others_ = 0;
+  const bool again = hole.round == graph.round;
+  if (!graph.all_in_loops && again && !hole.in_loop) end_round_locked(hole.graph);
+  if (hole.round != graph.round) ++graph.ran;
+  hole.round = graph.round;
+  if (graph.all_in_loops && graph.ran == graph.count) end_round_locked(hole.graph);
 }
 
 void SwapTable::end_round_locked(std::size_t number) {
@@ -97,23 +97,18 @@ void SwapTable::begin_measuring_locked(std::size_t number) {
 }
 
 void SwapTable::decide_locked(Graph& graph, Bytes peak) {
-  std::vector<Pair*> copying;
-  bool some_pass = false;
+  std::vector<Hole*> copying;
   for (std::uint64_t i = graph.first; i < graph.first + graph.count; ++i) {
-    some_pass = some_pass || pairs_[i].passes;
-    if (!pairs_[i].passes && pairs_[i].most_in_store.count != 0) copying.push_back(&pairs_[i]);
+    Hole& hole = holes_[i];
+    if (hole.left && !hole.passes && !hole.had_to_leave) copying.push_back(&hole);
   }
   graph.settled = true;
-  if (peak > share_of(options_.budget, kTooNear)) {
-    if (some_pass) give_up_locked();
-    return;
-  }
-  std::ranges::stable_sort(copying, {}, [](const Pair* pair) { return pair->most_in_store; });
+  std::ranges::stable_sort(copying, {}, [](const Hole* hole) { return hole->most_in_store; });
   Bytes reached = peak;
-  for (Pair* const pair : copying) {
-    reached += pair->most_in_store;
+  for (Hole* const hole : copying) {
+    reached += hole->most_in_store;
     if (reached > share_of(options_.budget, kFillTo)) break;
-    pair->passes = true;
+    hole->passes = true;
     graph.settled = false;
   }
   if (!graph.settled) ++changes_;
@@ -121,14 +116,23 @@ void SwapTable::decide_locked(Graph& graph, Bytes peak) {
 
 void SwapTable::stored(std::uint64_t number, Bytes bytes) {
   const std::lock_guard lock(mutex_);
-  Pair& pair = pairs_[number];
-  pair.in_store += bytes;
-  pair.most_in_store = std::max(pair.most_in_store, pair.in_store);
+  Hole& hole = holes_[number];
+  hole.in_store += bytes;
+  hole.most_in_store = std::max(hole.most_in_store, hole.in_store);
 }
 
 void SwapTable::dropped(std::uint64_t number, Bytes bytes) {
   const std::lock_guard lock(mutex_);
-  pairs_[number].in_store -= bytes;
+  holes_[number].in_store -= bytes;
+}
+
+void SwapTable::had_to_leave(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  Hole& hole = holes_[number];
+  if (!hole.passes) return;
+  hole.passes = false;
+  hole.had_to_leave = true;
+  ++changes_;
 }
 
 void SwapTable::give_up() {
@@ -137,18 +141,18 @@ void SwapTable::give_up() {
 }
 
 void SwapTable::give_up_locked() {
-  for (Pair& pair : pairs_) pair.passes = false;
+  for (Hole& hole : holes_) hole.passes = false;
   gave_up_ = true;
   ++changes_;
 }
 
 SwapTableState SwapTable::state() const {
   const std::lock_guard lock(mutex_);
-  SwapTableState state{.pairs = pairs_.size(), .changes = changes_, .gave_up = gave_up_};
-  for (const Pair& pair : pairs_) {
-    if (pair.most_in_store.count == 0) continue;
+  SwapTableState state{.holes = holes_.size(), .changes = changes_, .gave_up = gave_up_};
+  for (const Hole& hole : holes_) {
+    if (hole.most_in_store.count == 0) continue;
     ++state.used;
-    if (pair.passes) ++state.passing;
+    if (hole.passes) ++state.passing;
   }
   return state;
 }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pairs copy. The kernels of a graph ask while it runs; nothing is traced again when the
-// answer changes.
+// In which holes a tensor leaves. A hole is the wait of a tensor for one of its swap-ins. The
+// kernels of a graph ask while it runs; nothing is traced again when the answer changes.
 //
-//     first step      every pair copies: what does not fit at all without runs, with no size known
-//     measured        the peak of live memory over a whole step, and the most bytes of each pair
+//     first step      in every hole: what does not fit at all without runs, with no size known
+//     measured        the peak of live memory over a whole step, and the most bytes of each hole
 //                     that lay in the store at once
-//     then            pairs pass their tensor on, the smallest first, as long as
+//     then            holes pass: their tensor stays, the smallest first, as long as
 //                         peak + bytes of those that pass <= 90 % of the budget
 //
-// Each graph is measured by itself, one at a time, over rounds. A round of a graph ends when a pair
-// that is in no loop runs again, for then a whole step lies in between; where all pairs are in
+// Each graph is measured by itself, one at a time, over rounds. A round of a graph ends when a hole
+// that is in no loop runs again, for then a whole step lies in between; where all holes are in
 // loops, when each of them has run.
 //
-// A pair that passes its tensor on adds to the peak at most what it had in the store, so the bound
-// holds for the order in which the step was run; the rest of the budget is for another order. It is
-// measured again after each change, and more pairs pass where the bound was too wide. If the peak
-// comes near the budget all the same, or an allocation fails, everything copies again, for good.
+// A hole that passes adds to the peak at most what it had in the store, so the bound holds for the
+// order in which the step was run; the rest of the budget is for another order. It is measured
+// again after each change, and more pass where the bound was too wide. Where memory runs out all
+// the same a tensor that stayed leaves late, while somebody waits: its hole passes no more. If an
+// allocation fails tensors leave in every hole again, for good.
 //
-// A tensor below the smallest size always passes. Thread-safe.
+// A tensor below the smallest size always stays. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +42,8 @@ struct SwapTableOptions {
 };
 
 struct SwapTableState {
-  std::uint64_t pairs = 0;
-  std::uint64_t used = 0;     ///< those that a step came to with a tensor that may leave
+  std::uint64_t holes = 0;
+  std::uint64_t used = 0;     ///< those in which a tensor ever left
   std::uint64_t passing = 0;  ///< of those
   std::uint64_t changes = 0;
   bool gave_up = false;
@@ -51,49 +52,60 @@ struct SwapTableState {
 class SwapTable {
  public:
   /// `take_peak`: the peak of live memory since it was last called. `on_run`: a graph runs, told by
-  /// its first pair that is in no loop, else by its first; called with no lock held.
+  /// its first hole that is in no loop, else by its first; called with no lock held.
   SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
             std::function<void(std::size_t graph)> on_run = {});
 
-  /// Numbers for the pairs of a graph: the first one's. They copy. `in_loop`: one for each.
-  std::uint64_t add_pairs(const std::vector<bool>& in_loop);
+  /// Numbers for the holes of a graph: the first one's. They copy. `in_loop`: one for each.
+  std::uint64_t add_holes(const std::vector<bool>& in_loop);
 
-  /// A swap-out runs: whether it copies.
-  bool copies(std::uint64_t pair, Bytes bytes);
-  /// A copy came into the store, and went.
-  void stored(std::uint64_t pair, Bytes bytes);
-  void dropped(std::uint64_t pair, Bytes bytes);
+  /// A tensor comes to a hole: whether it leaves.
+  bool copies(std::uint64_t hole, Bytes bytes);
+  /// In that hole it lies in the store from now on, and no longer.
+  void stored(std::uint64_t hole, Bytes bytes);
+  void dropped(std::uint64_t hole, Bytes bytes);
+
+  /// A tensor that stayed had to leave, since somebody else lacked room.
+  void had_to_leave(std::uint64_t hole);
 
   /// An allocation failed.
   void give_up();
 
+  /// Whether a tensor of so many bytes may leave at all.
+  [[nodiscard]] bool may_leave(Bytes bytes) const {
+    return bytes >= options_.smallest && bytes.count != 0;
+  }
+  [[nodiscard]] bool always_copies() const { return options_.always_copy; }
+
   [[nodiscard]] SwapTableState state() const;
 
  private:
-  struct Pair {
+  struct Hole {
     std::size_t graph = 0;
     bool in_loop = false;
     std::uint64_t round = 0;  // the last one it ran in; 0: it never ran
     Bytes in_store{};
     Bytes most_in_store{};
+    bool left = false;  // a tensor was to leave in it, be it that it was taken back
     bool passes = false;
+    bool had_to_leave = false;  // it never passes again
   };
   struct Graph {
     std::uint64_t first = 0;
     std::uint64_t count = 0;
-    std::uint64_t counting_pair = 0;  // whose runs are those of the graph
+    std::uint64_t counting_hole = 0;  // whose runs are those of the graph
     bool all_in_loops = false;
     std::uint64_t round = 1;
-    std::uint64_t ran = 0;         // pairs in this round
+    std::uint64_t ran = 0;         // holes in this round
     std::uint64_t wait_until = 2;  // the round in which what it does now ends
     bool settled = false;          // nothing is left to change
   };
 
   bool copies_locked(std::uint64_t number, Bytes bytes);
-  void count_run_locked(Pair& pair);
+  void count_run_locked(Hole& hole);
   void end_round_locked(std::size_t graph);
   void begin_measuring_locked(std::size_t graph);
-  /// More pairs of the graph pass, or none does any more.
+  /// More holes of the graph pass, as far as there is room.
   void decide_locked(Graph& graph, Bytes peak);
   void give_up_locked();
 
@@ -101,7 +113,7 @@ class SwapTable {
   const std::function<Bytes()> take_peak_;
   const std::function<void(std::size_t)> on_run_;
   mutable std::mutex mutex_;
-  std::deque<Pair> pairs_;
+  std::deque<Hole> holes_;
   std::deque<Graph> graphs_;
   std::optional<std::size_t> measured_;  // graph
   std::uint64_t rounds_of_others_ = 0;   // since the measured one ran

@@ -72,7 +72,8 @@ TimeNs now_ns() {
 
 void end_fork(bool in_child) {
   Session* const ours = Session::get();
-  ours->memory().after_fork();
+  ours->memory().after_fork(in_child);
+  ours->waiting().after_fork();
   ours->store().after_fork(in_child);
 }
 
@@ -92,7 +93,11 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
           [this] { return memory_.take_peak(); }, [this](std::size_t graph) { begin_step(graph); }),
       store_(std::make_unique<SwapStore>(store_options(settings),
                                          runtime::make_transfers(settings.io), memory_)),
-      reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {}
+      waiting_(std::make_unique<WaitingTensors>(
+          *store_, table_, standstill_, [this](const std::string& reason) { note_stays(reason); })),
+      reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {
+  memory_.set_victims([this](Bytes bytes) { waiting_->make_room(bytes); });
+}
 
 void Session::start(const runtime::Settings& settings) {
   refuse_what_is_not_there(settings);
@@ -101,6 +106,7 @@ void Session::start(const runtime::Settings& settings) {
   ::pthread_atfork(
       [] {
         get()->store().before_fork();
+        get()->waiting().before_fork();
         get()->memory().before_fork();
       },
       [] { end_fork(false); }, [] { end_fork(true); });
@@ -114,11 +120,13 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
     // Numbers are given out before it is known how many pairs there will be: one graph at a time.
     const std::lock_guard lock(mutex_);
     RewriteResult result =
-        rewrite_graph(graph, catalogue, {.pairs = {}, .first_pair = table_.state().pairs});
+        rewrite_graph(graph, catalogue, {.pairs = {}, .first_hole = table_.state().holes});
     if (result.rewritten) {
       std::vector<bool> in_loop;
-      for (const PairName& pair : result.rewritten->pairs) in_loop.push_back(pair.in_loop);
-      table_.add_pairs(in_loop);
+      for (const PairName& pair : result.rewritten->pairs) {
+        in_loop.insert(in_loop.end(), pair.holes, pair.in_loop);
+      }
+      table_.add_holes(in_loop);
       ++graphs_;
       return std::move(result.rewritten->graph);
     }
@@ -204,7 +212,7 @@ std::string Session::statistics_json() {
                         {"graphs_rewritten", graphs_},
                         {"graphs_left", left},
                         {"left_because", left_},
-                        {"pairs", table.pairs},
+                        {"pairs", table.holes},
                         {"pairs_used", table.used},
                         {"pairs_passing", table.passing},
                         {"plan_changes", table.changes},
@@ -220,7 +228,7 @@ std::string Session::summary() {
   return fmt::format(
       "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them passing; "
       "{} swapped out, {} swapped in; {} allocations waited, {} failed\n",
-      to_string(memory.peak_held), to_string(memory.budget), graphs_, table.pairs, table.used,
+      to_string(memory.peak_held), to_string(memory.budget), graphs_, table.holes, table.used,
       table.passing, to_string(moved.stored_on_host + moved.stored_on_disk),
       to_string(moved.loaded_from_host + moved.loaded_from_disk), memory.waits, memory.failures);
 }

@@ -25,6 +25,7 @@
 #include "step_count.hpp"
 #include "swap_store.hpp"
 #include "swap_table.hpp"
+#include "waiting_tensors.hpp"
 
 namespace spillway::tf {
 
@@ -40,6 +41,7 @@ class Session {
   SwapStore& store() { return *store_; }
   SwapTable& table() { return table_; }
   Standstill& standstill() { return standstill_; }
+  WaitingTensors& waiting() { return *waiting_; }
 
   /// The graph with its pairs, or nothing: why is kept for the summary. Never throws.
   std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) noexcept;
@@ -77,6 +79,7 @@ class Session {
   Standstill standstill_;
   SwapTable table_;
   std::unique_ptr<SwapStore> store_;
+  std::unique_ptr<WaitingTensors> waiting_;
   std::unique_ptr<StatusReporter> reporter_;
   std::mutex mutex_;
   std::atomic<bool> failed_{false};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ops of a pair, and what they hand to each other.
 //
-// A swap-out that copies puts out a token: a tensor of the same type and shape whose buffer is not
-// its bytes but a copy in the store. Where the buffer's memory should be there is nothing, so that
-// a use of a token as a tensor is a fault and not a wrong value. A swap-out that passes puts out
-// its input. A swap-in looks at what it got, so that what the table says may change between the
-// two, and no state is kept by step, frame or iteration.
+// A swap-out puts out a token: a tensor of the same type and shape whose buffer is not its bytes
+// but one that waits (waiting_tensors.hpp), be it here or in the store. Where the buffer's memory
+// should be there is nothing, so that a use of a token as a tensor is a fault and not a wrong
+// value. A swap-in asks the token. So what the table says may change between the two, a tensor may
+// leave at any time between them, and no state is kept by step, frame or iteration. What is too
+// small to leave goes past all this.
 //
 // Both are stateful, or the framework would merge and fold them; both are asynchronous, so that no
 // thread of the executor waits for a copy.
@@ -42,18 +43,35 @@ void* nowhere() {
   return address;
 }
 
+// The framework's hold on a tensor.
+class HeldTensor : public Held {
+ public:
+  explicit HeldTensor(const Tensor& tensor) : tensor_(tensor) {}
+  [[nodiscard]] const std::byte* data() const override {
+    return static_cast<const std::byte*>(tensor_.data());
+  }
+  [[nodiscard]] bool is_sole() const override {
+    return tensor_.RefCountIsOne() && Session::get()->memory().owns(data());
+  }
+  [[nodiscard]] std::unique_ptr<Held> share() const override {
+    return std::make_unique<HeldTensor>(tensor_);
+  }
+  [[nodiscard]] const Tensor& tensor() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+};
+
 class Token : public TensorBuffer {
  public:
-  Token(std::shared_ptr<Copy> copy, std::uint64_t pair)
-      : TensorBuffer(nowhere()), copy_(std::move(copy)), pair_(pair) {
-    Session::get()->table().stored(pair_, copy_->bytes());
-  }
-  ~Token() override { Session::get()->table().dropped(pair_, copy_->bytes()); }
+  explicit Token(std::shared_ptr<WaitingTensor> waiting)
+      : TensorBuffer(nowhere()), waiting_(std::move(waiting)) {}
+  ~Token() override { Session::get()->waiting().abandon(waiting_); }
 
-  size_t size() const override { return copy_->bytes().count; }
+  size_t size() const override { return waiting_->bytes().count; }
   TensorBuffer* root_buffer() override { return this; }
   void FillAllocationDescription(::tensorflow::AllocationDescription*) const override {}
-  [[nodiscard]] const std::shared_ptr<Copy>& copy() const { return copy_; }
+  [[nodiscard]] const std::shared_ptr<WaitingTensor>& waiting() const { return waiting_; }
 
   static const Token* in(const Tensor& tensor) {
     auto* const buffer = const_cast<TensorBuffer*>(::tensorflow::DMAHelper::buffer(&tensor));
@@ -61,8 +79,7 @@ class Token : public TensorBuffer {
   }
 
  private:
-  std::shared_ptr<Copy> copy_;
-  std::uint64_t pair_;
+  std::shared_ptr<WaitingTensor> waiting_;
 };
 
 // Bytes that came back, in memory of the budget.
@@ -86,11 +103,11 @@ Tensor tensor_over(TensorBuffer* buffer, const Tensor& like) {
   return tensor;
 }
 
-std::uint64_t pair_of(OpKernelConstruction* construction) {
-  int64_t pair = 0;
-  const auto status = construction->GetAttr("pair", &pair);
+std::uint64_t number_of(OpKernelConstruction* construction, const char* attribute) {
+  int64_t number = 0;
+  const auto status = construction->GetAttr(attribute, &number);
   if (!status.ok()) construction->SetStatus(status);
-  return static_cast<std::uint64_t>(pair);
+  return static_cast<std::uint64_t>(number);
 }
 
 // An op of this step got memory beyond the budget, where it could not be told that there is none.
@@ -105,7 +122,9 @@ bool fails_for_overshoot(OpKernelContext* context) {
 class SwapOut : public AsyncOpKernel {
  public:
   explicit SwapOut(OpKernelConstruction* construction)
-      : AsyncOpKernel(construction), pair_(pair_of(construction)) {}
+      : AsyncOpKernel(construction),
+        hole_(number_of(construction, "hole")),
+        holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))) {}
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -116,29 +135,33 @@ class SwapOut : public AsyncOpKernel {
     const Tensor& input = context->input(0);
     const Bytes bytes{input.TotalBytes()};
     Session* const session = Session::get();
-    if (session == nullptr || !session->table().copies(pair_, bytes)) {
+    const bool copies = session != nullptr && session->table().copies(hole_, bytes);
+    if (session == nullptr || !session->table().may_leave(bytes)) {
+      // Its other holes run too, as far as the table knows.
+      for (std::uint32_t i = 1; session != nullptr && i < holes_; ++i) {
+        session->table().copies(hole_ + i, bytes);
+      }
       context->set_output(0, input);
       done();
       return;
     }
-    session->store().swap_out(static_cast<const std::byte*>(input.data()), bytes,
-                              [context, done = std::move(done), session, pair = pair_,
-                               under_way = session->standstill().copy_under_way()](
-                                  std::shared_ptr<Copy> copy, const std::string& reason) {
-                                const Tensor& tensor = context->input(0);
-                                if (copy != nullptr) {
-                                  context->set_output(
-                                      0, tensor_over(new Token(std::move(copy), pair), tensor));
-                                } else {
-                                  session->note_stays(reason);
-                                  context->set_output(0, tensor);
-                                }
-                                done();
-                              });
+    const auto waiting =
+        session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_, holes_);
+    context->set_output(0, tensor_over(new Token(waiting), input));
+    if (!copies) {
+      done();
+    } else if (session->table().always_copies()) {
+      // Else a copy that is not made in time would be taken back.
+      session->waiting().leave(waiting, std::move(done));
+    } else {
+      session->waiting().leave(waiting);
+      done();
+    }
   }
 
  private:
-  std::uint64_t pair_;
+  std::uint64_t hole_;
+  std::uint32_t holes_;
 };
 
 class SwapIn : public AsyncOpKernel {
@@ -157,6 +180,18 @@ class SwapIn : public AsyncOpKernel {
       done();
       return;
     }
+    Taken taken = Session::get()->waiting().take(token->waiting());
+    if (taken.held != nullptr) {
+      context->set_output(0, static_cast<const HeldTensor&>(*taken.held).tensor());
+      taken.held.reset();  // before a user of it begins, who may want to be the only one
+      done();
+      return;
+    }
+    bring_back(context, std::move(taken.copy), std::move(done));
+  }
+
+ private:
+  static void bring_back(OpKernelContext* context, std::shared_ptr<Copy> copy, DoneCallback done) {
     // A step that failed elsewhere frees nothing any more that this one could wait for.
     const auto ticket = std::make_shared<std::atomic<SwapStore::Ticket>>(0);
     ::tensorflow::CancellationManager* const manager = context->cancellation_manager();
@@ -173,7 +208,7 @@ class SwapIn : public AsyncOpKernel {
       return;
     }
     ticket->store(
-        Session::get()->store().swap_in(token->copy(), tsl::Allocator::kAllocatorAlignment,
+        Session::get()->store().swap_in(std::move(copy), tsl::Allocator::kAllocatorAlignment,
                                         [context, done, manager, registration,
                                          under_way = Session::get()->standstill().copy_under_way()](
                                             std::byte* memory, const std::string& reason) {
@@ -186,11 +221,13 @@ class SwapIn : public AsyncOpKernel {
                                         }));
   }
 
- private:
   static void end(OpKernelContext* context, std::byte* memory, const std::string& reason) {
     const Tensor& token = context->input(0);
     if (memory != nullptr) {
-      context->set_output(0, tensor_over(new Restored(memory, token.TotalBytes()), token));
+      const Tensor tensor = tensor_over(new Restored(memory, token.TotalBytes()), token);
+      context->set_output(0, tensor);
+      Session::get()->waiting().came_back(Token::in(token)->waiting(),
+                                          std::make_unique<HeldTensor>(tensor));
       return;
     }
     Session::get()->note_failure(reason);
@@ -208,14 +245,15 @@ REGISTER_OP("SpillwaySwapOut")
     .Input("x: T")
     .Output("y: T")
     .Attr("T: type")
-    .Attr("pair: int")
+    .Attr("hole: int")
+    .Attr("holes: int")
     .SetIsStateful()
     .SetShapeFn(same_shape);
 REGISTER_OP("SpillwaySwapIn")
     .Input("x: T")
     .Output("y: T")
     .Attr("T: type")
-    .Attr("pair: int")
+    .Attr("hole: int")
     .SetIsStateful()
     .SetShapeFn(same_shape);
 REGISTER_KERNEL_BUILDER(Name("SpillwaySwapOut").Device(::tensorflow::DEVICE_CPU), SwapOut);

@@ -50,16 +50,30 @@ TEST(BudgetedMemoryTest, refuses_what_does_not_fit_and_says_how_much) {
   EXPECT_NE(memory.try_allocate(kMiB * 6, kAlignment), nullptr);
 }
 
+TEST(BudgetedMemoryTest, gives_beyond_the_budget_where_it_has_to) {
+  BudgetedMemory memory(kMiB * 8, Poison::kNo);
+  std::byte* const place = memory.allocate(kMiB * 6, kAlignment);
+  std::byte* const beyond = memory.allocate_beyond(kMiB * 6, kAlignment);
+  ASSERT_NE(beyond, nullptr);
+  std::memset(beyond, 1, kMiB.count * 6);
+  EXPECT_GE(memory.usage().peak_held, kMiB * 12);
+  EXPECT_EQ(memory.try_allocate(kMiB, kAlignment), nullptr) << "the next has no room";
+  memory.free(beyond);
+  EXPECT_NE(memory.try_allocate(kMiB, kAlignment), nullptr);
+  EXPECT_LE(memory.usage().held, kMiB * 8);
+  memory.free(place);
+}
+
 TEST(BudgetedMemoryTest, waits_for_what_another_thread_frees) {
   BudgetedMemory memory(kMiB * 8, Poison::kNo);
   std::byte* const place = memory.allocate(kMiB * 6, kAlignment);
   // Said to be on its way, so the waiting has no end of its own.
-  memory.expect_room();
+  memory.expect_room(kMiB);
   std::atomic<std::byte*> second{nullptr};
   std::thread other([&] { second = memory.allocate(kMiB * 6, kAlignment); });
   while (memory.usage().waits == 0) std::this_thread::yield();
   memory.free(place);
-  memory.room_came();
+  memory.room_came(kMiB);
   other.join();
   EXPECT_NE(second.load(), nullptr);
 }
@@ -176,7 +190,7 @@ TEST_F(SwapStoreTest, a_forked_child_keeps_what_it_has_and_the_parent_goes_on) {
   store_.before_fork();
   memory_.before_fork();
   const pid_t child = ::fork();
-  memory_.after_fork();
+  memory_.after_fork(child == 0);
   store_.after_fork(child == 0);
   if (child == 0) {
     bool declined = false;

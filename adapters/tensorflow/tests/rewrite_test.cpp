@@ -25,7 +25,7 @@ using testing::RandomGraph;
 using testing::Value;
 
 RewriteResult rewrite(const Graph& graph, const PairOptions& options, std::uint64_t first = 0) {
-  return rewrite_graph(graph.serialize(), describe_op, {.pairs = options, .first_pair = first});
+  return rewrite_graph(graph.serialize(), describe_op, {.pairs = options, .first_hole = first});
 }
 
 // make -> m1 -> ... -> m6 -> user, and make -> user.
@@ -61,7 +61,8 @@ TEST(RewriteTest, puts_a_pair_on_a_long_edge_and_none_on_short_ones) {
               ElementsAre("spillway/swap_40_out", "^spillway/tick_0_5"));
   EXPECT_THAT(node_named(graph, "spillway/tick_0_5").inputs,
               ElementsAre("^make", "^m1", "^m2", "^m3", "^m4", "^m5"));
-  EXPECT_EQ(int_of(*node_named(graph, "spillway/swap_40_out").attribute("pair")), 40);
+  EXPECT_EQ(int_of(*node_named(graph, "spillway/swap_40_out").attribute("hole")), 40);
+  EXPECT_EQ(int_of(*node_named(graph, "spillway/swap_40_out").attribute("holes")), 1);
 }
 
 TEST(RewriteTest, leaves_a_graph_of_short_edges_as_it_was) {

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "waiting_tensors.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::tf {
+
+WaitingTensor::WaitingTensor(WaitingTensors& owner, std::unique_ptr<Held> held, Bytes bytes,
+                             std::uint64_t first_hole, std::uint32_t holes)
+    : owner_(owner),
+      bytes_(bytes),
+      end_(first_hole + holes),
+      hole_(first_hole),
+      held_(std::move(held)) {
+  const std::lock_guard lock(owner_.mutex_);
+  place_ = owner_.tensors_.insert(owner_.tensors_.end(), this);
+}
+
+WaitingTensor::~WaitingTensor() {
+  const std::lock_guard lock(owner_.mutex_);
+  owner_.tensors_.erase(place_);
+  owner_.count_locked(*this, false);
+}
+
+std::shared_ptr<WaitingTensor> WaitingTensors::add(std::unique_ptr<Held> held, Bytes bytes,
+                                                   std::uint64_t first_hole, std::uint32_t holes) {
+  return std::make_shared<WaitingTensor>(*this, std::move(held), bytes, first_hole, holes);
+}
+
+void WaitingTensors::count_locked(WaitingTensor& tensor, bool in_store) {
+  if (tensor.counted_ == in_store) return;
+  tensor.counted_ = in_store;
+  in_store ? table_.stored(tensor.hole_, tensor.bytes_)
+           : table_.dropped(tensor.hole_, tensor.bytes_);
+}
+
+void WaitingTensors::go_away_locked(WaitingTensor& tensor, std::unique_ptr<Held>& gone) {
+  tensor.state_ = State::kAway;
+  gone = std::move(tensor.held_);
+  if (tensor.hole_ != tensor.end_) count_locked(tensor, true);
+}
+
+bool WaitingTensors::begin_leaving_locked(WaitingTensor& tensor, std::unique_ptr<Held>& gone) {
+  if (tensor.copy_ != nullptr) {
+    go_away_locked(tensor, gone);
+    return false;
+  }
+  tensor.state_ = State::kLeaving;
+  return true;
+}
+
+void WaitingTensors::leave(const std::shared_ptr<WaitingTensor>& tensor,
+                           std::function<void()> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_CHECK(tensor->state_ == State::kHere && tensor->copy_ == nullptr,
+                   "only what is here alone is copied");
+    tensor->state_ = State::kLeaving;
+  }
+  start_copy(tensor, std::move(done));
+}
+
+void WaitingTensors::start_copy(const std::shared_ptr<WaitingTensor>& tensor,
+                                std::function<void()> done) {
+  // Without the lock: while it leaves only the end of its copy lets go of it.
+  const SwapStore::Ticket ticket = store_.swap_out(
+      tensor->held_->data(), tensor->bytes_,
+      [this, tensor, done = std::move(done), under_way = standstill_.copy_under_way()](
+          std::shared_ptr<Copy> copy, const std::string& reason) {
+        end_copy(*tensor, std::move(copy), reason);
+        if (done) done();
+      });
+  const std::lock_guard lock(mutex_);
+  if (tensor->state_ == State::kLeaving) tensor->ticket_ = ticket;
+}
+
+void WaitingTensors::end_copy(WaitingTensor& tensor, std::shared_ptr<Copy> copy,
+                              const std::string& reason) {
+  std::unique_ptr<Held> gone;
+  if (copy == nullptr) {
+    {
+      const std::lock_guard lock(mutex_);
+      tensor.state_ = State::kHere;
+      tensor.stays_ = true;
+      tensor.ticket_ = 0;
+    }
+    on_stays_(reason);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  tensor.ticket_ = 0;
+  tensor.copy_ = std::move(copy);
+  go_away_locked(tensor, gone);
+}
+
+Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor) {
+  std::uint64_t hole = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    count_locked(*tensor, false);
+    if (tensor->hole_ != tensor->end_) ++tensor->hole_;
+    hole = tensor->hole_;
+  }
+  const bool last = hole == tensor->end_;
+  const bool passes = !last && !table_.copies(hole, tensor->bytes_);
+  Taken taken;
+  std::unique_ptr<Held> gone;
+  SwapStore::Ticket queued = 0;
+  bool write = false;
+  {
+    const std::lock_guard lock(mutex_);
+    tensor->passes_ = passes;
+    if (tensor->state_ == State::kAway) {
+      taken.copy = tensor->copy_;
+      if (!last) count_locked(*tensor, true);
+      return taken;
+    }
+    if (last && tensor->state_ == State::kHere) {
+      // The user then holds it alone, and may put its result in its place.
+      taken.held = std::move(tensor->held_);
+      return taken;
+    }
+    taken.held = tensor->held_->share();
+    if (tensor->state_ == State::kLeaving) {
+      if (last || passes) queued = std::exchange(tensor->ticket_, 0);
+    } else if (!passes && !tensor->stays_) {
+      write = begin_leaving_locked(*tensor, gone);
+    }
+  }
+  if (write) start_copy(tensor, {});
+  take_back(*tensor, queued);
+  return taken;
+}
+
+void WaitingTensors::came_back(const std::shared_ptr<WaitingTensor>& tensor,
+                               std::unique_ptr<Held> held) {
+  const std::lock_guard lock(mutex_);
+  if (tensor->state_ != State::kAway || tensor->hole_ == tensor->end_ || !tensor->passes_) return;
+  tensor->state_ = State::kHere;
+  tensor->held_ = std::move(held);
+  count_locked(*tensor, false);
+}
+
+void WaitingTensors::abandon(const std::shared_ptr<WaitingTensor>& tensor) {
+  SwapStore::Ticket queued = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    count_locked(*tensor, false);
+    tensor->hole_ = tensor->end_;
+    queued = std::exchange(tensor->ticket_, 0);
+  }
+  take_back(*tensor, queued);
+}
+
+void WaitingTensors::take_back(WaitingTensor& tensor, SwapStore::Ticket ticket) {
+  if (ticket == 0 || !store_.cancel_out(ticket)) return;
+  std::unique_ptr<Held> gone;
+  const std::lock_guard lock(mutex_);
+  tensor.state_ = State::kHere;
+  if (tensor.hole_ == tensor.end_) gone = std::move(tensor.held_);
+}
+
+void WaitingTensors::make_room(Bytes bytes) {
+  struct Victim {
+    std::shared_ptr<WaitingTensor> tensor;
+    std::uint64_t hole = 0;
+    bool write = false;
+    std::unique_ptr<Held> gone = {};
+  };
+  std::vector<Victim> victims;  // destroyed with no lock held
+  {
+    const std::lock_guard lock(mutex_);
+    Bytes found{};
+    for (WaitingTensor* const tensor : tensors_) {
+      if (found >= bytes) break;
+      if (tensor->state_ != State::kHere || tensor->stays_ || tensor->hole_ == tensor->end_) {
+        continue;
+      }
+      if (!tensor->held_->is_sole()) continue;
+      // Its last owner may be letting go of it just now.
+      std::shared_ptr<WaitingTensor> alive = tensor->weak_from_this().lock();
+      if (alive == nullptr) continue;
+      found += tensor->bytes_;
+      Victim& victim =
+          victims.emplace_back(Victim{.tensor = std::move(alive), .hole = tensor->hole_});
+      victim.write = begin_leaving_locked(*tensor, victim.gone);
+    }
+  }
+  for (const Victim& victim : victims) {
+    table_.had_to_leave(victim.hole);
+    if (victim.write) start_copy(victim.tensor, {});
+  }
+}
+
+}  // namespace spillway::tf

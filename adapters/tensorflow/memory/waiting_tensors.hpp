@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors that wait for their late users: what a swap-out was given and its swap-ins have not all
+// had.
+//
+//     add ──> here ──leave──> leaving ──copied──> away ──came back, and stays──> here, with a copy
+//              ^                 │ no copy could be made, or it was taken back
+//              └─────────────────┘
+//     take    here, leaving: the tensor itself      away: its copy
+//
+// A tensor with several swap-ins waits several times. Each wait is a hole of its own to the table:
+// it may stay for the five ops until its next use and leave for the rest of the forward pass. What
+// came back and stays keeps its copy, so that it can leave again without being written.
+//
+// A tensor that is here is a victim where somebody else lacks room and nobody else holds it:
+// make_room lets those leave first that came first, since a backward pass uses last what was made
+// first. One that another op still reads, or whose memory is a variable's, stays.
+//
+// The last swap-in of a tensor takes back a swap-out of which nothing has been written: the copy
+// would free nothing before the tensor is used. One before the last does so where the tensor stays
+// for the hole that follows.
+//
+// Ownership: a WaitingTensor belongs to the token of its swap-out. It owns the framework's hold on
+// the tensor while that is here or leaving, and its copy from when there is one. Thread-safe. Holds
+// are let go with no lock held.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "spillway/base/bytes.hpp"
+#include "standstill.hpp"
+#include "swap_store.hpp"
+#include "swap_table.hpp"
+
+namespace spillway::tf {
+
+/// A hold on a tensor of the framework's.
+class Held {
+ public:
+  Held() = default;
+  virtual ~Held() = default;  ///< lets go
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  [[nodiscard]] virtual const std::byte* data() const = 0;
+  /// Nobody else holds it and its memory is of the budget, so that letting go frees that.
+  [[nodiscard]] virtual bool is_sole() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<Held> share() const = 0;
+};
+
+class WaitingTensors;
+
+class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
+ public:
+  WaitingTensor(WaitingTensors& owner, std::unique_ptr<Held> held, Bytes bytes,
+                std::uint64_t first_hole, std::uint32_t holes);
+  ~WaitingTensor();
+  WaitingTensor(const WaitingTensor&) = delete;
+  WaitingTensor& operator=(const WaitingTensor&) = delete;
+
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
+
+ private:
+  friend class WaitingTensors;
+  enum class State : std::uint8_t { kHere, kLeaving, kAway };
+
+  WaitingTensors& owner_;
+  const Bytes bytes_;
+  const std::uint64_t end_;  // the number after its last hole
+  // The rest is guarded by the owner's lock.
+  std::uint64_t hole_;  // it waits in now; `end_`: it has had its last swap-in
+  State state_ = State::kHere;
+  bool counted_ = false;  // in the table, as in the store in this hole
+  bool stays_ = false;    // no copy could be made
+  std::unique_ptr<Held> held_;
+  std::shared_ptr<Copy> copy_;
+  bool passes_ = false;           // the hole it waits in
+  SwapStore::Ticket ticket_ = 0;  // of a swap-out that may be taken back
+  std::list<WaitingTensor*>::iterator place_;
+};
+
+/// What a swap-in gets: one of the two.
+struct Taken {
+  std::unique_ptr<Held> held;
+  std::shared_ptr<Copy> copy;
+};
+
+class WaitingTensors {
+ public:
+  /// `on_stays`: a tensor that was to leave stays, and why; called with no lock held.
+  WaitingTensors(SwapStore& store, SwapTable& table, Standstill& standstill,
+                 std::function<void(const std::string& reason)> on_stays)
+      : store_(store), table_(table), standstill_(standstill), on_stays_(std::move(on_stays)) {}
+
+  /// `first_hole` is the table's number of its first hole; there is one before each swap-in.
+  std::shared_ptr<WaitingTensor> add(std::unique_ptr<Held> held, Bytes bytes,
+                                     std::uint64_t first_hole, std::uint32_t holes);
+  /// Begins to copy what is here. `done`, if given, is called when the copy has ended, well or not.
+  void leave(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done = {});
+  /// A swap-in wants it; the next hole begins, and the table decides it.
+  Taken take(const std::shared_ptr<WaitingTensor>& tensor);
+  /// Bytes of it came back for a swap-in: a hold on them, for the case that it stays now.
+  void came_back(const std::shared_ptr<WaitingTensor>& tensor, std::unique_ptr<Held> held);
+  /// No swap-in will take it any more.
+  void abandon(const std::shared_ptr<WaitingTensor>& tensor);
+
+  /// Lets victims of so many bytes in all leave, or as many as there are.
+  void make_room(Bytes bytes);
+
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
+ private:
+  friend class WaitingTensor;
+  using State = WaitingTensor::State;
+
+  void start_copy(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done);
+  void end_copy(WaitingTensor& tensor, std::shared_ptr<Copy> copy, const std::string& reason);
+  void take_back(WaitingTensor& tensor, SwapStore::Ticket ticket);
+  /// What is here lets go of its memory: at once where it has a copy. True if it has to be written.
+  bool begin_leaving_locked(WaitingTensor& tensor, std::unique_ptr<Held>& gone);
+  void go_away_locked(WaitingTensor& tensor, std::unique_ptr<Held>& gone);
+  /// Tells the table whether it is in the store.
+  void count_locked(WaitingTensor& tensor, bool in_store);
+
+  SwapStore& store_;
+  SwapTable& table_;
+  Standstill& standstill_;
+  const std::function<void(const std::string&)> on_stays_;
+  std::mutex mutex_;
+  std::list<WaitingTensor*> tensors_;  // in the order in which they came
+};
+
+}  // namespace spillway::tf

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "waiting_tensors.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "budgeted_memory.hpp"
+
+namespace spillway::tf {
+namespace {
+
+using runtime::Poison;
+using runtime::Transfer;
+using runtime::TransferDone;
+using runtime::TransferId;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kAlignment = 64;
+
+// Holds every transfer until it is let through. Moves no bytes.
+class GatedTransfers final : public runtime::Transfers {
+ public:
+  TransferId submit(Transfer transfer, TransferDone done) override {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({++last_, transfer, std::move(done)});
+    return last_;
+  }
+  bool cancel(TransferId id) override {
+    const std::lock_guard lock(mutex_);
+    return std::erase_if(queue_, [id](const Waiting& waiting) { return waiting.id == id; }) != 0;
+  }
+  void hurry(TransferId /*id*/) override {}
+  void drain() override {}
+  void before_fork() override {}
+  [[nodiscard]] runtime::IoMethod method() const override { return runtime::IoMethod::kThreads; }
+
+  std::size_t waiting() {
+    const std::lock_guard lock(mutex_);
+    return queue_.size();
+  }
+  /// The oldest ends, with an errno.
+  void let_through(int error = 0) {
+    Waiting next;
+    {
+      const std::lock_guard lock(mutex_);
+      next = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    next.done({.error = error, .bytes = next.transfer.length, .duration = 1});
+  }
+
+ private:
+  struct Waiting {
+    TransferId id = 0;
+    Transfer transfer;
+    TransferDone done;
+  };
+  std::mutex mutex_;
+  std::deque<Waiting> queue_;
+  TransferId last_ = 0;
+};
+
+// Memory of the budget, and how many hold it.
+class Buffer {
+ public:
+  Buffer(BudgetedMemory& memory, std::byte* place) : memory_(memory), place_(place) {}
+  ~Buffer() { memory_.free(place_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  [[nodiscard]] std::byte* place() const { return place_; }
+
+ private:
+  BudgetedMemory& memory_;
+  std::byte* place_;
+};
+
+class HeldBuffer : public Held {
+ public:
+  explicit HeldBuffer(std::shared_ptr<Buffer> buffer) : buffer_(std::move(buffer)) {}
+  [[nodiscard]] const std::byte* data() const override { return buffer_->place(); }
+  [[nodiscard]] bool is_sole() const override { return buffer_.use_count() == 1; }
+  [[nodiscard]] std::unique_ptr<Held> share() const override {
+    return std::make_unique<HeldBuffer>(buffer_);
+  }
+
+ private:
+  std::shared_ptr<Buffer> buffer_;
+};
+
+class WaitingTensorsTest : public ::testing::Test {
+ public:
+  ~WaitingTensorsTest() override {
+    while (transfers_->waiting() != 0) transfers_->let_through();
+  }
+
+ protected:
+  WaitingTensorsTest() {
+    table_.add_holes(std::vector<bool>(8, false));
+    memory_.set_victims([this](Bytes bytes) { waiting_.make_room(bytes); });
+  }
+
+  std::shared_ptr<Buffer> buffer(Bytes bytes) {
+    std::byte* const place = memory_.allocate(bytes, kAlignment);
+    EXPECT_NE(place, nullptr);
+    return std::make_shared<Buffer>(memory_, place);
+  }
+  /// A tensor that nobody else holds.
+  std::shared_ptr<WaitingTensor> wait(Bytes bytes, std::uint64_t hole, std::uint32_t holes = 1) {
+    return waiting_.add(std::make_unique<HeldBuffer>(buffer(bytes)), bytes, hole, holes);
+  }
+  /// The table sees steps of a hole, with a tensor in the store in each, until it lets it pass.
+  void let_pass(std::uint64_t hole) {
+    for (int round = 0; round < 20 && table_.copies(hole, kMiB); ++round) {
+      table_.stored(hole, kMiB);
+      table_.dropped(hole, kMiB);
+    }
+    ASSERT_FALSE(table_.copies(hole, kMiB));
+  }
+  /// Until so many writes wait to be let through.
+  void until_written(std::size_t count) {
+    while (transfers_->waiting() != count) std::this_thread::yield();
+  }
+
+  BudgetedMemory memory_{kMiB * 8, Poison::kNo};
+  SwapTable table_{{.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; }};
+  Standstill standstill_{[] { return TimeNs{0}; }};
+  GatedTransfers* transfers_ = new GatedTransfers;
+  SwapStore store_{{.host_budget = Bytes{},
+                    .spool = {.directory = ::testing::TempDir(), .budget = kMiB * 64, .warn = {}}},
+                   std::unique_ptr<runtime::Transfers>(transfers_),
+                   memory_};
+  std::string stays_;
+  WaitingTensors waiting_{store_, table_, standstill_,
+                          [this](const std::string& reason) { stays_ = reason; }};
+};
+
+TEST_F(WaitingTensorsTest, what_is_here_is_handed_on_and_held_no_longer) {
+  const auto tensor = wait(kMiB * 2, 0);
+  Taken taken = waiting_.take(tensor);
+  ASSERT_NE(taken.held, nullptr);
+  EXPECT_TRUE(taken.held->is_sole()) << "its user may put its result in its place";
+  taken.held.reset();
+  EXPECT_LT(memory_.usage().live, kMiB);
+}
+
+TEST_F(WaitingTensorsTest, what_left_is_freed_and_taken_as_a_copy_by_each) {
+  const auto tensor = wait(kMiB * 2, 0, 2);
+  waiting_.leave(tensor);
+  until_written(1);
+  EXPECT_GE(memory_.usage().live, kMiB * 2);
+  transfers_->let_through();
+  EXPECT_LT(memory_.usage().live, kMiB);
+  EXPECT_EQ(table_.state().used, 1U);
+  for (int i = 0; i < 2; ++i) {
+    const Taken taken = waiting_.take(tensor);
+    EXPECT_EQ(taken.held, nullptr);
+    ASSERT_NE(taken.copy, nullptr);
+    EXPECT_EQ(taken.copy->bytes(), kMiB * 2);
+  }
+}
+
+//   8 MiB:  [ a 3 | b 3 | c 1 ]   an allocation of 3 lacks 2: a leaves, which came first
+TEST_F(WaitingTensorsTest, an_allocation_that_does_not_fit_lets_the_first_that_came_leave) {
+  const auto a = wait(kMiB * 3, 0);
+  const auto b = wait(kMiB * 3, 1);
+  const auto c = wait(kMiB, 2);
+  std::future<std::byte*> place =
+      std::async(std::launch::async, [this] { return memory_.allocate(kMiB * 3, kAlignment); });
+  until_written(1);
+  transfers_->let_through();
+  std::byte* const got = place.get();
+  ASSERT_NE(got, nullptr);
+  memory_.free(got);
+  EXPECT_NE(waiting_.take(a).copy, nullptr);
+  EXPECT_NE(waiting_.take(b).held, nullptr);
+  EXPECT_NE(waiting_.take(c).held, nullptr);
+  EXPECT_EQ(memory_.usage().failures, 0U);
+}
+
+TEST_F(WaitingTensorsTest, a_tensor_that_another_holds_is_no_victim_until_it_lets_go) {
+  std::shared_ptr<Buffer> reader = buffer(kMiB * 6);
+  const auto tensor = waiting_.add(std::make_unique<HeldBuffer>(reader), kMiB * 6, 0, 1);
+  EXPECT_EQ(memory_.allocate(kMiB * 4, kAlignment), nullptr);
+  EXPECT_THAT(BudgetedMemory::last_failure(), HasSubstr("need 4 MiB"));
+  EXPECT_EQ(transfers_->waiting(), 0U);
+  // The reader ends while somebody waits: nothing is freed by that, and nobody is woken.
+  std::future<std::byte*> place =
+      std::async(std::launch::async, [this] { return memory_.allocate(kMiB * 4, kAlignment); });
+  while (memory_.usage().waits != 2) std::this_thread::yield();
+  reader.reset();
+  until_written(1);
+  transfers_->let_through();
+  std::byte* const got = place.get();
+  EXPECT_NE(got, nullptr);
+  memory_.free(got);
+}
+
+TEST_F(WaitingTensorsTest, a_swap_in_without_room_asks_for_victims_too) {
+  const auto away = wait(kMiB * 5, 0);
+  waiting_.leave(away);
+  until_written(1);
+  transfers_->let_through();
+  const auto here = wait(kMiB * 6, 1);
+  std::promise<std::byte*> back;
+  store_.swap_in(waiting_.take(away).copy, kAlignment,
+                 [&](std::byte* memory, const std::string&) { back.set_value(memory); });
+  until_written(1);           // `here` leaves
+  transfers_->let_through();  // it is away
+  until_written(1);           // the swap-in reads
+  transfers_->let_through();
+  std::byte* const found = back.get_future().get();
+  ASSERT_NE(found, nullptr);
+  memory_.free(found);
+  EXPECT_NE(waiting_.take(here).copy, nullptr);
+}
+
+TEST_F(WaitingTensorsTest, what_cannot_be_written_stays_and_is_asked_no_more) {
+  const auto tensor = wait(kMiB * 6, 0, 2);
+  waiting_.leave(tensor);
+  until_written(1);
+  transfers_->let_through(EIO);
+  EXPECT_THAT(stays_, HasSubstr("Input/output error"));
+  EXPECT_NE(waiting_.take(tensor).held, nullptr);
+  waiting_.make_room(kMiB);
+  EXPECT_FALSE(memory_.room_expected());
+}
+
+TEST_F(WaitingTensorsTest, a_hole_whose_tensor_had_to_leave_copies_from_then_on) {
+  let_pass(0);
+  const auto tensor = wait(kMiB, 0);
+  waiting_.make_room(kMiB);
+  until_written(1);
+  transfers_->let_through();
+  for (int round = 0; round < 20; ++round) EXPECT_TRUE(table_.copies(0, kMiB));
+}
+
+//   make ──hole 0: passes──> first use ──hole 1: copies──> second use
+TEST_F(WaitingTensorsTest, a_tensor_stays_for_one_hole_and_leaves_for_the_next) {
+  let_pass(0);
+  const auto tensor = wait(kMiB * 2, 0, 2);
+  Taken first = waiting_.take(tensor);
+  ASSERT_NE(first.held, nullptr);
+  until_written(1);
+  transfers_->let_through();
+  EXPECT_GE(memory_.usage().live, kMiB * 2) << "its first user reads it";
+  first.held.reset();
+  EXPECT_LT(memory_.usage().live, kMiB);
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+}
+
+//   make ──hole 0: copies──> first use ──hole 1: passes──> second use
+TEST_F(WaitingTensorsTest, what_came_back_stays_for_a_hole_that_passes) {
+  let_pass(1);
+  const auto tensor = wait(kMiB * 2, 0, 2);
+  waiting_.leave(tensor);
+  until_written(1);
+  transfers_->let_through();
+  ASSERT_NE(waiting_.take(tensor).copy, nullptr);
+  waiting_.came_back(tensor, std::make_unique<HeldBuffer>(buffer(kMiB * 2)));
+  EXPECT_GE(memory_.usage().live, kMiB * 2);
+  EXPECT_NE(waiting_.take(tensor).held, nullptr);
+}
+
+TEST_F(WaitingTensorsTest, what_came_back_does_not_stay_for_a_hole_that_copies) {
+  const auto tensor = wait(kMiB * 2, 0, 2);
+  waiting_.leave(tensor);
+  until_written(1);
+  transfers_->let_through();
+  ASSERT_NE(waiting_.take(tensor).copy, nullptr);
+  waiting_.came_back(tensor, std::make_unique<HeldBuffer>(buffer(kMiB * 2)));
+  EXPECT_LT(memory_.usage().live, kMiB);
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+}
+
+TEST_F(WaitingTensorsTest, what_has_a_copy_leaves_again_without_being_written) {
+  let_pass(1);
+  const auto tensor = wait(kMiB * 2, 0, 2);
+  waiting_.leave(tensor);
+  until_written(1);
+  transfers_->let_through();
+  ASSERT_NE(waiting_.take(tensor).copy, nullptr);
+  waiting_.came_back(tensor, std::make_unique<HeldBuffer>(buffer(kMiB * 2)));
+  waiting_.make_room(kMiB);
+  EXPECT_LT(memory_.usage().live, kMiB);
+  EXPECT_EQ(transfers_->waiting(), 0U);
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+}
+
+// The first write has begun, as far as the disk goes; the last take cancels the one behind it.
+TEST_F(WaitingTensorsTest, the_last_take_takes_back_a_swap_out_that_is_queued) {
+  const auto tensor = wait(kMiB * 2, 0, 2);
+  waiting_.leave(tensor);
+  until_written(1);
+  { const Taken first = waiting_.take(tensor); }
+  EXPECT_EQ(transfers_->waiting(), 1U) << "another wait is to come";
+  Taken last = waiting_.take(tensor);
+  EXPECT_EQ(transfers_->waiting(), 0U);
+  EXPECT_FALSE(memory_.room_expected());
+  EXPECT_EQ(memory_.leaving(), Bytes{});
+  ASSERT_NE(last.held, nullptr);
+  EXPECT_TRUE(last.held->is_sole());
+  EXPECT_EQ(store_.usage().places, 0U);
+}
+
+TEST_F(WaitingTensorsTest, what_nobody_will_take_is_written_no_more) {
+  auto tensor = wait(kMiB * 2, 0);
+  waiting_.leave(tensor);
+  until_written(1);
+  waiting_.abandon(tensor);
+  tensor.reset();
+  EXPECT_EQ(transfers_->waiting(), 0U);
+  EXPECT_LT(memory_.usage().live, kMiB);
+}
+
+// One write has begun and cannot be taken back: the tensor is handed on, and its copy ends.
+TEST_F(WaitingTensorsTest, a_tensor_whose_copy_is_under_way_is_handed_on_and_not_written_over) {
+  const auto tensor = wait(kMiB * 2, 0, 2);
+  waiting_.leave(tensor);
+  until_written(1);
+  const Taken taken = waiting_.take(tensor);
+  ASSERT_NE(taken.held, nullptr);
+  EXPECT_FALSE(taken.held->is_sole()) << "who reads it is the copy";
+  transfers_->let_through();
+  EXPECT_TRUE(taken.held->is_sole());
+}
+
+// Of 8 MiB more than one is on its way: who computes waits, though there is room.
+TEST_F(WaitingTensorsTest, ops_are_held_back_while_much_is_on_its_way_out) {
+  const auto tensor = wait(kMiB * 2, 0);
+  waiting_.leave(tensor);
+  until_written(1);
+  std::byte* const small = memory_.allocate(Bytes{1000}, kAlignment);
+  EXPECT_NE(small, nullptr);
+  EXPECT_EQ(memory_.usage().waits, 0U);
+  std::future<std::byte*> place =
+      std::async(std::launch::async, [this] { return memory_.allocate(kMiB, kAlignment); });
+  while (memory_.usage().waits == 0) std::this_thread::yield();
+  EXPECT_EQ(place.wait_for(std::chrono::milliseconds(30)), std::future_status::timeout);
+  transfers_->let_through();
+  memory_.free(place.get());
+  memory_.free(small);
+}
+
+}  // namespace
+}  // namespace spillway::tf
