@@ -123,6 +123,14 @@ bench-alternatives: ## Time each way to train with less memory, and its peak, si
 	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) exec python benchmarks/bench_alternatives.py $(ARGS)
 
+.PHONY: seed-tables
+seed-tables: ## Find how much larger things train within one limit, as the papers claim; needs root
+	@scripts/setup.sh test families
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_ENVIRONMENT) python benchmarks/seed_tables.py $(ARGS)
+	@$(IN_TENSORFLOW) exec python benchmarks/seed_tables.py --framework tensorflow $(ARGS)
+
 .PHONY: bench-planning
 bench-planning: build ## Time planning, and compare planners over the whole corpus
 	@$(IN_ENVIRONMENT) ONLY=planning exec scripts/bench.sh $(ARGS)

@@ -67,7 +67,7 @@ class StreamResidency {
   /// The program needs it no more. It is not pinned.
   void die(StorageId id);
 
-  /// What the watcher does: issues copies, ends evictions, takes back pages.
+  /// The work of the watcher: issues copies, ends evictions, takes back pages.
   void advance();
   /// Gets pages that are on their way out, waiting on the host if need be. False: there are none,
   /// and something has to be evicted first.

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The largest value that still works, found with few trials: doubling, then bisection."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Largest:
+    """What a search found: `value` works. `capped`: so does the cap, and nobody looked further."""
+
+    value: int
+    capped: bool
+
+
+def largest(works, first, *, granule=1, cap=None, precision=0.05):
+    """Returns the Largest of the multiples of `granule`, or None where not even one granule works.
+
+    `works(value)` runs a trial; what works at a value is taken to work below it. `first` is where
+    the search begins. It ends when what works and what does not are within `precision` of each
+    other, relative to the former, or neighbours. Nothing above `cap` is tried.
+    """
+
+    def rounded(value):
+        return max(int(value) // granule, 1) * granule
+
+    end = rounded(cap) if cap else None
+    low, high = 0, None
+    value = rounded(min(first, end) if end else first)
+    while high is None:
+        if works(value):
+            low = value
+            if end and low >= end:
+                return Largest(low, capped=True)
+            value = rounded(min(2 * low, end) if end else 2 * low)
+        else:
+            high = value
+    while high - low > granule and (low == 0 or high - low > precision * low):
+        middle = rounded((low + high) / 2)
+        if works(middle):
+            low = middle
+        else:
+            high = middle
+    return Largest(low, capped=False) if low else None
