@@ -14,6 +14,7 @@ WaitingTensor::WaitingTensor(WaitingTensors& owner, std::unique_ptr<Held> held, 
       bytes_(bytes),
       end_(first_hole + holes),
       hole_(first_hole),
+      to_come_(holes),
       held_(std::move(held)) {
   const std::lock_guard lock(owner_.mutex_);
   place_ = owner_.tensors_.insert(owner_.tensors_.end(), this);
@@ -113,20 +114,23 @@ Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor) {
   {
     const std::lock_guard lock(mutex_);
     tensor->passes_ = passes;
+    // While the table was asked another swap-in may have overtaken this one.
+    if (tensor->to_come_ != 0) --tensor->to_come_;
+    const bool alone = tensor->to_come_ == 0;
     if (tensor->state_ == State::kAway) {
       taken.copy = tensor->copy_;
-      if (!last) count_locked(*tensor, true);
+      if (tensor->hole_ != tensor->end_) count_locked(*tensor, true);
       return taken;
     }
-    if (last && tensor->state_ == State::kHere) {
+    if (alone && tensor->state_ == State::kHere) {
       // The user then holds it alone, and may put its result in its place.
       taken.held = std::move(tensor->held_);
       return taken;
     }
     taken.held = tensor->held_->share();
     if (tensor->state_ == State::kLeaving) {
-      if (last || passes) queued = std::exchange(tensor->ticket_, 0);
-    } else if (!passes && !tensor->stays_) {
+      if (alone || passes) queued = std::exchange(tensor->ticket_, 0);
+    } else if (!last && !passes && !tensor->stays_) {
       write = begin_leaving_locked(*tensor, gone);
     }
   }
@@ -150,6 +154,7 @@ void WaitingTensors::abandon(const std::shared_ptr<WaitingTensor>& tensor) {
     const std::lock_guard lock(mutex_);
     count_locked(*tensor, false);
     tensor->hole_ = tensor->end_;
+    tensor->to_come_ = 0;
     queued = std::exchange(tensor->ticket_, 0);
   }
   take_back(*tensor, queued);
@@ -160,7 +165,7 @@ void WaitingTensors::take_back(WaitingTensor& tensor, SwapStore::Ticket ticket) 
   std::unique_ptr<Held> gone;
   const std::lock_guard lock(mutex_);
   tensor.state_ = State::kHere;
-  if (tensor.hole_ == tensor.end_) gone = std::move(tensor.held_);
+  if (tensor.to_come_ == 0) gone = std::move(tensor.held_);
 }
 
 void WaitingTensors::make_room(Bytes bytes) {

@@ -74,7 +74,8 @@ class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
   const Bytes bytes_;
   const std::uint64_t end_;  // the number after its last hole
   // The rest is guarded by the owner's lock.
-  std::uint64_t hole_;  // it waits in now; `end_`: it has had its last swap-in
+  std::uint64_t hole_;     // it waits in now; `end_`: its last swap-in has come
+  std::uint32_t to_come_;  // swap-ins that have not got it yet
   State state_ = State::kHere;
   bool counted_ = false;  // in the table, as in the store in this hole
   bool stays_ = false;    // no copy could be made

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "budgeted_memory.hpp"
@@ -147,6 +149,31 @@ TEST_F(WaitingTensorsTest, what_is_here_is_handed_on_and_held_no_longer) {
   EXPECT_TRUE(taken.held->is_sole()) << "its user may put its result in its place";
   taken.held.reset();
   EXPECT_LT(memory_.usage().live, kMiB);
+}
+
+// Swap-ins of one tensor may run at once: the last one overtakes the other while the table is
+// asked.
+TEST_F(WaitingTensorsTest, a_swap_in_that_is_overtaken_gets_the_tensor_too) {
+  std::function<void()> meanwhile;
+  SwapTable table(
+      {.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; },
+      [&](std::size_t /*graph*/) {
+        if (meanwhile) std::exchange(meanwhile, {})();
+      });
+  table.add_holes({true, false});  // whoever asks for the second hole is held up
+  WaitingTensors waiting(store_, table, standstill_, [](const std::string&) {});
+  const auto tensor = waiting.add(std::make_unique<HeldBuffer>(buffer(kMiB * 2)), kMiB * 2, 0, 2);
+  Taken last;
+  meanwhile = [&] { last = waiting.take(tensor); };
+  Taken overtaken = waiting.take(tensor);
+  ASSERT_NE(last.held, nullptr);
+  ASSERT_NE(overtaken.held, nullptr);
+  EXPECT_EQ(overtaken.held->data(), last.held->data());
+  last.held.reset();
+  EXPECT_TRUE(overtaken.held->is_sole());
+  overtaken.held.reset();
+  EXPECT_LT(memory_.usage().live, kMiB);
+  EXPECT_EQ(transfers_->waiting(), 0U) << "nobody would take what is written";
 }
 
 TEST_F(WaitingTensorsTest, what_left_is_freed_and_taken_as_a_copy_by_each) {
