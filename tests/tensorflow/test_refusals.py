@@ -48,6 +48,13 @@ print(tf.constant(np.ones((1024, 1024, 8), np.float32)).shape)
     assert json.loads(statistics.read_text())["overshoot_bytes"] >= 16 << 20
 
 
+def test_a_kernel_that_does_not_look_ends_its_step_in_words(tmp_path):
+    """BiasAddGrad gets its workspace past OpKernelContext, and writes to whatever it got."""
+    done = run(PROGRAM, "custom_train_step", tmp_path / "out.npz", SPILLWAY_BUDGET="3MiB")
+    assert done.returncode == 1, done.stderr
+    assert "ResourceExhaustedError" in done.stderr
+
+
 def test_what_fails_often_is_said_once():
     """As where a program looks for its largest batch; each error has its own figures."""
     code = """

@@ -15,6 +15,11 @@ namespace {
 // Between the allocator and the kernel that asked lie fewer.
 constexpr std::size_t kFrames = 16;
 
+// How the mangled names of OpKernelContext's functions begin. Every kernel has it among the types
+// of its arguments, those too that get their workspace past it and do not look.
+constexpr std::array<std::string_view, 2> kContext{"_ZN10tensorflow15OpKernelContext",
+                                                   "_ZNK10tensorflow15OpKernelContext"};
+
 // The mangled name; empty for a function that its library does not export.
 std::string_view name_of(void* address) {
   Dl_info info{};
@@ -29,7 +34,9 @@ bool caller_checks() {
   const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
   const auto end = frames.begin() + count;
   return std::any_of(frames.begin(), end, [](void* frame) {
-    return name_of(frame).find("OpKernelContext") != std::string_view::npos;
+    const std::string_view name = name_of(frame);
+    return std::any_of(kContext.begin(), kContext.end(),
+                       [name](std::string_view begin) { return name.starts_with(begin); });
   });
 }
 
