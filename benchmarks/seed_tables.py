@@ -51,12 +51,13 @@ class Framework:
 
     title: str
     module: str
+    package: str  # as its version is told
     folder: str
 
 
 FRAMEWORKS = {
-    "torch": Framework("PyTorch", "torch", "programs"),
-    "tensorflow": Framework("TensorFlow", "tensorflow", "programs_keras"),
+    "torch": Framework("PyTorch", "torch", "torch", "programs"),
+    "tensorflow": Framework("TensorFlow", "tensorflow", "tensorflow-cpu", "programs_keras"),
 }
 
 
@@ -266,7 +267,8 @@ def main():
     framework = FRAMEWORKS[arguments.framework]
     imports = resident_after((framework.module,))
     command = f"benchmarks/seed_tables.py --framework {arguments.framework}"
-    report = Report(arguments.page if arguments.write else None, command, arguments.directory)
+    page = arguments.page if arguments.write else None
+    report = Report(page, command, arguments.directory, framework.package)
     rows, failed = [HEAD_ROW], False
     for name in arguments.program or SEEDS:
         seed = SEEDS[name]
