@@ -244,16 +244,8 @@ def answer(name, contest, report):
     needs, rows = contest.rows()
     text = (
         f"`{contest.program.command()}`: the largest single op needs {size(needs.floor)}, the "
-        f"floor of any budget. Medians of pairs of turns of one step with the tuned program "
-        f"(tcmalloc preloaded), with their range. `peak of tensors` is as mode `record` counts "
-        f"them, `peak resident` the process's less the {size(contest.idle)} that the imports hold. "
-        f"`checkpoint`: torch.utils.checkpoint around each block. `saved tensors in files`: hooks "
-        f"that write each saved tensor of 1 MiB and more, except parameters, into a file and read "
-        f"it back (`benchmarks/programs/less_memory.py`), in a memory cgroup as large as the "
-        f"process, since else its files would lie in memory that the machine has to spare. Both "
-        f"with tcmalloc. Spillway has the tensor peak of `checkpoint`, if its floor allows, and 30 "
-        f"% of stock's or {bench_budget.FLOOR_FACTOR} times the floor; kernel swap the room of the "
-        f"latter and of what the process holds besides (stock allocator, cgroup, swap file)."
+        f"floor of any budget. `peak resident` is the process's less the {size(contest.idle)} that "
+        f"the imports hold ([rows](#alternatives))."
     )
     report.add(
         f"alternatives-{name}", f"What else could I do: {contest.program.title}?",

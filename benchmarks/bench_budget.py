@@ -261,13 +261,7 @@ def answer(name, program, contest, report):
         f"{size(needs.peak)}, the largest single op needs {size(needs.floor)}, the process holds "
         f"{size(needs.rest)} besides. Turns of {program.steps} step(s) after "
         f"{contest.effort.warm_up} to warm up, {contest.effort.kernel_warm_up} for kernel swap. "
-        "`disk bound`: what moving these bytes takes, in "
-        f"stock steps, at the rates given in the row ({contest.method}; direct, 4 MiB, depth 8; in "
-        "the same minute); without overlap the ratio cannot be below one more than that. Kernel "
-        "swap may hold as much as the budget and what the process holds besides; the peak of these "
-        "rows is that of the cgroup. With `imports locked` tensors have the room that they have "
-        "under Spillway. Without, the kernel also puts out what the imports left behind, which is "
-        "mostly never used again, and tensors get that room too, as under no budget for tensors."
+        f"Rates of the disk by {contest.method} ([columns](#budget-tables))."
     )
     report.add(
         f"budget-{name}", f"What does less memory cost {program.title}?",

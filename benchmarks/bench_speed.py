@@ -306,11 +306,8 @@ def answer(name, program, contest, report):
         f"{size(needs.floor)} ({needs.floor / needs.peak:.0%}), the floor of any budget. Ratios "
         f"are medians of {contest.pairs} pair(s) of turns of {program.steps} step(s) with the "
         f"tuned program in each of {contest.rounds} rounds, which start all processes anew, after "
-        f"{program.warm_up} steps to warm up; who goes first alternates, and a turn ends when its "
-        f"transfers have. `disk bound`: tuned plus "
-        f"{DISK_FACTOR} times what the bytes moved take the disk alone, one after the other, at "
-        f"the rates given in the row ({contest.method}; direct, 4 MiB, depth 8; in the same "
-        f"minute). `peak resident` is less {size(contest.idle)} that the imports hold."
+        f"{program.warm_up} steps to warm up. Rates of the disk: {contest.method}. `peak resident` "
+        f"is less {size(contest.idle)} that the imports hold ([columns](#speed-tables))."
     )
     report.add(
         f"speed-{name}", f"How fast does it train: {program.title}?",
