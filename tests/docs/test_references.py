@@ -14,6 +14,11 @@ FOLDERS = (
 ENDINGS = {".cpp", ".hpp", ".py", ".md", ".json"}
 YEAR = r"(?:19[5-9]|20[0-2])\d"
 CITED = re.compile(r"\b([A-ZÇ][^\W\d_]+) et al\b")
+# One author or two, with the year: "Karp and Rabin 1987".
+NAME = r"[A-ZÇ][^\W\d_A-Z]+"
+BY_YEAR = re.compile(rf"\b(?:({NAME}) and )?({NAME}),? {YEAR}\b")
+# A place inside a work, which is cited only where the text was at hand.
+PLACE = re.compile(rf"\b{YEAR},? (?:section|chapter|theorem|figure) \d")
 # A title in quotation marks with a place and a year behind it.
 TITLE = re.compile(rf'"([^"]{{20,160}})",? (?:\([^)]*\), )?[^"]{{0,80}}?\b{YEAR}\b')
 
@@ -59,6 +64,22 @@ def test_whoever_is_cited_is_listed(known):
     assert not missing
 
 
+def test_whoever_is_cited_with_a_year_is_listed(known):
+    missing = {
+        (str(path.relative_to(ROOT)), name)
+        for path in sources()
+        for names in BY_YEAR.findall(plain(path))
+        for name in names
+        if not re.search(rf"\b{name.lower()}\b", known)
+    }
+    assert not missing
+
+
+def test_no_place_in_a_work_is_cited_that_was_not_at_hand():
+    cited = {str(path.relative_to(ROOT)) for path in sources() if PLACE.search(plain(path))}
+    assert not cited
+
+
 def test_titles_are_those_of_the_list(known):
     other = {
         (str(path.relative_to(ROOT)), title)
@@ -74,3 +95,5 @@ def test_the_test_sees_citations():
     titles = {title.lower() for title in TITLE.findall(text)}
     assert "training deeper models by gpu memory optimization on tensorflow" in titles
     assert len(titles) >= 12
+    by_year = {names for path in sources() for names in BY_YEAR.findall(plain(path))}
+    assert {("Karp", "Rabin"), ("", "Belady")} <= by_year

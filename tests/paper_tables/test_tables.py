@@ -14,7 +14,7 @@ from benchmarks.paper_tables.rows import MEMORY_ROWS, ROWS, Row, Slowdown, Speed
 from spillway import UserError
 
 LIMITS = Limits("m40", 12 << 30, 64 << 30)
-ROW = Row("Somebody 2020", "vgg", (("depth", 16),), "batch", "batch", "m40", "lru", 100, 50)
+ROW = Row("a paper", "vgg", (("depth", 16),), "batch", "batch", "m40", "lru", 100, 50)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 99, 100, 101, 1234])

@@ -19,7 +19,7 @@
 // objects may be used from distinct threads. Units: bytes and nanoseconds.
 //
 // The ideas of a step as a list of ops with storages, and of roles, follow ZeRO (Rajbhandari et al.
-// 2020, section 3) and the liveness records of SuperNeurons (Wang et al. 2018, section 3.2).
+// 2020) and the liveness records of SuperNeurons (Wang et al. 2018).
 #pragma once
 
 #include <cstddef>
