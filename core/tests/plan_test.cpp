@@ -94,7 +94,7 @@ TEST(PlanText, HasAnActionPerLine) {
 }
 
 TEST(PlanText, TheDocumentedExampleIsWhatIsWritten) {
-  const std::string example = documented_example("## Plan, version 3");
+  const std::string example = documented_example("## Plan, version 4");
   EXPECT_EQ(format_plan(parse_plan(example, "docs/formats.md")), example);
 }
 
@@ -105,9 +105,9 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
     EXPECT_NE(at, std::string::npos) << from;
     return error_of(text.replace(at, from.size(), to));
   };
-  EXPECT_THAT(error("\"spillway_plan\":3", "\"spillway_plan\":4"),
-              HasSubstr("plan p.json: \"spillway_plan\": it has version 4"));
-  EXPECT_THAT(error("\"spillway_plan\":3,\n", ""), HasSubstr("so it is no plan"));
+  EXPECT_THAT(error("\"spillway_plan\":4", "\"spillway_plan\":5"),
+              HasSubstr("plan p.json: \"spillway_plan\": it has version 5"));
+  EXPECT_THAT(error("\"spillway_plan\":4,\n", ""), HasSubstr("so it is no plan"));
   EXPECT_THAT(error("\"recorded\"", "\"guessed\""),
               HasSubstr("\"durations\" is \"guessed\", neither recorded nor estimated"));
   EXPECT_EQ(error_of(R"({"spillway_trace":4})"), "p.json is a trace, not a plan.");
@@ -129,7 +129,7 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
 // It says neither where the durations are from nor what is left free, and calls recomputing replay.
 TEST(PlanText, ReadsVersion1) {
   std::string text = format_plan(small_plan());
-  for (const auto& [from, to] : {std::pair("\"spillway_plan\":3", "\"spillway_plan\":1"),
+  for (const auto& [from, to] : {std::pair("\"spillway_plan\":4", "\"spillway_plan\":1"),
                                  {"\"durations\":\"recorded\",\n", ""},
                                  {"\"do\":\"recompute\"", "\"do\":\"replay\""},
                                  {"\"recorded_on\":\"Fast 9000\",\n", ""},
@@ -143,6 +143,17 @@ TEST(PlanText, ReadsVersion1) {
   expected.recorded_on.clear();
   expected.workspace_margin = {};
   EXPECT_EQ(parse_plan(text, "p"), expected);
+}
+
+TEST(PlanText, KeepsSignatures) {
+  Plan plan = small_plan();
+  EXPECT_EQ(format_plan(plan).find("\"ops\""), std::string::npos) << "none is known";
+  plan.signatures = {0xf00d, 0, 0xfedcba9876543210};
+  const std::string text = format_plan(plan);
+  EXPECT_THAT(text, HasSubstr("\n],\n\"ops\":[\n{\"signature\":\"000000000000f00d\"},\n{},\n"));
+  EXPECT_EQ(parse_plan(text, "p"), plan);
+  EXPECT_THAT(error_of(std::string(text).replace(text.find("f00d"), 4, "food")),
+              HasSubstr("op 0: \"signature\" is \"000000000000food\", not a hexadecimal number"));
 }
 
 TEST(PlanText, SeesEveryTruncation) {

@@ -162,6 +162,7 @@ TEST(TraceValidate, RefusesPersistenceThatIsNone) {
 TEST(TraceValidate, RefusesColumnsThatDoNotFit) {
   EXPECT_NE(problem_after([](Trace& t) { t.storages.name.pop_back(); }), "valid");
   EXPECT_NE(problem_after([](Trace& t) { t.ops.flop.pop_back(); }), "valid");
+  EXPECT_NE(problem_after([](Trace& t) { t.ops.signature.pop_back(); }), "valid");
   EXPECT_NE(problem_after([](Trace& t) { t.ops.frees.append({}); }), "valid");
   EXPECT_NE(problem_after([](Trace& t) { t.ops.reads.offsets.clear(); }), "valid");
   EXPECT_NE(problem_after([](Trace& t) { t.ops.reads.offsets.back() = 1000; }), "valid");
@@ -287,8 +288,8 @@ TEST(TraceText, NamesTheMistakeAndItsPlace) {
   const auto error = [&](std::string_view from, std::string_view to) {
     return error_of(with(good, from, to));
   };
-  EXPECT_THAT(error("\"spillway_trace\":4", "\"spillway_trace\":5"), HasSubstr("version 5"));
-  EXPECT_THAT(error("\"spillway_trace\":4,", ""), HasSubstr("no \"spillway_trace\""));
+  EXPECT_THAT(error("\"spillway_trace\":5", "\"spillway_trace\":6"), HasSubstr("version 6"));
+  EXPECT_THAT(error("\"spillway_trace\":5,", ""), HasSubstr("no \"spillway_trace\""));
   EXPECT_THAT(error("\"machine\"", "\"frame\""), HasSubstr("\"frame\" is not known"));
   EXPECT_THAT(error("\"machine\"", "\"framework\""), HasSubstr("\"framework\" stands twice"));
   EXPECT_THAT(error("\"ns\":1700", "\"ns\":-1700"), HasSubstr("op 2: \"ns\" is -1700"));
@@ -328,7 +329,7 @@ TEST(TraceText, RefusesWhatIsNoTrace) {
 }
 
 TEST_F(TraceFileTest, TheDocumentedExampleIsValid) {
-  const std::string example = documented_example("## Trace, version 4");
+  const std::string example = documented_example("## Trace, version 5");
   const Trace trace = parse_trace(example, "docs/formats.md");
   EXPECT_EQ(format_trace(trace), example) << "the page shows what is written";
   EXPECT_EQ(peak_bytes(trace), Bytes{400 + 40 + 32 + 400 + 64});

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+#include <vector>
 
+#include "spillway/base/error.hpp"
 #include "spillway/trace/trace.hpp"
 #include "spillway/trace/trace_io.hpp"
 
@@ -49,7 +52,7 @@ TEST(TraceText, ReadsTheNamesBeforeVersion4) {
   trace.workspace_known = false;
   std::string text = format_trace(trace);
   for (const auto& [now, before] :
-       {std::pair("\"spillway_trace\":4", "\"spillway_trace\":3"),
+       {std::pair("\"spillway_trace\":5", "\"spillway_trace\":3"),
         {"\"workspace_known\"", "\"scratch_known\""},
         {"\"recomputable\"", "\"replayable\""},
         {"\"workspace\"", "\"alloc_peak\""},
@@ -61,6 +64,20 @@ TEST(TraceText, ReadsTheNamesBeforeVersion4) {
     }
   }
   EXPECT_EQ(parse_trace(text, "t"), trace);
+}
+
+TEST(TraceText, KeepsSignatures) {
+  Trace trace = second_version_step();
+  EXPECT_EQ(format_trace(trace).find("signature"), std::string::npos) << "none is known";
+  EXPECT_TRUE(known_signatures(trace).empty());
+  trace.ops.signature[1] = 0xf00d;
+  EXPECT_THAT(format_trace(trace), HasSubstr(",\"signature\":\"000000000000f00d\""));
+  EXPECT_EQ(parse_trace(format_trace(trace), "t"), trace);
+  EXPECT_EQ(known_signatures(trace), (std::vector<std::uint64_t>{0, 0xf00d}));
+  EXPECT_EQ(structure_hash(trace), structure_hash(second_version_step()));
+  std::string text = format_trace(trace);
+  text.replace(text.find("f00d"), 4, "food");
+  EXPECT_THROW((void)parse_trace(text, "t"), UserError);
 }
 
 TEST(TraceText, KeepsTheRunsPeakAndFloor) {

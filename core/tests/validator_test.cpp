@@ -123,6 +123,11 @@ TEST_F(ValidatorTest, FlawsHaveDifferentWords) {
 
 TEST_F(ValidatorTest, TheFormIsChecked) {
   EXPECT_EQ(flaw_of([](Plan& p) { ++p.structure; }), PlanFlaw::kOtherTrace);
+  EXPECT_EQ(flaw_of([](Plan& p) {
+              p.signatures = {1, 2};
+            }),
+            PlanFlaw::kOtherTrace)
+      << "the trace has more ops";
   EXPECT_EQ(flaw_of([](Plan& p) { std::swap(p.actions[1], p.actions[4]); }),
             PlanFlaw::kActionOutOfOrder);
   EXPECT_EQ(flaw_of([](Plan& p) { std::swap(p.places[0], p.places[1]); }),

@@ -25,7 +25,7 @@ constexpr StorageId kGradient{103};
 class TraceRecorderTest : public ::testing::Test {
  protected:
   void op(const char* name, const std::vector<std::pair<StorageId, bool>>& uses, Bytes grown = {}) {
-    recorder_.begin_op(name, now_);
+    recorder_.begin_op(name, 0, now_);
     for (const auto& [id, writes] : uses) recorder_.use(id, {4096}, writes, "fake::maker");
     recorder_.end_op(now_ += 10, grown);
   }
@@ -50,8 +50,15 @@ TEST_F(TraceRecorderTest, NothingBeforeAnyOp) {
   EXPECT_FALSE(recorder_.trace());
 }
 
+TEST_F(TraceRecorderTest, AnOpKeepsItsSignature) {
+  recorder_.begin_op("add", 0xf00d, 1000);
+  recorder_.end_op(1500, {});
+  op("other", {});
+  EXPECT_THAT(checked().ops.signature, ElementsAre(0xf00dU, 0U));
+}
+
 TEST_F(TraceRecorderTest, AViewIsNotWritten) {
-  recorder_.begin_op("view", 1000);
+  recorder_.begin_op("view", 0, 1000);
   recorder_.use(kWeight, {4096}, false, nullptr);
   recorder_.made(kWeight, {4096}, nullptr, false);
   recorder_.note({.bytes_touched = Bytes{8192}});
@@ -64,7 +71,7 @@ TEST_F(TraceRecorderTest, AViewIsNotWritten) {
 }
 
 TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceAndHandedOutIsNoView) {
-  recorder_.begin_op("add_", 1000);
+  recorder_.begin_op("add_", 0, 1000);
   recorder_.use(kWeight, {4096}, true, nullptr);
   recorder_.made(kWeight, {4096}, nullptr, false);
   recorder_.end_op(1500, {});
@@ -75,7 +82,7 @@ TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceAndHandedOutIsNoView) {
 
 // As where it turns a number into a tensor: running an op again does not fill that.
 TEST_F(TraceRecorderTest, WhatTheProgramMakesCountsAsCreatedByTheNextOp) {
-  recorder_.begin_op("conv", 1000);
+  recorder_.begin_op("conv", 0, 1000);
   recorder_.use(kWeight, {4096}, false, nullptr);
   recorder_.allocated(kHidden, {8192});
   recorder_.made(kHidden, {8192}, nullptr, false);
@@ -83,7 +90,7 @@ TEST_F(TraceRecorderTest, WhatTheProgramMakesCountsAsCreatedByTheNextOp) {
   recorder_.end_op(1500, Bytes{8192});
   constexpr StorageId kNumber{77};
   recorder_.allocated(kNumber, {8});
-  recorder_.begin_op("mul", 2000);
+  recorder_.begin_op("mul", 0, 2000);
   recorder_.use(kHidden, {8192}, false, nullptr);
   recorder_.use(kNumber, {8}, false, nullptr);
   recorder_.allocated(kGradient, {8192});
@@ -100,7 +107,7 @@ TEST_F(TraceRecorderTest, WhatTheProgramMakesCountsAsCreatedByTheNextOp) {
 
 // The result is made from a view of the argument, in an op within the op.
 TEST_F(TraceRecorderTest, ViewsMadeWithinAnOpAreItsOwnAffair) {
-  recorder_.begin_op("pow", 1000);
+  recorder_.begin_op("pow", 0, 1000);
   recorder_.use(kWeight, {4096}, false, nullptr);
   recorder_.made(kWeight, {4096}, nullptr, true);
   recorder_.allocated(kHidden, {8192});
@@ -116,7 +123,7 @@ TEST_F(TraceRecorderTest, ViewsMadeWithinAnOpAreItsOwnAffair) {
 }
 
 TEST_F(TraceRecorderTest, OpsSayWhatTheyReadWriteCreateAndFree) {
-  recorder_.begin_op("matmul", 1000);
+  recorder_.begin_op("matmul", 0, 1000);
   recorder_.use(kWeight, {4096}, false, "fake::init");
   recorder_.allocated(kHidden, {8192});
   recorder_.made(kHidden, {8192}, nullptr, false);
@@ -161,7 +168,7 @@ TEST_F(TraceRecorderTest, TheLastCompleteStepIsReturned) {
 
 TEST_F(TraceRecorderTest, AnOpOpenOverABoundaryBelongsToNoStep) {
   op("first", {{kWeight, false}});
-  recorder_.begin_op("over", 5000);
+  recorder_.begin_op("over", 0, 5000);
   recorder_.boundary();
   recorder_.use(kGradient, {64}, true, nullptr);
   recorder_.end_op(9000, Bytes{77});
@@ -174,7 +181,7 @@ TEST_F(TraceRecorderTest, AnOpOpenOverABoundaryBelongsToNoStep) {
 }
 
 TEST_F(TraceRecorderTest, WhatOutlivesAStepIsOldInTheNext) {
-  recorder_.begin_op("backward", 0);
+  recorder_.begin_op("backward", 0, 0);
   recorder_.allocated(kGradient, {4096});
   recorder_.made(kGradient, {4096}, nullptr, false);
   recorder_.end_op(1, {});
@@ -193,7 +200,7 @@ TEST_F(TraceRecorderTest, WhatOutlivesAStepIsOldInTheNext) {
 
 TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceIsReadUnlessItIsOverwritten) {
   op("add_", {{kWeight, true}});
-  recorder_.begin_op("copy_", 0);
+  recorder_.begin_op("copy_", 0, 0);
   recorder_.use(kWeight, {4096}, true, nullptr);
   recorder_.use(kGradient, {4096}, false, nullptr);
   const std::array overwritten{kWeight};
@@ -208,7 +215,7 @@ TEST_F(TraceRecorderTest, WhatIsWrittenInPlaceIsReadUnlessItIsOverwritten) {
 
 // A pure op can be run again if all that it writes is its own.
 TEST_F(TraceRecorderTest, NotesSayWhatAnOpCostsAndWhetherItCanBeRunAgain) {
-  recorder_.begin_op("mm", 0);
+  recorder_.begin_op("mm", 0, 0);
   recorder_.use(kWeight, {4096}, false, nullptr);
   recorder_.allocated(kHidden, {8192});
   recorder_.made(kHidden, {8192}, nullptr, false);
@@ -219,7 +226,7 @@ TEST_F(TraceRecorderTest, NotesSayWhatAnOpCostsAndWhetherItCanBeRunAgain) {
                   .module = "layer1",
                   .source = "train.py:12"});
   recorder_.end_op(1, {});
-  recorder_.begin_op("add_", 1);
+  recorder_.begin_op("add_", 0, 1);
   recorder_.use(kHidden, {8192}, true, nullptr);
   recorder_.note({.pure = true});
   recorder_.end_op(2, {});
@@ -254,14 +261,14 @@ TEST_F(TraceRecorderTest, WhatDiesIsContinuedByWhatAnEqualOpMakes) {
     recorder_.boundary();
     op("zero_grad", {{kWeight, false}});
     if (step > 0) {
-      recorder_.begin_op("use", now_);
+      recorder_.begin_op("use", 0, now_);
       recorder_.use(former, {4096}, false, nullptr);
       recorder_.end_op(now_ += 10, {});
       recorder_.freed(former);
     } else {
       op("use", {{kWeight, false}});
     }
-    recorder_.begin_op("backward", now_);
+    recorder_.begin_op("backward", 0, now_);
     recorder_.allocated(next, {4096});
     recorder_.made(next, {4096}, nullptr, false);
     recorder_.end_op(now_ += 10, {});
@@ -273,7 +280,7 @@ TEST_F(TraceRecorderTest, WhatDiesIsContinuedByWhatAnEqualOpMakes) {
 }
 
 TEST_F(TraceRecorderTest, ScratchThatNoOpUsesIsLeftOut) {
-  recorder_.begin_op("conv", 0);
+  recorder_.begin_op("conv", 0, 0);
   recorder_.allocated(kHidden, {1'000'000});
   recorder_.freed(kHidden);
   recorder_.end_op(1, Bytes{1'000'000});
@@ -283,7 +290,7 @@ TEST_F(TraceRecorderTest, ScratchThatNoOpUsesIsLeftOut) {
 }
 
 TEST_F(TraceRecorderTest, AFreeSeenLateNeverComesBeforeTheLastUse) {
-  recorder_.begin_op("make", 0);
+  recorder_.begin_op("make", 0, 0);
   recorder_.allocated(kHidden, {64});
   recorder_.end_op(1, {});
   op("use", {{kHidden, false}});
@@ -294,7 +301,7 @@ TEST_F(TraceRecorderTest, AFreeSeenLateNeverComesBeforeTheLastUse) {
 }
 
 TEST_F(TraceRecorderTest, ThreadsHaveTheirOwnOpenOps) {
-  recorder_.begin_op("outer", 0);
+  recorder_.begin_op("outer", 0, 0);
   std::thread([&] { op("inner", {{kHidden, false}}); }).join();
   recorder_.use(kWeight, {64}, false, nullptr);
   recorder_.end_op(9, {});
@@ -314,7 +321,7 @@ TEST_F(TraceRecorderTest, ManyThreadsYieldAValidTrace) {
       std::vector<StorageId> mine;
       for (std::uint64_t i = 0; i < 500; ++i) {
         const StorageId id{1'000 * (number + 1) + i};
-        recorder_.begin_op("op", static_cast<TimeNs>(i));
+        recorder_.begin_op("op", 0, static_cast<TimeNs>(i));
         recorder_.allocated(id, {64});
         recorder_.use(id, {64}, true, "fake::maker");
         mine.push_back(id);

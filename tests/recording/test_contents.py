@@ -7,6 +7,7 @@ import torch
 import spillway
 
 from . import networks
+from .signatures import signature_of
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,17 @@ def test_gradients_continue_as_those_of_the_next_step(cnn):
     for row in continuing:
         other = cnn["storages"][row["continues"]]
         assert (other["name"], other["bytes"]) == (row["name"], row["bytes"])
+
+
+def test_ops_have_the_signatures_that_a_run_gives_them(cnn):
+    assert all("signature" in op for op in cnn["ops"])
+    expected = signature_of("aten::relu", 8 * 16 * 16 * 16)
+    assert {op["signature"] for op in cnn["ops"] if op["name"] == "aten::relu"} == {expected}
+    # Gradients are added up in place, of which the recording sees an addition.
+    sums = {op["signature"] for op in cnn["ops"] if op["name"] == "aten::add_.Tensor"}
+    assert signature_of("aten::add_.Tensor", 8 * 16 * 16 * 16, 8 * 16 * 16 * 16) in sums
+    again = spillway.record_step(networks.cnn, "h200").to_dict()
+    assert [op["signature"] for op in again["ops"]] == [op["signature"] for op in cnn["ops"]]
 
 
 def test_ops_know_module_and_line(cnn):

@@ -14,6 +14,8 @@ from tests.oracle import catalog
 from tests.oracle.compare import differences
 from tests.oracle.launch import run_programs
 
+from .signatures import signature_of
+
 COMMAND = os.environ.get("COMMAND_UNDER_TEST", "spillway")
 
 
@@ -96,6 +98,12 @@ def test_ops_know_what_they_cost(trace):
     assert stem["bytes"] >= 4 * (4 * 3 * 256 + 16 * 3 * 9 + 4 * 16 * 256)
     assert stem["arithmetic"] == "float32"
     assert all(op["ns"] > 0 for op in trace["ops"])
+
+
+def test_ops_have_the_signatures_that_a_plan_finds_its_place_by(trace):
+    assert all("signature" in op for op in trace["ops"])
+    expected = signature_of("aten::relu", 4 * 16 * 16 * 16)
+    assert {op["signature"] for op in ops(trace, "aten::relu")} == {expected}
 
 
 def test_pure_ops_can_be_run_again(trace):

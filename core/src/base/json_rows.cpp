@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "spillway/base/error.hpp"
@@ -205,6 +206,15 @@ bool JsonScalar::as_flag(std::string_view key) const {
 std::string_view JsonScalar::as_text(std::string_view key) const {
   if (kind_ != Kind::kText) throw UserError(fmt::format("\"{}\" is not a text", key));
   return text_;
+}
+
+std::uint64_t JsonScalar::as_hex(std::string_view key) const {
+  constexpr int kHex = 16;
+  const std::string_view text = as_text(key);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, kHex);
+  if (error == std::errc{} && end == text.data() + text.size()) return value;
+  throw UserError(fmt::format("\"{}\" is \"{}\", not a hexadecimal number", key, text));
 }
 
 void parse_json_rows(std::string_view text, std::span<const std::string_view> members,

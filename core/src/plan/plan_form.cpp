@@ -136,6 +136,11 @@ std::optional<PlanProblem> check_form(const Plan& plan, const Trace& trace) {
   if (plan.structure != structure_hash(trace)) {
     return flawed(PlanFlaw::kOtherTrace, OpIndex{0}, "the plan was made for another trace");
   }
+  if (!plan.signatures.empty() && plan.signatures.size() != trace.ops.size()) {
+    return flawed(PlanFlaw::kOtherTrace, OpIndex{0},
+                  fmt::format("the plan has the signatures of {} ops, but the trace has {}",
+                              plan.signatures.size(), trace.ops.size()));
+  }
   if (Problem problem = check_actions(plan, trace)) return problem;
   return check_places(plan, trace);
 }

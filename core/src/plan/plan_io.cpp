@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -48,12 +47,15 @@ enum ActionKey : std::size_t { kAt, kDo, kStorage, kTier, kOp, kAlternative };
 constexpr std::array<std::string_view, 6> kActionKeys{"at",   "do", "storage",
                                                       "tier", "op", "alternative"};
 
-enum List : std::size_t { kPlaces, kActions };
-constexpr std::array<JsonRows, 2> kRows{JsonRows{"places", "place", kPlaceKeys, 1U << kPlaceTiers},
-                                        JsonRows{"actions", "action", kActionKeys, 0}};
+enum OpKey : std::size_t { kSignature };
+constexpr std::array<std::string_view, 1> kOpKeys{"signature"};
+
+enum List : std::size_t { kPlaces, kActions, kOps };
+constexpr std::array<JsonRows, 3> kRows{JsonRows{"places", "place", kPlaceKeys, 1U << kPlaceTiers},
+                                        JsonRows{"actions", "action", kActionKeys, 0},
+                                        JsonRows{"ops", "op", kOpKeys, 0}};
 
 constexpr std::uint64_t kMostTime = ~std::uint64_t{0} >> 1;
-constexpr int kHex = 16;
 
 /// The fields that an action of the kind has beside `at` and `do`.
 constexpr std::uint32_t fields_of(PlanActionKind kind) {
@@ -76,14 +78,6 @@ Tier parse_tier(std::string_view key, std::string_view text) {
     throw UserError(fmt::format("\"{}\" is \"{}\", which is no tier", key, text));
   }
   return *found;
-}
-
-std::uint64_t parse_structure(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, kHex);
-  if (error == std::errc{} && end == text.data() + text.size()) return value;
-  throw UserError(
-      fmt::format("\"{}\" is \"{}\", not a hexadecimal number", kMembers[kStructure], text));
 }
 
 class PlanTarget final : public JsonRowTarget {
@@ -116,7 +110,7 @@ class PlanTarget final : public JsonRowTarget {
         plan_.recorded_on = value.as_text(name);
         return;
       case kStructure:
-        plan_.structure = parse_structure(value.as_text(name));
+        plan_.structure = value.as_hex(name);
         return;
       case kMargin:
         plan_.workspace_margin = {value.as_whole(name)};
@@ -132,11 +126,16 @@ class PlanTarget final : public JsonRowTarget {
   void on_row(std::size_t /*rows*/) override {
     place_ = {};
     action_ = {};
+    signature_ = 0;
   }
 
   void on_field(std::size_t rows, std::size_t key, const JsonScalar& value) override {
     if (rows == kPlaces) {
       place_.storage = StorageId{value.as_whole(kPlaceKeys[key])};
+      return;
+    }
+    if (rows == kOps) {
+      signature_ = value.as_hex(kOpKeys[key]);
       return;
     }
     const std::string_view name = kActionKeys[key];
@@ -179,6 +178,10 @@ class PlanTarget final : public JsonRowTarget {
       plan_.places.push_back(place_);
       return;
     }
+    if (rows == kOps) {
+      plan_.signatures.push_back(signature_);
+      return;
+    }
     constexpr std::uint32_t kAlways = 1U << kAt | 1U << kDo;
     require(seen, kAlways, kActionKeys);
     require(seen, kAlways | fields_of(action_.kind), kActionKeys);
@@ -219,6 +222,7 @@ class PlanTarget final : public JsonRowTarget {
   Plan plan_;
   PlanPlace place_;
   PlanAction action_;
+  std::uint64_t signature_ = 0;
   std::uint64_t version_ = 0;
 };
 
@@ -245,6 +249,15 @@ void append_place(std::string& text, const PlanPlace& place) {
                    to_string(tier));
   }
   text += "]}";
+}
+
+void append_op(std::string& text, std::uint64_t signature) {
+  if (signature == 0) {
+    text += "\n{}";
+    return;
+  }
+  fmt::format_to(std::back_inserter(text), "\n{{\"{}\":\"{:016x}\"}}", kOpKeys[kSignature],
+                 signature);
 }
 
 }  // namespace
@@ -288,6 +301,13 @@ std::string format_plan(const Plan& plan) {
     text += std::exchange(comma, ",");
     text += '\n';
     append_action(text, action);
+  }
+  if (!plan.signatures.empty()) {
+    text += "\n],\n\"ops\":[";
+    for (const char* comma = ""; const std::uint64_t signature : plan.signatures) {
+      text += std::exchange(comma, ",");
+      append_op(text, signature);
+    }
   }
   return text + "\n]\n}\n";
 }

@@ -7,6 +7,8 @@
 #include <array>
 #include <utility>
 
+#include "spillway/trace/trace_columns.hpp"
+
 namespace spillway {
 namespace {
 
@@ -17,13 +19,7 @@ static_assert(static_cast<std::size_t>(StorageRole::kWorkspace) + 1 == kStorageR
 // Sums of a valid trace stay in 64 bits, with room for what planners add to them.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 
-constexpr std::size_t kListCount = 5;
-constexpr std::array<std::string_view, kListCount> kVerbs{"creates", "reads", "writes", "views",
-                                                          "frees"};
-
-std::array<const StorageLists*, kListCount> lists_of(const TraceOps& ops) {
-  return {&ops.creates, &ops.reads, &ops.writes, &ops.views, &ops.frees};
-}
+constexpr std::size_t kListCount = kOpListColumns.size();
 
 using Problem = std::optional<std::string>;
 
@@ -41,25 +37,24 @@ Problem check_list(const Lists& list, std::string_view verb, std::size_t ops) {
   return std::nullopt;
 }
 
+/// Whether each column has so many rows.
+template <typename Rows, typename Columns>
+bool have_length(const Rows& rows, const Columns& columns, std::size_t length) {
+  bool have = true;
+  each_column(columns,
+              [&](auto column, auto /*field*/) { have = have && (rows.*column).size() == length; });
+  return have;
+}
+
 Problem check_shape(const Trace& trace) {
-  const TraceStorages& storages = trace.storages;
-  const std::size_t rows = storages.size();
-  if (storages.role.size() != rows || storages.persistent.size() != rows ||
-      storages.name.size() != rows || storages.continues.size() != rows) {
+  if (!have_length(trace.storages, kStorageColumns, trace.storages.size())) {
     return "the columns of storages differ in length";
   }
   const TraceOps& ops = trace.ops;
   const std::size_t count = ops.size();
-  if (ops.duration_ns.size() != count || ops.flop.size() != count ||
-      ops.bytes_touched.size() != count || ops.thread.size() != count ||
-      ops.stream.size() != count || ops.arithmetic.size() != count ||
-      ops.recomputable.size() != count || ops.source.size() != count ||
-      ops.module.size() != count || ops.workspace.size() != count) {
-    return "the columns of ops differ in length";
-  }
-  const auto lists = lists_of(ops);
-  for (std::size_t i = 0; i < kListCount; ++i) {
-    if (Problem problem = check_list(*lists[i], kVerbs[i], count)) return problem;
+  if (!have_length(ops, kOpColumns, count)) return "the columns of ops differ in length";
+  for (const OpListColumn& list : kOpListColumns) {
+    if (Problem problem = check_list(ops.*list.column, list.verb, count)) return problem;
   }
   return check_list(ops.alternatives, "alternatives", count);
 }
@@ -125,11 +120,11 @@ class LifeChecker {
     if (trace_.ops.recomputable[op] > 1) {
       return fmt::format("recomputable is {}, neither 0 nor 1", trace_.ops.recomputable[op]);
     }
-    const auto lists = lists_of(trace_.ops);
     for (std::size_t list = 0; list < kListCount; ++list) {
-      for (const StorageId id : (*lists[list])[OpIndex{op}]) {
+      for (const StorageId id : (trace_.ops.*kOpListColumns[list].column)[OpIndex{op}]) {
         if (Problem problem = check_event(id, list, op * kListCount + list)) {
-          return fmt::format("{} storage {}, {}", kVerbs[list], to_value(id), *problem);
+          return fmt::format("{} storage {}, {}", kOpListColumns[list].verb, to_value(id),
+                             *problem);
         }
       }
     }
@@ -250,32 +245,15 @@ void StorageLists::append(std::span<const StorageId> row) {
 }
 
 StorageId Trace::add(const TraceStorage& storage) {
-  storages.bytes.push_back(storage.bytes);
-  storages.role.push_back(storage.role);
-  storages.persistent.push_back(storage.persistent ? 1 : 0);
-  storages.name.push_back(storage.name);
-  storages.continues.push_back(storage.continues);
+  each_column(kStorageColumns,
+              [&](auto column, auto field) { (storages.*column).push_back(storage.*field); });
   return StorageId{storages.size() - 1};
 }
 
 OpIndex Trace::add(const TraceOp& op) {
-  ops.name.push_back(op.name);
-  ops.duration_ns.push_back(op.duration_ns);
-  ops.flop.push_back(op.flop);
-  ops.bytes_touched.push_back(op.bytes_touched);
-  ops.thread.push_back(op.thread);
-  ops.stream.push_back(op.stream);
-  ops.arithmetic.push_back(op.arithmetic);
-  ops.recomputable.push_back(op.recomputable ? 1 : 0);
-  ops.source.push_back(op.source);
-  ops.module.push_back(op.module);
-  ops.workspace.push_back(op.workspace);
+  each_column(kOpColumns, [&](auto column, auto field) { (ops.*column).push_back(op.*field); });
+  for (const OpListColumn& list : kOpListColumns) (ops.*list.column).append(op.*list.field);
   ops.alternatives.append(op.alternatives);
-  ops.reads.append(op.reads);
-  ops.writes.append(op.writes);
-  ops.creates.append(op.creates);
-  ops.frees.append(op.frees);
-  ops.views.append(op.views);
   return OpIndex{ops.size() - 1};
 }
 
@@ -300,11 +278,18 @@ std::uint64_t structure_hash(const Trace& trace) {
   for (const Bytes bytes : trace.storages.bytes) mix(bytes.count);
   mix_ids(trace.storages.continues);
   mix(trace.ops.size());
-  for (const StorageLists* lists : lists_of(trace.ops)) {
-    mix_ids(lists->items);
-    for (const std::uint64_t offset : lists->offsets) mix(offset);
+  for (const OpListColumn& list : kOpListColumns) {
+    const StorageLists& lists = trace.ops.*list.column;
+    mix_ids(lists.items);
+    for (const std::uint64_t offset : lists.offsets) mix(offset);
   }
   return hash;
+}
+
+std::vector<std::uint64_t> known_signatures(const Trace& trace) {
+  const std::vector<std::uint64_t>& all = trace.ops.signature;
+  const bool any = std::ranges::any_of(all, [](std::uint64_t signature) { return signature != 0; });
+  return any ? all : std::vector<std::uint64_t>{};
 }
 
 Bytes peak_bytes(const Trace& trace) {

@@ -54,11 +54,12 @@ enum OpKey : std::size_t {
   kViews,
   kAlternativesNs,
   kAlternativesWorkspace,
+  kSignature,
   kReplayable,  // this and what follows: names before version 4
   kAllocPeak,
   kAlternativesAllocPeak,
 };
-constexpr std::array<std::string_view, 21> kOpKeys{"name",
+constexpr std::array<std::string_view, 22> kOpKeys{"name",
                                                    "ns",
                                                    "flop",
                                                    "bytes",
@@ -76,6 +77,7 @@ constexpr std::array<std::string_view, 21> kOpKeys{"name",
                                                    "views",
                                                    "alternatives_ns",
                                                    "alternatives_workspace",
+                                                   "signature",
                                                    "replayable",
                                                    "alloc_peak",
                                                    "alternatives_alloc_peak"};
@@ -149,6 +151,7 @@ class TraceTarget final : public JsonRowTarget {
     op_.source.clear();
     op_.module.clear();
     op_.workspace = {};
+    op_.signature = 0;
     for (auto* ids : {&op_.creates, &op_.reads, &op_.writes, &op_.frees, &op_.views}) ids->clear();
     op_.alternatives.clear();
     alternative_times_ = alternative_peaks_ = 0;
@@ -288,6 +291,9 @@ class TraceTarget final : public JsonRowTarget {
       case kModule:
         op_.module = value.as_text(name);
         return;
+      case kSignature:
+        op_.signature = value.as_hex(name);
+        return;
       default:
         op_.workspace = {value.as_whole(name)};
     }
@@ -372,6 +378,7 @@ class TraceWriter {
     append_text("source", ops.source, row, sources_);
     append_text("module", ops.module, row, modules_);
     if (ops.workspace[row].count != 0) format(R"(,"workspace":{})", ops.workspace[row].count);
+    if (ops.signature[row] != 0) format(R"(,"signature":"{:016x}")", ops.signature[row]);
     append_ids("creates", ops.creates[OpIndex{row}]);
     append_ids("reads", ops.reads[OpIndex{row}]);
     append_ids("writes", ops.writes[OpIndex{row}]);

@@ -7,6 +7,7 @@
 
 #include "spillway/base/error.hpp"
 #include "spillway/planning/analysis/access_table.hpp"
+#include "spillway/trace/trace_columns.hpp"
 
 namespace spillway::planning {
 namespace {
@@ -142,18 +143,15 @@ Trace reordered(const Trace& trace, std::span<const OpIndex> order) {
              .workspace_known = trace.workspace_known,
              .storages = trace.storages,
              .ops = {}};
-  made.ops.frees = frees_of(trace, order);
-  const auto columns = [&](auto... column) {
-    (fill(made.ops.*column, trace.ops.*column, order), ...);
-  };
-  const auto rows = [&](auto... lists) {
-    (fill_rows(made.ops.*lists, trace.ops.*lists, order), ...);
-  };
-  columns(&TraceOps::name, &TraceOps::duration_ns, &TraceOps::flop, &TraceOps::bytes_touched,
-          &TraceOps::thread, &TraceOps::stream, &TraceOps::arithmetic, &TraceOps::recomputable,
-          &TraceOps::source, &TraceOps::module, &TraceOps::workspace);
-  rows(&TraceOps::alternatives, &TraceOps::reads, &TraceOps::writes, &TraceOps::creates,
-       &TraceOps::views);
+  made.ops.frees = frees_of(trace, order);  // first, since it refuses an order that is none
+  each_column(kOpColumns, [&](auto column, auto /*field*/) {
+    fill(made.ops.*column, trace.ops.*column, order);
+  });
+  for (const OpListColumn& list : kOpListColumns) {
+    if (list.column == &TraceOps::frees) continue;
+    fill_rows(made.ops.*list.column, trace.ops.*list.column, order);
+  }
+  fill_rows(made.ops.alternatives, trace.ops.alternatives, order);
   number_by_appearance(made.ops.thread);
   number_by_appearance(made.ops.stream);
   return made;

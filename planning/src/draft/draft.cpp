@@ -208,6 +208,7 @@ Plan write_plan(const Problem& problem, const StepModel& model, const Draft& dra
   plan.machine = problem.machine.name;
   plan.budgets = problem.budgets;
   plan.structure = structure_hash(problem.trace);
+  plan.signatures = known_signatures(problem.trace);
   Writer(model, draft, plan).write();
   return plan;
 }

@@ -173,6 +173,7 @@ TEST(DepthFirstTest, WhatIsKnownOfAnOpGoesWithIt) {
                       .source = "train.py:" + word,
                       .module = "layer" + word,
                       .workspace = Bytes{i},
+                      .signature = 100 + i,
                       .alternatives = std::vector<OpAlternative>(i, {7, Bytes{i}})});
   }
   trace.machine = "a machine";

@@ -39,6 +39,7 @@ class PlanFixture : public ::testing::Test {
   static CheckedPlan check(const Problem& problem, const Plan& plan) {
     const auto flaw = validate(plan, problem.trace, problem.budgets);
     EXPECT_FALSE(flaw) << plan.planner << ": " << (flaw ? flaw->text : "");
+    EXPECT_EQ(plan.signatures, known_signatures(problem.trace)) << plan.planner;
     SimulationOptions options;
     options.steps = 4;  // beyond what is left over from the beginning
     const SimulationOutcome outcome = simulate(problem, plan, options);

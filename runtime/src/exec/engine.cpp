@@ -150,7 +150,9 @@ bool Engine::begin_frame(const Op& op) {
       parts_->freed.drain();  // what was freed before the op must not hide what it allocates
       steps_.set_live_now(memory_->live());
     }
-    if (TraceRecorder* const recording = recorder_.get()) recording->begin_op(op.name, now_ns());
+    if (TraceRecorder* const recording = recorder_.get()) {
+      recording->begin_op(op.name, op.signature, now_ns());
+    }
     frames.live_at_start = live_now();
     frames.peak_live = frames.live_at_start;
   }

@@ -40,13 +40,13 @@ void TraceRecorder::boundary() {
   ++generation_;
 }
 
-void TraceRecorder::begin_op(const char* name, TimeNs now) {
+void TraceRecorder::begin_op(const char* name, std::uint64_t signature, TimeNs now) {
   const std::lock_guard lock(mutex_);
   t_open = {.generation = generation_, .index = current_.ops.size(), .began = now, .open = false};
   if (current_.ops.size() == kMostOps) return;
   t_open.open = true;
   current_.makes_inputs.push_back(false);
-  current_.ops.push_back(TraceOp{.name = name, .thread = thread_number()});
+  current_.ops.push_back(TraceOp{.name = name, .thread = thread_number(), .signature = signature});
 }
 
 StorageId TraceRecorder::row_of(StorageId id, Bytes bytes, bool born) {

@@ -96,7 +96,7 @@ Trace recorded(const std::vector<Node>& nodes) {
   const auto frees = last_uses(nodes);
   TimeNs now = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    recorder.begin_op(nodes[i].name.c_str(), now);
+    recorder.begin_op(nodes[i].name.c_str(), 0, now);
     for (const std::string& value : nodes[i].reads) {
       if (value[0] == 'w') recorder.describe(id_of(value), StorageRole::kParameter, value);
       recorder.use(id_of(value), kBytes, false, nullptr);

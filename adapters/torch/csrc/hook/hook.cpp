@@ -182,7 +182,7 @@ void on_scope(const at::RecordFunction& function) {
   }
   // The reducer compares storages through accessors that refuse what is not in memory.
   static const OpFacts gradients{.name = "torch::autograd::AccumulateGrad",
-                                 .signature = 0,
+                                 .name_hash = 0,
                                  .written = 0,
                                  .arguments = 1,
                                  .results = 0,
@@ -257,18 +257,12 @@ void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened
   }
   opened.leaf = engine.tracing() && trace_op(engine, function);
   const auto inputs = arguments_of(facts, function);
-  std::uint64_t shapes = facts.signature;
-  for (const c10::IValue& input : inputs) {
-    if (!input.isTensor() || !input.toTensor().defined()) continue;
-    const c10::TensorImpl* impl = input.toTensor().unsafeGetTensorImpl();
-    shapes = mixed(shapes, impl->sym_numel().maybe_as_int().value_or(0));
-  }
   opened.kind = Kind::kFrame;
   t_hook.keeping += goes_on_using(facts) ? 1U : 0U;
   const bool outermost = t_hook.frames++ == 0;
   opened.frame.begin(
       engine, {.name = facts.name,
-               .signature = shapes,
+               .signature = op_signature(facts.name_hash, inputs),
                .boundary = std::exchange(t_hook.boundary, false),
                .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
                .between = facts.reads_number});

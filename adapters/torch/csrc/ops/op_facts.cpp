@@ -134,12 +134,6 @@ bool returns_object(const c10::FunctionSchema& schema) {
                              [](const c10::Argument& result) { return is_closed(*result.type()); });
 }
 
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash;
-}
-
 OpFacts* make_facts(const c10::FunctionSchema& schema) {
   const std::string& base = schema.name();
   auto* name = new std::string(base);
@@ -148,7 +142,7 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
   const bool collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::");
   const bool packs = !collective && returns_object(schema);
   return new OpFacts{.name = name->c_str(),
-                     .signature = hash_of(*name),
+                     .name_hash = hash_of_op(*name),
                      .written = written_arguments(schema, *name),
                      .arguments = schema.is_vararg() ? kAll : schema.arguments().size(),
                      .results = schema.is_varret() ? kAll : schema.returns().size(),
@@ -190,6 +184,12 @@ c10::ArrayRef<const c10::IValue> results_of(const OpFacts& facts,
                                             const at::RecordFunction& function) {
   const std::vector<c10::IValue>& outputs = function.outputs();
   return last(c10::ArrayRef<const c10::IValue>(outputs.data(), outputs.size()), facts.results);
+}
+
+std::uint64_t hash_of_op(std::string_view name) {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return hash;
 }
 
 const OpFacts* facts_of(const at::RecordFunction& function) {

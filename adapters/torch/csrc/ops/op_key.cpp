@@ -51,7 +51,7 @@ struct Key {
 
 std::uint64_t op_key(const OpFacts& facts, c10::ArrayRef<const c10::IValue> inputs) {
   if (facts.needs_vary) return 0;
-  Key key{.hash = facts.signature};
+  Key key{.hash = facts.name_hash};
   for (const c10::IValue& input : inputs) {
     key.value(input);
     if (!key.known) return 0;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <vector>
 
+#include "ops/op_key.hpp"
 #include "ops/op_tensors.hpp"
 
 namespace spillway::torch {
@@ -19,6 +20,7 @@ struct Recording::OpenOp {
   bool from_host = false;    // reads a tensor that is not recorded
   bool random = false;       // drops out
   bool accumulates = false;  // an addition that devices do in place
+  std::uint64_t signature_in_place = 0;
 };
 
 namespace {
@@ -173,7 +175,7 @@ void Recording::died(c10::StorageImpl* storage) {
   if (addition_.operand != row) return;
   const auto result = seen_.find(addition_.result);
   if (result != seen_.end()) {
-    rows_.absorb(row, result->second.row);
+    rows_.absorb(row, result->second.row, addition_.signature);
     result->second.row = row;
   }
   addition_ = {};
@@ -228,6 +230,8 @@ void Recording::open_leaf(const at::RecordFunction& function, const RecordedOpFa
   op.row.source = rows_.texts().number(*origin.source);
   op.accumulates = t_state.accumulations > 0 || t_state.biases > 0 ||
                    (t_state.engine > 0 && !OpOrigins::in_node());
+  op.row.signature = op_signature(facts.op->name_hash, inputs);
+  if (op.accumulates) op.signature_in_place = op_signature(hash_of_op(kAdditionInPlace), inputs);
   op.random = facts.draws(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool written = facts.op->writes(i);
@@ -315,7 +319,7 @@ void Recording::close_leaf(const at::RecordFunction& function) {
       each_tensor(output, [&](const at::Tensor& tensor) {
         auto* storage = tensor.storage().unsafeGetStorageImpl();
         if (operand != seen_.end() && seen_.at(storage).row == result) {
-          addition_ = {operand->second.row, storage};
+          addition_ = {operand->second.row, storage, op.signature_in_place};
         }
       });
     }

@@ -86,6 +86,7 @@ class Recording {
   struct Addition {
     std::uint32_t operand = kNoRow;
     c10::StorageImpl* result = nullptr;
+    std::uint64_t signature = 0;  // as of an addition in place
   } addition_;
 };
 

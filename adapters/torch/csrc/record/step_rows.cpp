@@ -71,14 +71,15 @@ void StepRows::describe(std::uint32_t row, StorageRole role, std::string_view na
   storages_[row].name = texts_.number(name);
 }
 
-void StepRows::absorb(std::uint32_t operand, std::uint32_t result) {
+void StepRows::absorb(std::uint32_t operand, std::uint32_t result, std::uint64_t signature) {
   RecordedOp& op = ops_.back();
   std::erase(op.creates, result);
   replace(op.reads, result, operand);
   replace(op.writes, result, operand);
   storages_[operand].freed.reset();
   storages_[result].became = operand;
-  op.name = texts_.number("aten::add_.Tensor");
+  op.name = texts_.number(kAdditionInPlace);
+  op.signature = signature;
   op.recomputable = false;
 }
 
@@ -153,6 +154,7 @@ Trace StepRows::trace() const {
                       .recomputable = op.recomputable,
                       .source = texts_[op.source],
                       .module = texts_[op.module],
+                      .signature = op.signature,
                       .reads = named(op.reads),
                       .writes = named(op.writes),
                       .creates = named(op.creates),

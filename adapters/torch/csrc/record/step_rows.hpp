@@ -35,6 +35,9 @@ class Texts {
   std::unordered_map<std::string, std::uint32_t> numbers_;
 };
 
+/// The op that an addition becomes which devices do in place.
+inline constexpr std::string_view kAdditionInPlace = "aten::add_.Tensor";
+
 inline constexpr std::uint32_t kNoRow = std::numeric_limits<std::uint32_t>::max();
 
 struct RecordedOp {
@@ -46,6 +49,7 @@ struct RecordedOp {
   std::uint64_t bytes = 0;
   Arithmetic arithmetic = Arithmetic::kUnknown;
   bool recomputable = false;
+  std::uint64_t signature = 0;
   std::vector<std::uint32_t> reads{};
   std::vector<std::uint32_t> writes{};
   std::vector<std::uint32_t> creates{};
@@ -69,8 +73,8 @@ class StepRows {
     return storages_[row].role != StorageRole::kUnknown;
   }
   /// The latest op, an addition, was done in place: `result`, which it created, is `operand`, whose
-  /// last holder has just let go.
-  void absorb(std::uint32_t operand, std::uint32_t result);
+  /// last holder has just let go. `signature` is that of the addition in place.
+  void absorb(std::uint32_t operand, std::uint32_t result, std::uint64_t signature);
 
   [[nodiscard]] std::size_t op_count() const { return ops_.size(); }
   [[nodiscard]] Texts& texts() { return texts_; }

@@ -144,6 +144,9 @@ struct Plan {
   TimeNs page_fault_ns = 0;
   std::vector<PlanPlace> places{};    ///< by ascending storage, each once
   std::vector<PlanAction> actions{};  ///< by ascending `at`
+  /// Of the trace's ops, by which a run tells where in the step it is; empty where the trace has
+  /// none.
+  std::vector<std::uint64_t> signatures{};
 
   bool operator==(const Plan&) const = default;
 };

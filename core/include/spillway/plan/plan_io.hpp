@@ -15,8 +15,8 @@
 
 namespace spillway {
 
-/// Version 1, which does not say where the durations are from nor what is left free, is read too.
-inline constexpr int kPlanVersion = 3;
+/// The version that is written. All versions from 1 are read.
+inline constexpr int kPlanVersion = 4;
 
 /// Longest text that is read. A plan of 100 000 actions takes about 6 MiB.
 inline constexpr Bytes kMostPlanText = kMiB * 512;

@@ -123,6 +123,9 @@ struct TraceOps {
   TextColumn source;             ///< `train.py:12`; may be empty
   TextColumn module;             ///< `layer1.0.conv2`; may be empty
   std::vector<Bytes> workspace;  ///< most workspace held within the op beyond its creates
+  /// The recorder's hash of what tells ops apart when they run (of PyTorch: name and sizes of
+  /// inputs), by which a plan finds its place in a run; 0 where it is not known.
+  std::vector<std::uint64_t> signature;
   AlternativeLists alternatives;
   StorageLists reads;  ///< no storage twice in one row, here and below
   StorageLists writes;
@@ -157,6 +160,7 @@ struct TraceOp {
   std::string source{};
   std::string module{};
   Bytes workspace{};
+  std::uint64_t signature = 0;
   std::vector<OpAlternative> alternatives{};
   std::vector<StorageId> reads{};
   std::vector<StorageId> writes{};
@@ -189,6 +193,9 @@ std::optional<std::string> validate(const Trace& trace);
 /// A number that two traces share if they have the same ops and storages: all but durations, names
 /// and other words. A plan made for one fits the other.
 std::uint64_t structure_hash(const Trace& trace);
+
+/// The column of signatures; empty where no op has one.
+std::vector<std::uint64_t> known_signatures(const Trace& trace);
 
 /// Most bytes alive at once, workspace included. The trace must be valid.
 Bytes peak_bytes(const Trace& trace);

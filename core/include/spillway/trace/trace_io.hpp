@@ -16,7 +16,7 @@
 namespace spillway {
 
 /// The version that is written. All versions from 1 are read.
-inline constexpr int kTraceVersion = 4;
+inline constexpr int kTraceVersion = 5;
 
 /// Longest text that is read. A step of 100 000 ops takes about 20 MiB.
 inline constexpr Bytes kMostTraceText = kMiB * 512;

@@ -45,7 +45,8 @@ class TraceRecorder {
 
   /// A step ends and the next begins with the op that follows.
   void boundary();
-  void begin_op(const char* name, TimeNs now);
+  /// `signature` is the one that the recogniser is given; 0: none.
+  void begin_op(const char* name, std::uint64_t signature, TimeNs now);
   /// The calling thread's op uses a storage: reads it, and may write it. `made_by` names it in the
   /// trace if nothing better does; may be null.
   void use(StorageId id, Bytes bytes, bool writes, const char* made_by);
