@@ -92,7 +92,10 @@ print(float(tf.reduce_sum(tf.ones((1024, 1024)))))
     [
         ({"SPILLWAY_BUDGET": "much"}, '"much" is not a budget'),
         ({"SPILLWAY_BUDGT": "1GiB", "SPILLWAY_MODE": "fuzz"}, "Did you mean SPILLWAY_BUDGET"),
-        ({"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_MODE": "record"}, "not there for TensorFlow yet"),
+        (
+            {"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_TRACE": "step.json"},
+            "not there for TensorFlow yet",
+        ),
     ],
 )
 def test_a_wrong_setting_ends_the_program(variables, words):

@@ -117,6 +117,12 @@ std::string Graph::serialize() const {
   return message + rest;
 }
 
+std::vector<std::string> node_names(std::string_view message) {
+  std::vector<std::string> names;
+  for (Node& node : Graph::parse(message).nodes) names.push_back(std::move(node.name));
+  return names;
+}
+
 InputName parse_input(std::string_view input) {
   InputName name;
   if (!input.empty() && input.front() == '^') {

@@ -37,6 +37,9 @@ struct Graph {
   [[nodiscard]] std::string serialize() const;
 };
 
+/// The names of its nodes. Throws MalformedMessage.
+std::vector<std::string> node_names(std::string_view message);
+
 /// An input's text taken apart.
 struct InputName {
   std::string_view node;

@@ -48,9 +48,11 @@ std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment, Overbo
   peak_held_ = std::max(peak_held_, memory_.budget().used());
   peak_live_ = std::max(peak_live_, memory_.live());
   peak_since_taken_ = std::max(peak_since_taken_, memory_.live());
-  if (alignment <= kOfSlabs) return pointer;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  return pointer + (alignment - address % alignment) % alignment;
+  std::byte* const aligned =
+      alignment <= kOfSlabs ? pointer : pointer + (alignment - address % alignment) % alignment;
+  if (observer_ != nullptr) observer_->allocated(aligned, bytes, memory_.live());
+  return aligned;
 }
 
 std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
@@ -128,6 +130,7 @@ std::byte* BudgetedMemory::wait_and_allocate(Bytes bytes, std::size_t alignment,
 }
 
 void BudgetedMemory::free(std::byte* pointer) noexcept {
+  if (observer_ != nullptr) observer_->freed(pointer);
   memory_.free_later(pointer);
   frees_.fetch_add(1);
   // Who waits has said so before it looked for what was freed.

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory_observer.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
 
@@ -50,6 +51,8 @@ class BudgetedMemory {
   /// freed later, and expect_room says so. Called by whoever lacks room, with no lock held. Before
   /// the first allocation.
   void set_victims(std::function<void(Bytes)> evict) { evict_ = std::move(evict); }
+  /// Before the first allocation; not owned.
+  void set_observer(MemoryObserver& observer) { observer_ = &observer; }
 
   /// Aligned to `alignment`, a power of two. Null if it does not fit: last_failure() says why.
   std::byte* allocate(Bytes bytes, std::size_t alignment);
@@ -120,6 +123,7 @@ class BudgetedMemory {
   std::atomic<std::uint32_t> copies_{0};
   std::atomic<std::uint64_t> leaving_{0};  // bytes of those
   std::function<void(Bytes)> evict_;
+  MemoryObserver* observer_ = nullptr;
 };
 
 }  // namespace spillway::tf

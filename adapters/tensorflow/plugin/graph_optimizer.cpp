@@ -20,6 +20,7 @@
 #include "spillway/base/error.hpp"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/grappler/grappler.h"
+#include "watched_device.hpp"
 #include "work_listener.hpp"
 
 namespace spillway::tf {
@@ -96,6 +97,8 @@ void start_session() {
     }
     register_cpu_allocator();
     listen_to_work(Session::get()->standstill());
+    Session::get()->set_framework(std::string("tensorflow ") + TF_Version());
+    if (Session::get()->record() != nullptr) watch_devices(*Session::get()->record());
   } catch (const std::exception& error) {
     end_process(error.what());
   }

@@ -12,14 +12,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "graph_def.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
+#include "spillway/base/output_path.hpp"
+#include "spillway/machine/this_processor.hpp"
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/trace/trace_io.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -32,10 +37,10 @@ void refuse_what_is_not_there(const runtime::Settings& settings) {
   const auto refuse = [](bool asked, const char* what) {
     if (asked) throw UserError(fmt::format("{} is not there for TensorFlow yet: unset it.", what));
   };
-  refuse(settings.effective_mode() == Mode::kRecord, "SPILLWAY_MODE=record");
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
-  refuse(!settings.trace_path.empty(), "SPILLWAY_TRACE");
+  refuse(!settings.trace_path.empty() && settings.effective_mode() != Mode::kRecord,
+         "SPILLWAY_TRACE without SPILLWAY_MODE=record");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
 }
 
@@ -73,6 +78,7 @@ TimeNs now_ns() {
 void end_fork(bool in_child) {
   Session* const ours = Session::get();
   ours->memory().after_fork(in_child);
+  if (ours->record() != nullptr) ours->record()->after_fork();
   ours->waiting().after_fork();
   ours->store().after_fork(in_child);
 }
@@ -97,6 +103,12 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
           *store_, table_, standstill_, [this](const std::string& reason) { note_stays(reason); })),
       reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {
   memory_.set_victims([this](Bytes bytes) { waiting_->make_room(bytes); });
+  if (settings.effective_mode() != Mode::kRecord || settings.trace_path.empty()) return;
+  require_writable(settings_.trace_path, "SPILLWAY_TRACE");
+  settings_.trace_path = std::filesystem::absolute(settings_.trace_path).lexically_normal();
+  record_ = std::make_unique<StepRecord>(
+      [this](const std::byte* pointer) { return memory_.owns(pointer); });
+  memory_.set_observer(*record_);
 }
 
 void Session::start(const runtime::Settings& settings) {
@@ -108,6 +120,7 @@ void Session::start(const runtime::Settings& settings) {
         get()->store().before_fork();
         get()->waiting().before_fork();
         get()->memory().before_fork();
+        if (get()->record() != nullptr) get()->record()->before_fork();
       },
       [] { end_fork(false); }, [] { end_fork(true); });
   std::atexit([] { get()->report(); });
@@ -121,6 +134,10 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
     const std::lock_guard lock(mutex_);
     RewriteResult result =
         rewrite_graph(graph, catalogue, {.pairs = {}, .first_hole = table_.state().holes});
+    if (settings_.effective_mode() == Mode::kRecord) {
+      if (result.rewritten && record_) record_->watch(node_names(graph));
+      return std::nullopt;
+    }
     if (result.rewritten) {
       std::vector<bool> in_loop;
       for (const PairName& pair : result.rewritten->pairs) {
@@ -236,7 +253,24 @@ std::string Session::summary() {
 void Session::report() {
   if (::getpid() != pid_) return;
   if (settings_.summary) std::fputs(summary().c_str(), stderr);
-  reporter_->end(!write_statistics());
+  const bool written = write_statistics();
+  reporter_->end(!(write_recorded_step() && written));
+}
+
+bool Session::write_recorded_step() {
+  if (!record_) return true;
+  std::optional<Trace> trace = record_->take();
+  if (!trace) return true;  // no step, which is no failure of ours
+  trace->run_peak = memory_.usage().peak_live;
+  trace->framework = framework_;
+  trace->machine = this_processor();
+  try {
+    write_trace(*trace, settings_.trace_path);
+    return true;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway: the trace was not written: %s\n", error.what());
+    return false;
+  }
 }
 
 bool Session::write_statistics() {

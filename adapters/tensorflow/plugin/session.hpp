@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "budgeted_memory.hpp"
 #include "rewrite.hpp"
@@ -23,6 +24,7 @@
 #include "standstill.hpp"
 #include "status_reporter.hpp"
 #include "step_count.hpp"
+#include "step_record.hpp"
 #include "swap_store.hpp"
 #include "swap_table.hpp"
 #include "waiting_tensors.hpp"
@@ -36,14 +38,19 @@ class Session {
   /// Throws UserError for what a person can mend: a budget that is none, a setting that TensorFlow
   /// does not have yet.
   static void start(const runtime::Settings& settings);
+  /// By what a recorded step was made, `tensorflow 2.21.0`. Before the first step.
+  void set_framework(std::string framework) { framework_ = std::move(framework); }
 
   BudgetedMemory& memory() { return memory_; }
   SwapStore& store() { return *store_; }
   SwapTable& table() { return table_; }
   Standstill& standstill() { return standstill_; }
   WaitingTensors& waiting() { return *waiting_; }
+  /// Null unless a step is recorded.
+  StepRecord* record() { return record_.get(); }
 
-  /// The graph with its pairs, or nothing: why is kept for the summary. Never throws.
+  /// The graph with its pairs, or nothing: why is kept for the summary. In record mode nothing, and
+  /// the runs of a graph that would have pairs are recorded. Never throws.
   std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) noexcept;
 
   /// A tensor could not be copied and stays.
@@ -61,7 +68,8 @@ class Session {
   [[nodiscard]] RunFigures figures() const;
   [[nodiscard]] std::string statistics_json();
   [[nodiscard]] std::string summary();
-  /// The process ends: writes statistics and summary as the settings say. Not in a forked child.
+  /// The process ends: writes statistics, summary and trace as the settings say. Not in a forked
+  /// child.
   void report();
 
  private:
@@ -70,9 +78,11 @@ class Session {
   void begin_step(std::size_t graph);
   /// False if it could not be written, which is said.
   [[nodiscard]] bool write_statistics();
+  [[nodiscard]] bool write_recorded_step();
 
   runtime::Settings settings_;
   const pid_t pid_ = ::getpid();
+  std::string framework_;
   bool fuzz_;
   BudgetedMemory memory_;
   StepCount steps_;
@@ -80,6 +90,7 @@ class Session {
   SwapTable table_;
   std::unique_ptr<SwapStore> store_;
   std::unique_ptr<WaitingTensors> waiting_;
+  std::unique_ptr<StepRecord> record_;
   std::unique_ptr<StatusReporter> reporter_;
   std::mutex mutex_;
   std::atomic<bool> failed_{false};

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded step of a TensorFlow program is one that plans can be made for."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.tensorflow.runner import MIB, assert_equal, run
+
+COMMAND = os.environ.get("COMMAND_UNDER_TEST") or str(
+    Path(__file__).parents[2] / "build" / "release" / "tools" / "spillway"
+)
+
+
+def answer(*words):
+    done = subprocess.run([COMMAND, *words, "--json"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """The trace of a convolutional network, and the run that wrote it."""
+    path = tmp_path_factory.mktemp("recorded") / "step.json"
+    return path, run("train.py", "cnn", SPILLWAY_MODE="record", SPILLWAY_TRACE=str(path))
+
+
+def test_recording_changes_nothing(server, recorded):
+    assert_equal(recorded[1], server.kept("cnn"))
+    assert recorded[1].statistics["evicted_bytes"] == 0
+
+
+def test_the_simulated_peak_is_the_measured_one(recorded):
+    path, found = recorded
+    simulated = answer("simulate", path, "--machine", "h200")["peak"]["device"]["bytes"]
+    measured = found.statistics["peak_live_bytes"]
+    assert measured > 10 * MIB
+    assert abs(simulated - measured) <= 0.05 * measured
+
+
+def test_the_step_has_layers_durations_and_roles(recorded):
+    trace = json.loads(recorded[0].read_text())
+    assert trace["framework"].startswith("tensorflow 2.")
+    ops = trace["ops"]
+    assert sum(op["ns"] for op in ops) > 1_000_000
+    convolutions = [op for op in ops if "Conv2D" in op["name"] and "Backprop" not in op["name"]]
+    assert convolutions
+    assert all("conv2d" in op["module"] for op in convolutions)
+    assert all(op["source"].startswith("StatefulPartitionedCall/") for op in convolutions)
+    # Roles of what is large: kernels, their gradients, feature maps, the batch.
+    large = {storage["role"] for storage in trace["storages"] if storage["bytes"] >= 2304}
+    assert {"parameter", "gradient", "activation", "input"} <= large
+
+
+@pytest.mark.parametrize("planner", ["hybrid", "lms"])
+def test_a_plan_for_half_of_it_is_made_and_simulated(recorded, tmp_path, planner):
+    path, found = recorded
+    budget = found.statistics["peak_live_bytes"] // 2
+    words = ("--budget", str(budget), "--host", "4GiB", "--planner", planner)
+    plan = tmp_path / "plan.json"
+    planned = answer("plan", path, *words, "-o", plan)
+    assert 0 < planned["peak"]["device"]["bytes"] <= budget
+    assert answer("simulate", path, "--plan", plan)["step_ns"] == planned["step_ns"]
