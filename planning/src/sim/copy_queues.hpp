@@ -61,6 +61,7 @@ class CopyQueues {
   /// Before those that were queued later.
   void push_in_order(LinkKind link, Copy copy) {
     std::deque<Copy>& queue = lanes_[index_of(link)].in_turn;
+    if (queue.empty() || queue.back().order < copy.order) return queue.push_back(copy);
     const auto later = std::find_if(queue.begin(), queue.end(),
                                     [&](const Copy& other) { return other.order > copy.order; });
     queue.insert(later, copy);

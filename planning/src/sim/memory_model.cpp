@@ -219,13 +219,14 @@ void MemoryModel::fetch(ItemIndex index) {
   break_promise(item);
   // The machine would fetch as soon as a demotion ends, room or not; so the host keeps its copy.
   if (now == ResidencyState::kDemoting) send(index, EventKind::kEvict, Tier::kHost);
-  if (!item.fetch) queue_fetch(index, false);
+  if (!item.fetch) queue_fetch(index, {});
   begin_copies();
 }
 
 bool MemoryModel::demand(ItemIndex index) {
   Item& item = items_[index];
   const ResidencyState now = state(index);
+  if (const auto demanded = as_demanded(index)) demanded_.push_back(*demanded);
   if (is_here(index) || now == ResidencyState::kFetching) {
     // From now on, so that its eviction does not end while computing waits for something else. A
     // fetch of it that waits for its turn is over as well: an op's use comes ahead of all.
@@ -242,29 +243,69 @@ bool MemoryModel::demand(ItemIndex index) {
   }
   const bool asked_for = item.fetch.has_value();
   if (!asked_for || !item.fetch->urgent) {
-    const bool forget = asked_for && item.fetch->forgets;
+    QueuedFetch wanted = item.fetch.value_or(QueuedFetch{});
+    wanted.urgent = true;
     fetch(index);
-    queue_fetch(index, true);
-    item.fetch->forgets = forget;
+    queue_fetch(index, wanted);
   }
   begin_copies();
   return !asked_for;
 }
 
-void MemoryModel::queue_fetch(ItemIndex index, bool urgent) {
+std::optional<MemoryModel::Demanded> MemoryModel::as_demanded(ItemIndex index) const {
+  const Item& item = items_[index];
+  const ResidencyState now = state(index);
+  const auto waits = waits_for(item);
+  if (now == ResidencyState::kResident && !waits) return std::nullopt;
+  const bool on_disk = now == ResidencyState::kOnDisk || item.passage.meant_for_disk;
+  return Demanded{.item = index,
+                  .tier = waits.value_or(on_disk ? Tier::kDisk : Tier::kHost),
+                  .was_leaving = waits.has_value() || now == ResidencyState::kEvicting,
+                  .fetch = item.fetch};
+}
+
+// The plan evicts a, fetches b into its room and forgets b's copy on the host, which makes room
+// there for evicting c. If an op needs a before it has left, or before b has come, b gets no room,
+// so c gets none on the host, and the op none beside a and c.
+bool MemoryModel::give_way() {
+  if (gave_way_) return false;
+  gave_way_ = true;
+  bool any = false;
+  const bool keeps_room = std::exchange(room_is_for_computing_, false);
+  for (const Demanded& demanded : std::exchange(demanded_, {})) {
+    const ItemIndex index = demanded.item;
+    Item& item = items_[index];
+    if (item.fetch && item.fetch->urgent) {
+      queue_fetch(index, {.forgets = item.fetch->forgets, .order = item.fetch->order});
+    } else if (state(index) == ResidencyState::kResident &&
+               (demanded.was_leaving || has_slower_copy(item))) {
+      evict(index, demanded.tier);
+      if (demanded.fetch) queue_fetch(index, *demanded.fetch);
+    } else {
+      continue;
+    }
+    any = true;
+  }
+  begin_copies();
+  room_is_for_computing_ = keeps_room;
+  return any;
+}
+
+void MemoryModel::queue_fetch(ItemIndex index, QueuedFetch fetch) {
   Item& item = items_[index];
-  item.fetch = QueuedFetch{.urgent = urgent};
+  if (fetch.order == 0) fetch.order = ++fetches_queued_;
+  item.fetch = fetch;
   ++item.ticket;
   const bool from_host = state(index) != ResidencyState::kOnDisk;
   const Copy copy{.item = index,
                   .ticket = item.ticket,
                   .leg = from_host ? Leg::kIn : Leg::kInFirst,
-                  .order = ++fetches_queued_};
+                  .order = fetch.order};
   const LinkKind link = from_host ? LinkKind::kHostToDevice : LinkKind::kDiskToHost;
-  if (urgent) {
+  if (fetch.urgent) {
     queues_.push_urgent(link, copy);
   } else {
-    queues_.push(link, copy);
+    queues_.push_in_order(link, copy);
   }
 }
 
@@ -340,7 +381,10 @@ void MemoryModel::end_recomputation(ItemIndex index) { send(index, EventKind::kC
 
 void MemoryModel::keep_room_for_computing(bool keep) {
   room_is_for_computing_ = keep;
-  if (!keep) begin_copies();
+  if (keep) return;
+  demanded_.clear();
+  gave_way_ = false;
+  begin_copies();
 }
 
 bool MemoryModel::admit_fetches() {

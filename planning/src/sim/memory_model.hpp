@@ -49,8 +49,8 @@ class MemoryModel {
   void drop(ItemIndex item);
 
   // Called as the step computes.
-  /// The item is about to be used: it is brought in ahead of all that nobody waits for. Returns
-  /// true if nobody had asked for it before.
+  /// The item is about to be used: it is brought in ahead of all that nobody waits for, and stays
+  /// if it was about to leave. Returns true if nobody had asked for it before.
   bool demand(ItemIndex item);
   void use(ItemIndex item, bool writes);
   void die(ItemIndex item);
@@ -67,6 +67,12 @@ class MemoryModel {
   /// Where nothing is under way: lets fetches take that room all the same, since one may free what
   /// computing waits for, by the copy on the host that it leaves behind. False if none began.
   bool admit_fetches();
+  /// Where that does not help either: what was demanded makes room for the fetches that were queued
+  /// before, since they may free what computing waits for. It leaves again, or its fetch has its
+  /// turn after theirs, and it has to be demanded again. Once until computing has taken its room;
+  /// false if nothing could make room.
+  bool give_way();
+  [[nodiscard]] bool gave_way() const { return gave_way_; }
 
   [[nodiscard]] residency::ResidencyState state(ItemIndex item) const {
     return machine_.state(items_[item].id);
@@ -96,8 +102,9 @@ class MemoryModel {
  private:
   /// A fetch that stands in a queue, its Use not sent yet.
   struct QueuedFetch {
-    bool urgent = false;   // queued ahead
-    bool forgets = false;  // its slower copies on arrival
+    bool urgent = false;      // queued ahead
+    bool forgets = false;     // its slower copies on arrival
+    std::uint64_t order = 0;  // its turn where it is not urgent; 0: the last
   };
   /// For room on the tier.
   struct WaitsToLeave {
@@ -130,6 +137,15 @@ class MemoryModel {
     bool on_device = true;  // has room there, if only for copies under way
   };
 
+  /// An item that was not simply there when it was demanded.
+  struct Demanded {
+    ItemIndex item = 0;
+    Tier tier = Tier::kHost;             // that it was on, or was about to leave for
+    bool was_leaving = false;            // its copy may not have been begun
+    std::optional<QueuedFetch> fetch{};  // that waited for its turn
+  };
+  [[nodiscard]] std::optional<Demanded> as_demanded(ItemIndex item) const;
+
   /// The tier that it waits for room on, if it does.
   static std::optional<Tier> waits_for(const Item& item) {
     const auto* waits = std::get_if<WaitsToLeave>(&item.pending);
@@ -157,7 +173,7 @@ class MemoryModel {
   void mean_for_disk(ItemIndex item);
   bool clear_passage();
   bool leaves_passage(ItemIndex item);
-  void queue_fetch(ItemIndex item, bool urgent);
+  void queue_fetch(ItemIndex item, QueuedFetch fetch);
 
   void begin_copies();
   enum class Begun { kNot, kWithACopy, kWithout };
@@ -184,6 +200,8 @@ class MemoryModel {
   CopyQueues queues_;
   std::deque<ItemIndex> waiting_;   // to leave; void where the item no longer waits
   std::vector<ItemIndex> passing_;  // meant for the disk; others too
+  std::vector<Demanded> demanded_;  // since computing took room last
+  bool gave_way_ = false;           // since computing took room last
   std::uint64_t fetches_queued_ = 0;
   Bytes held_{};
   Bytes promised_disk_{};  // to items on the host that are to go on to the disk

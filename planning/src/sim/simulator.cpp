@@ -112,6 +112,7 @@ class Simulator::Run {
     }
     for (const auto& beginning : layout_.beginnings()) {
       if (beginning.before != kNoStorage) continue;
+      needed_.clear();
       if (!reserve_room(bytes_of(beginning.storage))) return false;
       item_of(beginning.storage) = memory_.create(beginning.storage, bytes_of(beginning.storage));
       memory_.keep_room_for_computing(false);
@@ -147,11 +148,10 @@ class Simulator::Run {
 
   bool run_op() {
     const std::size_t op = to_value(op_);
-    for (const Need& need : layout_.needs(op)) {
-      if (!bring_in(need.storage)) return false;
-    }
     const Bytes workspace = workspace_[op];
-    if (!reserve_room(layout_.created(op) + workspace)) return false;
+    needed_.clear();
+    for (const Need& need : layout_.needs(op)) needed_.push_back(need.storage);
+    if (!bring_in_needed() || !reserve_room(layout_.created(op) + workspace)) return false;
     for (const Need& need : layout_.needs(op)) {
       memory_.use(item_of(need.storage), need.writes);
     }
@@ -172,6 +172,14 @@ class Simulator::Run {
     return true;
   }
 
+  bool bring_in_needed() {
+    return std::ranges::all_of(needed_, [&](StorageId storage) { return bring_in(storage); });
+  }
+  [[nodiscard]] bool has_needed() {
+    return std::ranges::all_of(
+        needed_, [&](StorageId storage) { return memory_.is_here(item_of(storage)); });
+  }
+
   bool bring_in(StorageId storage) {
     const MemoryModel::ItemIndex item = item_of(storage);
     if (item == kNoItem || memory_.state(item) == ResidencyState::kDropped) {
@@ -186,11 +194,17 @@ class Simulator::Run {
 
   /// No fetch may take the room until the caller has taken it and says so to the memory: what an op
   /// does before that, such as giving up the slower copies of what it writes, lets copies begin.
+  /// What is needed beside may give way to what the room waits for, and is brought in again.
   bool reserve_room(Bytes bytes) {
-    memory_.keep_room_for_computing(true);
-    if (memory_.has_room(bytes)) return true;
-    return wait_until([&] { return memory_.has_room(bytes); }, StallCause::kAllocation, kNoStorage,
-                      bytes);
+    const auto has_room = [&] { return memory_.has_room(bytes); };
+    for (;;) {
+      memory_.keep_room_for_computing(true);
+      if (!has_room() && !wait_until(has_room, StallCause::kAllocation, kNoStorage, bytes)) {
+        return false;
+      }
+      if (!memory_.gave_way() || has_needed()) return true;
+      if (!bring_in_needed()) return false;
+    }
   }
 
   /// Lets time pass until it is so. False, with the reason, if it never will be.
@@ -198,7 +212,8 @@ class Simulator::Run {
   bool wait_until(const Condition& condition, StallCause cause, StorageId storage, Bytes need) {
     const TimeNs begin = memory_.now();
     while (!condition()) {
-      if (!memory_.step_to_next_end() && !memory_.admit_fetches()) return stuck(storage, need);
+      if (memory_.step_to_next_end() || memory_.admit_fetches() || memory_.give_way()) continue;
+      return stuck(storage, need);
     }
     measurements_.note_stall(cause, begin, memory_.now(), op_, storage);
     return true;
@@ -257,9 +272,11 @@ class Simulator::Run {
   }
 
   bool recompute(OpIndex recomputed, std::size_t position) {
+    needed_.clear();
     for (const StorageId storage : trace_.ops.reads[recomputed]) {
-      if (!recomputations_.has_transient(storage) && !bring_in(storage)) return false;
+      if (!recomputations_.has_transient(storage)) needed_.push_back(storage);
     }
+    if (!bring_in_needed()) return false;
     // A storage still here, since its drop waits for the end of a copy, stays and needs no room.
     std::vector<StorageId> made;
     Bytes room = workspace_[to_value(recomputed)];
@@ -270,9 +287,7 @@ class Simulator::Run {
       room += bytes_of(storage);
     }
     if (!reserve_room(room)) return false;
-    for (const StorageId storage : trace_.ops.reads[recomputed]) {
-      if (!recomputations_.has_transient(storage)) memory_.use(item_of(storage), false);
-    }
+    for (const StorageId storage : needed_) memory_.use(item_of(storage), false);
     std::vector<MemoryModel::ItemIndex> back;
     Bytes thrown_away = workspace_[to_value(recomputed)];
     for (const StorageId storage : made) {
@@ -345,6 +360,7 @@ class Simulator::Run {
   sim::RecomputeGroup recomputations_;
   std::vector<TimeNs> duration_;  // with the alternatives chosen
   std::vector<Bytes> workspace_;
+  std::vector<StorageId> needed_;  // by the op or recomputation that is about to run
   OpIndex op_{};
   std::size_t next_action_ = 0;
   std::optional<SimulationFailure> failure_;

@@ -257,6 +257,8 @@ TEST(DriverProperty, SeedsThatOnceFailed) {
       3664676601U,  // kept from coming in by the op that waits for its place on the host
       3924574211U,  // let in by the one ahead of it, which the validator did not see go
       652693946U,   // fetched while it waited to leave, it kept its room ahead of its turn
+      2164387859U,  // kept from leaving by the op that waits for what its room lets in
+      3140492648U,  // queued before another, it lost its turn to that when it made room
   };
   for (const std::uint32_t seed : kSeeds) {
     const auto difference = compare(random_plan_case(seed));
