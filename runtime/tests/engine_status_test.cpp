@@ -25,6 +25,20 @@ class EngineStatus : public EngineTest {
   StatusMapping status_ = StatusMapping::create();
 };
 
+TEST_F(EngineStatus, ShowsNoBudgetOnceTheEngineHasStopped) {
+  EXPECT_EQ(slot().budget_bytes, (kMiB * 64).count);
+  engine_.stop();
+  EXPECT_EQ(slot().budget_bytes, 0U);
+}
+
+TEST_F(EngineStatus, CountsTheOpsThatStatisticsCount) {
+  EXPECT_EQ(engine_.ops(), 0U);
+  ops(3, true);
+  EXPECT_EQ(engine_.ops(), 3U);
+  EXPECT_EQ(engine_.statistics().ops, 3U);
+  EXPECT_EQ(slot().ops, 3U);
+}
+
 // ops   . . . B . . . . B . .      B: a step is counted, and the page brought up to date
 //             |--- 5 ---|
 TEST_F(EngineStatus, KnowsTheOpsOfAStepOnceTwoWereCounted) {

@@ -59,6 +59,7 @@ void BudgetShare::withdraw() {
   shared_.release();
   sharing_ = false;
   auto_ = false;
+  limited_ = false;
 }
 
 Bytes BudgetShare::stated() const {

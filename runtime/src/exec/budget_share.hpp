@@ -53,7 +53,7 @@ class BudgetShare {
   /// The budget as people see it: of a shared one the whole, which the first process may use when
   /// it is alone.
   [[nodiscard]] Bytes stated() const;
-  /// Whether the settings state a budget, or a device.
+  /// Whether the engine runs with a budget that the settings state, or a device.
   [[nodiscard]] bool limited() const { return limited_; }
   /// The setting that the limit comes from.
   [[nodiscard]] const char* setting() const { return setting_; }

@@ -40,7 +40,7 @@ Statistics Counters::read() const {
   result.overshoot = memory_.budget().overshoot();
   result.stall_ns = waits_.stalled_ns();
   result.elapsed_ns = now_ns() - started_;
-  result.ops = steps_.clock() - 1;
+  result.ops = steps_.ops();
   result.steps = steps_.steps();
   result.last_step_ns = steps_.last_step_ns();
   result.last_step_moved = steps_.last_step_moved();

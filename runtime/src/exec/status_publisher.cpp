@@ -37,7 +37,7 @@ void StatusPublisher::publish() {
   publish_counters(*slot, counters);
   slot->budget_bytes.store(budget_.limited() ? counters.budget.count : 0, kRelaxed);
   publish_outcome(*slot);
-  rhythm_.updated(counters.ops + 1, now_ns());
+  rhythm_.updated(steps_.clock(), now_ns());
 }
 
 void StatusPublisher::publish_counters(StatusSlot& slot, const Statistics& counters) {
@@ -100,7 +100,7 @@ void StatusPublisher::note_unwatched_step() {
 }
 
 void StatusPublisher::note_shortage(Bytes short_by) {
-  outcome_.note_shortage(short_by, steps_.clock() - 1);
+  outcome_.note_shortage(short_by, steps_.ops());
   publish();
   rhythm_.hurry();  // that it went on
 }

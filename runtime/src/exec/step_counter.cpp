@@ -28,7 +28,7 @@ void StepCounter::count_step(TimeNs now, Bytes moved) {
   note_time(now);
   last_step_moved_ = moved - moved_at_step_;
   moved_at_step_ = moved;
-  progress_.step_counted(clock() - 1);
+  progress_.step_counted(ops());
   steps_.fetch_add(1, std::memory_order_relaxed);
   last_step_peak_.store(step_peak_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   step_peak_.store(live_now().count, std::memory_order_relaxed);

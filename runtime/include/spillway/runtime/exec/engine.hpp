@@ -175,7 +175,8 @@ class Engine {
   [[nodiscard]] std::uint64_t steps() const { return steps_.steps(); }
   /// Whether steps are counted by optimizer steps, and not by repetitions of a few ops.
   [[nodiscard]] bool steps_are_marked() const { return steps_.marked(); }
-  [[nodiscard]] std::uint64_t ops() const { return steps_.clock(); }
+  /// Outermost frames that have begun, over all threads.
+  [[nodiscard]] std::uint64_t ops() const { return steps_.ops(); }
 
   /// While ops are not seen (see adapters) nothing is evicted, since a running op's inputs are not
   /// known, and allocations may exceed the budget, counted.

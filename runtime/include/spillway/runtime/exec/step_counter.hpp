@@ -23,6 +23,8 @@ class StepCounter {
   // Any thread, no lock.
   /// 1 before the first op.
   [[nodiscard]] std::uint64_t clock() const { return clock_.load(std::memory_order_relaxed); }
+  /// Outermost frames that have begun.
+  [[nodiscard]] std::uint64_t ops() const { return clock() - 1; }
   /// An outermost frame begins. Returns its time on the clock.
   std::uint64_t begin_op() { return clock_.fetch_add(1, std::memory_order_relaxed) + 1; }
   /// Whether a step ends with the op that begins: an optimizer's step, or a repetition.
