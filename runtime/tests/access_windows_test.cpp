@@ -87,9 +87,8 @@ class AccessWindows : public ::testing::TestWithParam<std::pair<IoMethod, std::u
     }
   }
   void die(StorageRecord& record) {
-    std::vector<void*> released;
-    mover_.die(record, released);
-    for (void* owner : released) framework_.release(owner);
+    mover_.die(record);
+    for (void* owner : std::exchange(remains_.owners, {})) framework_.release(owner);
   }
   /// Its pages are another storage's from now on.
   void lose_pages(FakeStorage& storage) {
@@ -121,7 +120,8 @@ class AccessWindows : public ::testing::TestWithParam<std::pair<IoMethod, std::u
   std::condition_variable settled_;
   DeviceMemory memory_{kMiB * 64, kSmallArena};
   spillway::testing::FakeFramework framework_;
-  Mover mover_{mutex_, settled_, memory_, framework_};
+  Remains remains_;
+  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};
   FakeStorage* other_ = nullptr;
   std::string skip_;

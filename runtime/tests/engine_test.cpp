@@ -495,5 +495,69 @@ TEST_F(EngineTest, WhoBindsSecondToTheSameObjectFreesNothingOfTheFirst) {
   EXPECT_EQ(framework_.released.load(), released + 2);
 }
 
+/// Takes the engine's lock whenever it is called where that must be free, so that a test of it
+/// stands still where it is not.
+class LockingFramework final : public FakeFramework {
+ public:
+  ShortageWords shortage_words(const std::string& op) override {
+    engine->statistics();
+    return {.also_known_as = "In the words of fakes: none left for " + op + ".", .remedies = {}};
+  }
+  void release(void* owner) noexcept override {
+    engine->statistics();
+    FakeFramework::release(owner);
+  }
+
+  Engine* engine = nullptr;
+};
+
+class EngineWithoutItsLock : public EngineTest {
+ protected:
+  EngineWithoutItsLock() : locking_(*new LockingFramework()), locked_(new_engine(locking_)) {
+    locking_.engine = &locked_;
+    locked_.start(settings(kMiB * 2));
+  }
+  ~EngineWithoutItsLock() override { locked_.stop(); }
+
+  LockingFramework& locking_;
+  Engine& locked_;
+};
+
+TEST_F(EngineWithoutItsLock, AFrameworkIsAskedForWordsOfAllocations) {
+  const FakeOp op(locked_);
+  try {
+    locked_.allocate(kBytes * 3);
+    FAIL() << "it does not fit";
+  } catch (const OutOfBudget& error) {
+    EXPECT_NE(std::string(error.what()).find("none left for fake::op."), std::string::npos);
+    EXPECT_EQ(error.facts().also_known_as, "In the words of fakes: none left for fake::op.");
+  }
+}
+
+TEST_F(EngineWithoutItsLock, AFrameworkIsAskedForWordsOfInputs) {
+  std::vector<FakeStorage*> storages;
+  for (int i = 0; i < 3; ++i) {
+    const FakeOp op(locked_);
+    storages.push_back(make_storage(locked_, kBytes));
+  }
+  FakeOp op(locked_);
+  EXPECT_FALSE(op.read(*storages[0]) && op.read(*storages[1]) && op.read(*storages[2]));
+  EXPECT_NE(Engine::last_failure().find("none left for fake::op."), std::string::npos);
+  EXPECT_FALSE(locked_.inputs_ready());
+  EXPECT_NE(Engine::last_failure().find("none left for fake::op."), std::string::npos)
+      << "of all that it needs";
+}
+
+TEST_F(EngineWithoutItsLock, AFrameworkReleasesHandles) {
+  FakeStorage* storage = nullptr;
+  {
+    const FakeOp op(locked_);
+    storage = make_storage(locked_, kBytes);
+  }
+  drop_storage(locked_, storage);
+  locked_.reset_peak();  // notices that it died
+  EXPECT_EQ(locking_.released.load(), 1U);
+}
+
 }  // namespace
 }  // namespace spillway::runtime

@@ -30,7 +30,7 @@ TEST_F(HostMemoryTest, ACopyTakesWholePagesThatBeginOnOne) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(copy) % kPage.count, 0U);
   EXPECT_EQ(memory_.budget().used(), Bytes{kPage.count * 2});
   std::memset(copy, 1, kPage.count * 2);  // all of them are the copy's
-  memory_.free(copy, {kPage.count + 1});
+  static_cast<void>(memory_.give_back(copy, {kPage.count + 1}));
   EXPECT_EQ(memory_.budget().used(), Bytes{0});
 }
 
@@ -44,8 +44,20 @@ TEST_F(HostMemoryTest, TheBudgetIsNeverExceeded) {
   EXPECT_NE(last, nullptr);
   EXPECT_EQ(memory_.allocate({1}), nullptr);
   EXPECT_EQ(memory_.budget().overshoot(), Bytes{0});
-  memory_.free(three, {kPage.count * 3});
-  memory_.free(last, kPage);
+  static_cast<void>(memory_.give_back(three, {kPage.count * 3}));
+  static_cast<void>(memory_.give_back(last, kPage));
+}
+
+TEST_F(HostMemoryTest, TheRoomOfWhatIsGivenBackIsFreeBeforeItsMemoryIs) {
+  std::byte* copy = memory_.allocate({kPage.count * 4});
+  ASSERT_NE(copy, nullptr);
+  const HostPages pages = memory_.give_back(copy, {kPage.count * 4});
+  EXPECT_EQ(pages.get(), copy);
+  std::memset(copy, 1, kPage.count * 4);  // still there
+  std::byte* other = memory_.allocate({kPage.count * 4});
+  ASSERT_NE(other, nullptr);
+  EXPECT_NE(other, copy);
+  static_cast<void>(memory_.give_back(other, {kPage.count * 4}));
 }
 
 TEST_F(HostMemoryTest, WithoutABudgetThereIsNoTier) {
@@ -66,10 +78,10 @@ TEST_F(HostMemoryTest, ALowerLimitTakesNothingAway) {
   memory_.set_limit(kPage);
   EXPECT_EQ(memory_.short_by(kPage), Bytes{kPage.count * 3});
   EXPECT_EQ(memory_.allocate(kPage), nullptr);
-  memory_.free(copy, {kPage.count * 3});
+  static_cast<void>(memory_.give_back(copy, {kPage.count * 3}));
   copy = memory_.allocate(kPage);
   ASSERT_NE(copy, nullptr);
-  memory_.free(copy, kPage);
+  static_cast<void>(memory_.give_back(copy, kPage));
 }
 
 TEST_F(HostMemoryTest, AMachineWithoutMemoryTakesNothingFromTheBudget) {
@@ -78,7 +90,7 @@ TEST_F(HostMemoryTest, AMachineWithoutMemoryTakesNothingFromTheBudget) {
   EXPECT_EQ(memory_.budget().used(), Bytes{0});
   std::byte* copy = memory_.allocate(kPage);
   EXPECT_NE(copy, nullptr);
-  memory_.free(copy, kPage);
+  static_cast<void>(memory_.give_back(copy, kPage));
 }
 
 TEST_F(HostMemoryTest, TheAccountIsThatOfTheCopies) {
@@ -100,13 +112,13 @@ TEST_F(HostMemoryTest, TheAccountIsThatOfTheCopies) {
       copies.push_back({memory, bytes});
     }
     if (memory == nullptr || random() % 2 == 0) {
-      memory_.free(copies.front().memory, copies.front().bytes);
+      static_cast<void>(memory_.give_back(copies.front().memory, copies.front().bytes));
       expected -= round_up(copies.front().bytes, kPage.count);
       copies.pop_front();
     }
     ASSERT_EQ(memory_.budget().used(), expected) << i;
   }
-  for (const Copy& copy : copies) memory_.free(copy.memory, copy.bytes);
+  for (const Copy& copy : copies) static_cast<void>(memory_.give_back(copy.memory, copy.bytes));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class HostTier {
     std::byte* memory = memory_.allocate(bytes);
     return memory != nullptr ? std::optional(Place{memory, bytes}) : std::nullopt;
   }
-  void free(const Place& place) { memory_.free(place.memory, place.bytes); }
+  void free(const Place& place) { static_cast<void>(memory_.give_back(place.memory, place.bytes)); }
   void write(const Place& place, const std::byte* from, std::uint64_t bytes) {
     std::memcpy(place.memory, from, bytes);
   }

@@ -50,9 +50,8 @@ class WatchedTransfers final : public Transfers {
 class MoverColoursTest : public ::testing::Test {
  public:
   ~MoverColoursTest() override {
-    std::vector<void*> released;
-    while (!mover_.live().empty()) mover_.die(*mover_.live().back(), released);
-    for (void* owner : released) framework_.release(owner);
+    while (!mover_.live().empty()) mover_.die(*mover_.live().back());
+    for (void* owner : remains_.owners) framework_.release(owner);
   }
 
  protected:
@@ -87,7 +86,8 @@ class MoverColoursTest : public ::testing::Test {
   std::size_t staged_ = 0;
   DeviceMemory memory_{kMiB * 64, kColoured};
   spillway::testing::FakeFramework framework_;
-  Mover mover_{mutex_, settled_, memory_, framework_};
+  Remains remains_;
+  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};
   std::vector<FakeStorage*> storages_;
 

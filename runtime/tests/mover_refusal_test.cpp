@@ -38,9 +38,8 @@ class MoverRefusalTest : public ::testing::TestWithParam<std::uint64_t> {
   ~MoverRefusalTest() override {
     arm_faults("");
     wait();
-    std::vector<void*> released;
-    mover_.die(*a_->record, released);
-    for (void* owner : released) framework_.release(owner);
+    mover_.die(*a_->record);
+    for (void* owner : remains_.owners) framework_.release(owner);
   }
 
  protected:
@@ -69,7 +68,8 @@ class MoverRefusalTest : public ::testing::TestWithParam<std::uint64_t> {
                                                .colouring = Colouring::kNo,
                                                .mappings = GetParam()}};
   spillway::testing::FakeFramework framework_;
-  Mover mover_{mutex_, settled_, memory_, framework_};
+  Remains remains_;
+  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};  // so nothing completes unless a test waits
   FakeStorage* a_ = new FakeStorage;           // the mover's, from now on
 };

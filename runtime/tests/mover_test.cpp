@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spillway/base/fault.hpp"
+#include "spillway/runtime/transfer/transfer_pool.hpp"
 #include "spillway/testing/fake_framework.hpp"
 #include "spillway/testing/meant_race.hpp"
 
@@ -70,9 +72,8 @@ class MoverTest : public ::testing::Test {
   }
   void kill(FakeStorage& storage) { die(*storage.record); }
   void die(StorageRecord& record) {
-    std::vector<void*> released;
-    mover_.die(record, released);
-    for (void* owner : released) framework_.release(owner);
+    mover_.die(record);
+    for (void* owner : std::exchange(remains_.owners, {})) framework_.release(owner);
   }
   static ResidencyState state(const FakeStorage& storage) { return storage.record->state.load(); }
   static std::size_t count(const std::vector<FakeStorage*>& storages, ResidencyState wanted) {
@@ -84,7 +85,8 @@ class MoverTest : public ::testing::Test {
   std::condition_variable settled_;
   DeviceMemory memory_{kMiB * 64, kSmallArena};
   spillway::testing::FakeFramework framework_;
-  Mover mover_{mutex_, settled_, memory_, framework_};
+  Remains remains_;
+  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};
 };
 
@@ -388,6 +390,64 @@ TEST_F(MoverTest, TheHostTierTakesEvictionsFirst) {
   EXPECT_EQ(fetch(a), Outcome::kReady);
   EXPECT_GT(mover_.statistics().copied_at_once, out);
   EXPECT_TRUE(a.holds(1));
+}
+
+// The lock is held throughout, as by whoever frees the copy.
+TEST_F(MoverTest, ThePagesOfACopyOnTheHostRemainUntilTheLockIsLetGoOf) {
+  configure({.host_budget = kPages, .verify = false});
+  auto& a = make(1);
+  evict(a);
+  const std::byte* const copy = a.record->host;
+  memory_.release_idle();
+  fetch(a);
+  EXPECT_TRUE(remains_.pages.empty());
+  fetch(a, Access::kWrite);
+  EXPECT_EQ(mover_.used(Tier::kHost), Bytes{0});
+  ASSERT_EQ(remains_.pages.size(), 1U);
+  EXPECT_EQ(remains_.pages.front().get(), copy);
+  a.fill(2);
+  EXPECT_EQ(evict(a), kPages) << "their room is free already";
+  EXPECT_EQ(state(a), ResidencyState::kOnHost);
+}
+
+// Copies that end on threads of the pool find no one else to free what remains.
+TEST_F(MoverTest, ACopyThatEndsFreesWhatRemains) {
+  configure({.host_budget = kPages, .verify = false});
+  auto& a = make(1);
+  auto& b = make(2);
+  evict(a);
+  mover_.evict(*b.record);
+  ASSERT_EQ(state(a), ResidencyState::kDemoting);
+  wait();
+  EXPECT_EQ(state(a), ResidencyState::kOnDisk);
+  EXPECT_TRUE(remains_.pages.empty());
+}
+
+// Threads end with the one, and a file is closed with the other, which may take long.
+TEST_F(MoverTest, TransfersAndTheSpoolThatServeNoMoreAreHandedOut) {
+  const Transfers* const transfers = &mover_.transfers();
+  const Spool* const spool = mover_.spool();
+  const Mover::Replaced replaced =
+      mover_.configure({}, std::make_shared<Spool>(SpoolOptions{::testing::TempDir(), kMiB, {}}),
+                       std::make_unique<TransferPool>());
+  EXPECT_EQ(replaced.transfers.get(), transfers);
+  EXPECT_EQ(replaced.spool.get(), spool);
+  EXPECT_NE(&mover_.transfers(), transfers);
+  EXPECT_NE(mover_.spool(), spool);
+}
+
+TEST_F(MoverTest, TransfersAndASpoolThatMayNotServeAreHandedBack) {
+  auto& a = make(1);
+  evict(a);
+  auto transfers = std::make_unique<TransferPool>();
+  const Transfers* const offered = transfers.get();
+  const Spool* const present = mover_.spool();
+  const Mover::Replaced refused =
+      mover_.configure({}, std::make_shared<Spool>(SpoolOptions{::testing::TempDir(), kMiB, {}}),
+                       std::move(transfers));
+  EXPECT_EQ(refused.transfers.get(), offered);
+  EXPECT_NE(refused.spool, nullptr);
+  EXPECT_EQ(mover_.spool(), present) << "it holds a storage";
 }
 
 TEST_F(MoverTest, WhereTheMachineHasNoMemoryForTheHostTierTheDiskTakesOver) {

@@ -80,8 +80,7 @@ bool Demands::settle(StorageRecord& record, Access access, EngineLock& lock) {
       case Mover::Outcome::kNeedsRoom:
         if (request.short_by.count == 0) {
           this_thread_frames().needs.fail();
-          set_last_failure(OutOfBudget(shortages_.refusal(record.bytes)).what());
-          return false;
+          throw OutOfBudget(shortages_.refusal(record.bytes));
         }
         switch (find_room(request.short_by, room, lock)) {
           case Way::kAskAgain:
@@ -92,8 +91,7 @@ bool Demands::settle(StorageRecord& record, Access access, EngineLock& lock) {
           case Way::kRefuse:
             this_thread_frames().needs.fail();
             this_thread_frames().lacked_room = true;
-            set_last_failure(OutOfBudget(shortages_.shortage(room, request.short_by)).what());
-            return false;
+            throw OutOfBudget(shortages_.shortage(room, request.short_by));
         }
         break;
     }

@@ -45,10 +45,11 @@ class Demands {
   Demands(const Demands&) = delete;
   Demands& operator=(const Demands&) = delete;
 
-  /// Device memory for the calling thread's op. Throws OutOfBudget.
+  // Both throw OutOfBudget, whose facts are not yet in words: see Shortages.
+  /// Device memory for the calling thread's op.
   std::byte* allocate(Bytes bytes, EngineLock& lock);
-  /// Makes a storage accessible that the calling thread has pinned. False if that is impossible
-  /// (`last_failure` says why).
+  /// Makes a storage accessible that the calling thread has pinned. False if its bytes cannot be
+  /// read (`last_failure` says why).
   bool settle(StorageRecord& record, Access access, EngineLock& lock);
 
  private:

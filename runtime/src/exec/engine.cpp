@@ -44,6 +44,7 @@ void Engine::start(const Settings& stated) {
                          .spool_stays = !parts.mover.spool_is_empty()};
   }();
   StartResources resources = start_resources(settings, held);
+  Mover::Replaced replaced;  // destroyed after the lock
   arm_faults(settings.faults);
 
   const EngineLock lock(parts.mutex);
@@ -59,7 +60,7 @@ void Engine::start(const Settings& stated) {
   memory_->set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
   // Record mode measures the program's own peak: nothing is cached above it.
   memory_->set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
-  parts.mover.configure(
+  replaced = parts.mover.configure(
       MoverOptions{.host_budget = resources.host_budget, .verify = mode == Mode::kVerify},
       std::move(resources.spool), std::move(resources.transfers));
   if (traces) recorder_.make();
@@ -97,8 +98,12 @@ void Engine::stop() {
 std::byte* Engine::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (in_child_) return parts_->child.allocate(bytes);
-  EngineLock lock(parts_->mutex);
-  return parts_->demands.allocate({bytes}, lock);
+  try {
+    EngineLock lock(parts_->mutex);
+    return parts_->demands.allocate({bytes}, lock);
+  } catch (const OutOfBudget& error) {
+    throw OutOfBudget(parts_->shortages.in_words(error.facts()));
+  }
 }
 
 void Engine::free(std::byte* pointer) noexcept {
@@ -120,10 +125,10 @@ void Engine::free(std::byte* pointer) noexcept {
 void Engine::bind(StorageRecord& record, void* owner, const void* object) {
   const EngineLock lock(parts_->mutex);
   if (record.bound_to.load() == object) {  // another thread came first
-    parts_->mutex.dead_owners().push_back(owner);
+    parts_->mutex.remains().owners.push_back(owner);
     return;
   }
-  if (void* old = record.owner.exchange(owner)) parts_->mutex.dead_owners().push_back(old);
+  if (void* old = record.owner.exchange(owner)) parts_->mutex.remains().owners.push_back(old);
   record.bound_to.store(object);
   record.announce();
 }
@@ -218,8 +223,13 @@ bool Engine::use(StorageRecord& record, Access access) {
 }
 
 bool Engine::make_accessible(StorageRecord& record, Access access) {
-  EngineLock lock(parts_->mutex);
-  return parts_->demands.settle(record, access, lock);
+  try {
+    EngineLock lock(parts_->mutex);
+    return parts_->demands.settle(record, access, lock);
+  } catch (const OutOfBudget& error) {
+    set_last_failure(OutOfBudget(parts_->shortages.in_words(error.facts())).what());
+    return false;
+  }
 }
 
 bool Engine::inputs_ready() {

@@ -2,11 +2,11 @@
 // The engine's lock, with what has to happen before it is taken and after it was let go.
 //
 //     EngineLock begins    a fork that is coming goes first | lock
-//                ends      unlock | the framework destroys the handles of storages that died
+//                ends      unlock | what remains of storages that died is destroyed: see Remains
 //
-// Destroying a handle may take the framework's own locks, so it never happens under this one. The
-// parts of the engine share one EngineMutex; their functions say which need the lock. Whoever may
-// start copies takes it as an EngineLock.
+// The parts of the engine share one EngineMutex; their functions say which need the lock. Whoever
+// may start copies takes it as an EngineLock. Transfer threads, whose copies end, free the pages
+// that remain themselves.
 #pragma once
 
 #include <condition_variable>
@@ -16,6 +16,7 @@
 
 #include "spillway/runtime/exec/fork_gate.hpp"
 #include "spillway/runtime/exec/framework.hpp"
+#include "spillway/runtime/exec/remains.hpp"
 
 namespace spillway::runtime {
 
@@ -29,8 +30,8 @@ class EngineMutex {
   /// Notified when a copy ends, when a frame ends that others wait for, and when limits change.
   [[nodiscard]] std::condition_variable& settled() { return settled_; }
   [[nodiscard]] ForkGate& fork_gate() { return fork_gate_; }
-  /// Handles of storages that died: they are destroyed after unlock. Under the lock.
-  [[nodiscard]] std::vector<void*>& dead_owners() { return dead_owners_; }
+  /// Destroyed after unlock. Under the lock.
+  [[nodiscard]] Remains& remains() { return remains_; }
 
  private:
   friend class EngineLock;
@@ -39,7 +40,7 @@ class EngineMutex {
   std::mutex mutex_;
   std::condition_variable settled_;
   ForkGate fork_gate_;
-  std::vector<void*> dead_owners_;
+  Remains remains_;
 };
 
 class EngineLock {
@@ -49,15 +50,26 @@ class EngineLock {
     lock_.lock();
   }
   ~EngineLock() {
-    if (mutex_.dead_owners_.empty()) return;
-    const std::vector<void*> owners = std::exchange(mutex_.dead_owners_, {});
+    if (mutex_.remains_.empty()) return;
+    const Remains remains = std::exchange(mutex_.remains_, {});
     lock_.unlock();
-    for (void* owner : owners) mutex_.framework_.release(owner);
+    for (void* owner : remains.owners) mutex_.framework_.release(owner);
   }
   EngineLock(const EngineLock&) = delete;
   EngineLock& operator=(const EngineLock&) = delete;
 
   [[nodiscard]] std::unique_lock<std::mutex>& native() { return lock_; }
+  /// Lets go of the lock to free the pages that remain, if any do: who is about to wait would hold
+  /// them all that time. False if the lock was held all along, so that nothing has changed.
+  bool free_pages() {
+    if (mutex_.remains_.pages.empty()) return false;
+    std::vector<HostPages> pages = std::exchange(mutex_.remains_.pages, {});
+    lock_.unlock();
+    pages.clear();
+    mutex_.fork_gate_.pass();
+    lock_.lock();
+    return true;
+  }
 
  private:
   EngineMutex& mutex_;

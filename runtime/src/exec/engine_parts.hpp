@@ -40,9 +40,9 @@ struct Engine::Parts {
   Parts(Framework& framework, DeviceTier& memory, MoveRules& rules, StepCounter& steps,
         RecorderSlot& recorder)
       : mutex(framework),
-        mover(mutex.mutex(), mutex.settled(), memory, framework),
+        mover(mutex.mutex(), mutex.settled(), memory, framework, mutex.remains()),
         budget(memory),
-        freed(mutex, memory, mover, recorder),
+        freed(memory, mover, recorder),
         waits(mutex, framework, memory, mover, budget, rules),
         floor(memory, mover, rules),
         counters(memory, mover, budget, rules, steps, waits, floor, outcome),

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "engine_lock.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
@@ -14,8 +13,8 @@ namespace spillway::runtime {
 /// (DeviceMemory::free_later), and here they die.
 class FreedStorages {
  public:
-  FreedStorages(EngineMutex& mutex, DeviceTier& memory, Mover& mover, const RecorderSlot& recorder)
-      : mutex_(mutex), memory_(memory), mover_(mover), recorder_(recorder) {}
+  FreedStorages(DeviceTier& memory, Mover& mover, const RecorderSlot& recorder)
+      : memory_(memory), mover_(mover), recorder_(recorder) {}
 
   /// Gives back the memory of all that were freed. Under the engine's lock; their handles are
   /// destroyed when it is let go of.
@@ -23,13 +22,12 @@ class FreedStorages {
     memory_.take_freed(freed_);
     for (DeviceBlock* block : freed_) {
       if (TraceRecorder* const recording = recorder_.get()) recording->freed(block->record->id);
-      mover_.die(*block->record, mutex_.dead_owners());
+      mover_.die(*block->record);
     }
     freed_.clear();
   }
 
  private:
-  EngineMutex& mutex_;
   DeviceTier& memory_;
   Mover& mover_;
   const RecorderSlot& recorder_;

@@ -32,11 +32,12 @@ Bytes Mover::copied(const StorageRecord& record) const {
 }
 
 Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory,
-             Framework& framework)
+             Framework& framework, Remains& remains)
     : mutex_(mutex),
       settled_(settled),
       memory_(memory),
       framework_(framework),
+      remains_(remains),
       refusals_(framework),
       transfers_(std::make_unique<TransferPool>()) {}
 
@@ -44,20 +45,21 @@ Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& me
 Mover::~Mover() {
   transfers_.reset();
   for (StorageRecord& record : table_.all()) {
-    if (record.host != nullptr) rooms_.free_host(record, copied(record));
+    if (record.host != nullptr) static_cast<void>(rooms_.free_host(record, copied(record)));
   }
 }
 
-void Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
-                      std::unique_ptr<Transfers> transfers) {
+Mover::Replaced Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
+                                 std::unique_ptr<Transfers> transfers) {
   options_ = options;
   rooms_.set_host_limit(options.host_budget);
   const Bytes moved = transfers_->bytes_written() + transfers_->bytes_read();
   if (transfers != nullptr && in_flight_ == 0 && moved == Bytes{0}) {
-    transfers_ = std::move(transfers);
+    std::swap(transfers_, transfers);
   }
   // Looked at again: the caller asked before it had the lock.
-  if (spool != nullptr && spool_is_empty()) rooms_.set_spool(std::move(spool));
+  if (spool != nullptr && spool_is_empty()) spool = rooms_.replace_spool(std::move(spool));
+  return {.spool = std::move(spool), .transfers = std::move(transfers)};
 }
 
 bool Mover::spool_is_empty() const {
@@ -73,8 +75,8 @@ StorageRecord& Mover::create(DeviceBlock& block, Bytes bytes) {
   return table_.add(machine_.create(bytes), block, bytes, order_.stale());
 }
 
-void Mover::die(StorageRecord& record, std::vector<void*>& released) {
-  if (void* owner = record.owner.exchange(nullptr)) released.push_back(owner);
+void Mover::die(StorageRecord& record) {
+  if (void* owner = record.owner.exchange(nullptr)) remains_.owners.push_back(owner);
   record.bound_to.store(nullptr);
   send(record, EventKind::kDie);
 }
@@ -151,7 +153,7 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
       }
       break;
     case Tier::kHost:
-      rooms_.free_host(record, copied(record));
+      remains_.pages.push_back(rooms_.free_host(record, copied(record)));
       break;
     case Tier::kDisk:
       rooms_.free_disk(record);
@@ -238,6 +240,7 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
   const bool intact =
       result.error != 0 || to != Tier::kDevice || record.checksum == 0 ||
       checksum_of(memory_.bytes_in_copy(*record.block), record.bytes) == record.checksum;
+  std::vector<HostPages> freed;  // after the lock
   const std::lock_guard lock(mutex_);
   if (result.error != 0 || !intact) {
     const bool disk = from == Tier::kDisk || to == Tier::kDisk;
@@ -248,6 +251,7 @@ void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferRe
   }
   if (to == Tier::kDevice && record.checksum != 0) ledger_.compared_checksum();
   finish(record, from, to, result.error == 0 && intact ? Ending::kDone : Ending::kFailed);
+  freed = std::exchange(remains_.pages, {});
   settled_.notify_all();
 }
 

@@ -19,12 +19,29 @@ constexpr Bytes kPagesOfAnOp = kKiB * 256;
 bool OpFit::will_fit(ThreadFrames& frames) {
   const Bytes need = frames.needs.known();
   if (need.count == 0 || frames.inputs + need <= Bytes{budget_.limit().count / 2}) return true;
+  std::optional<OutOfBudget::Facts> facts = known_shortage(frames);
+  if (!facts) return true;
+  say(*std::move(facts));
+  return false;
+}
+
+void OpFit::say_whole_need(ThreadFrames& frames) {
+  std::optional<OutOfBudget::Facts> facts = whole_shortage(frames);
+  if (facts) say(*std::move(facts));
+}
+
+void OpFit::say(OutOfBudget::Facts facts) const {
+  set_last_failure(OutOfBudget(shortages_.in_words(std::move(facts))).what());
+}
+
+std::optional<OutOfBudget::Facts> OpFit::known_shortage(ThreadFrames& frames) {
+  const Bytes need = frames.needs.known();
   const EngineLock lock(mutex_);
-  if (may_overbook(rules_, steps_)) return true;
+  if (may_overbook(rules_, steps_)) return std::nullopt;
   freed_.drain();
   const Bytes stays = bytes_that_stay_anyway(memory_, mover_, rules_.min_size(), frames);
   do {
-    if (stays + need <= budget_.limit()) return true;
+    if (stays + need <= budget_.limit()) return std::nullopt;
   } while (budget_.claim(stays + need - budget_.limit()) || budget_.take_back());
   frames.needs.fail();
   // The count is in bytes; blocks hold whole pages, and start at different ones.
@@ -32,11 +49,10 @@ bool OpFit::will_fit(ThreadFrames& frames) {
   OutOfBudget::Facts facts = shortages_.shortage(need, smallest - budget_.limit());
   facts.smallest_budget = smallest;
   facts.is_all = true;
-  set_last_failure(OutOfBudget(std::move(facts)).what());
-  return false;
+  return facts;
 }
 
-void OpFit::say_whole_need(ThreadFrames& frames) {
+std::optional<OutOfBudget::Facts> OpFit::whole_shortage(ThreadFrames& frames) {
   const EngineLock lock(mutex_);
   freed_.drain();
   const Bytes stays = bytes_that_stay_anyway(memory_, mover_, rules_.min_size(), frames);
@@ -49,11 +65,12 @@ void OpFit::say_whole_need(ThreadFrames& frames) {
     if (memory_.resident(*record->block).count == 0) away += record->bytes;
   }
   const Bytes smallest = stays + away + frames.needs.known() + kPagesOfAnOp;
-  if (smallest <= budget_.limit()) return;  // what other ops hold was in the way: that was said
+  // What other ops hold was in the way: that was said.
+  if (smallest <= budget_.limit()) return std::nullopt;
   OutOfBudget::Facts facts = shortages_.shortage(need, smallest - budget_.limit());
   facts.smallest_budget = smallest;
   facts.is_whole = true;
-  set_last_failure(OutOfBudget(std::move(facts)).what());
+  return facts;
 }
 
 }  // namespace spillway::runtime

@@ -3,6 +3,8 @@
 // is refused before it begins, rather than half-way. Takes the engine's lock itself.
 #pragma once
 
+#include <optional>
+
 #include "budget_share.hpp"
 #include "engine_lock.hpp"
 #include "freed_storages.hpp"
@@ -40,6 +42,10 @@ class OpFit {
   void say_whole_need(ThreadFrames& frames);
 
  private:
+  [[nodiscard]] std::optional<OutOfBudget::Facts> known_shortage(ThreadFrames& frames);
+  [[nodiscard]] std::optional<OutOfBudget::Facts> whole_shortage(ThreadFrames& frames);
+  void say(OutOfBudget::Facts facts) const;
+
   EngineMutex& mutex_;
   const DeviceTier& memory_;
   const Mover& mover_;

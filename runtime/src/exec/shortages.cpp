@@ -37,12 +37,16 @@ OutOfBudget::Facts Shortages::shortage(Bytes need, Bytes short_by) {
   facts.budget = budget_.limit();
   facts.limit = budget_.setting();
   if (!moves(rules_.mode())) facts.idle_mode = to_string(rules_.mode());
-  ShortageWords words = framework_.shortage_words(facts.op);
-  facts.also_known_as = std::move(words.also_known_as);
-  facts.remedies = std::move(words.remedies);
   facts.smallest_budget = budget_.limit() + short_by;
   facts.why = mover_.failure();
   name_what_stays(facts);
+  return facts;
+}
+
+OutOfBudget::Facts Shortages::in_words(OutOfBudget::Facts facts) const {
+  ShortageWords words = framework_.shortage_words(facts.op);
+  facts.also_known_as = std::move(words.also_known_as);
+  facts.remedies = std::move(words.remedies);
   return facts;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The errors of ops that do not fit: the facts that OutOfBudget puts into words. Each is counted,
-// and shown on the status page. Under the engine's lock.
+// and shown on the status page. Under the engine's lock, except `in_words`.
 #pragma once
 
 #include <string>
@@ -38,6 +38,9 @@ class Shortages {
   OutOfBudget::Facts shortage_in_op(const RoomRequest& request, Bytes short_by);
   /// The kernel refuses memory. The budget is not what was short, so nothing is said of it.
   OutOfBudget::Facts refusal(Bytes need);
+
+  /// The same facts with what the framework has to say of them. Without the lock.
+  [[nodiscard]] OutOfBudget::Facts in_words(OutOfBudget::Facts facts) const;
 
  private:
   void name_what_stays(OutOfBudget::Facts& facts) const;

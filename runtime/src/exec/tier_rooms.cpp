@@ -26,8 +26,8 @@ bool TierRooms::reserve_disk(StorageRecord& record, Bytes copied, std::string& w
   return false;
 }
 
-void TierRooms::free_host(StorageRecord& record, Bytes copied) {
-  host_.free(std::exchange(record.host, nullptr), copied);
+HostPages TierRooms::free_host(StorageRecord& record, Bytes copied) {
+  return host_.give_back(std::exchange(record.host, nullptr), copied);
 }
 
 void TierRooms::free_disk(StorageRecord& record) {

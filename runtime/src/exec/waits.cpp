@@ -52,6 +52,7 @@ void Waits::for_copy_of_op(EngineLock& lock) {
 // A copy ends unless the kernel never answers, and then nothing can be done but say so: the bytes
 // are on that disk, or nowhere else to go.
 void Waits::for_a_copy(EngineLock& lock) {
+  if (lock.free_pages()) return;  // it may have ended meanwhile
   const auto moved = [&] {
     return mover_.transfers().bytes_written() + mover_.transfers().bytes_read();
   };
@@ -67,6 +68,7 @@ void Waits::for_a_copy(EngineLock& lock) {
 }
 
 bool Waits::for_progress(RoomRequest& request, EngineLock& lock, std::uint64_t ended_before) {
+  if (lock.free_pages()) return true;
   const TimeNs begin = now_ns();
   const bool progress = mover_.in_flight() != 0 ? for_room_in_flight(request, lock)
                                                 : for_frames(request, lock, ended_before);

@@ -22,9 +22,9 @@ std::byte* HostMemory::allocate(Bytes bytes) {
   return memory;
 }
 
-void HostMemory::free(std::byte* memory, Bytes bytes) noexcept {
-  std::free(memory);
+HostPages HostMemory::give_back(std::byte* memory, Bytes bytes) noexcept {
   budget_.give_back(pages_for(bytes));
+  return HostPages(memory);
 }
 
 bool HostMemory::could_hold(Bytes bytes) const {

@@ -28,7 +28,7 @@ TieredStore::TieredStore(TieredStoreOptions options, std::unique_ptr<Transfers> 
 
 TieredStore::~TieredStore() {
   transfers_.reset();
-  for (auto& [id, place] : places_) free_locked(place);
+  for (auto& [id, place] : places_) static_cast<void>(free_locked(place));
 }
 
 TieredStore::Place& TieredStore::place_locked(StoredId id) {
@@ -118,6 +118,7 @@ void TieredStore::store(StoredId id, const std::byte* from, StoreDone done) {
 }
 
 void TieredStore::end_store(StoredId id, const Place& begun, int error) {
+  HostPages freed;  // after the lock, here and below
   const std::lock_guard lock(mutex_);
   Place& place = places_.at(to_value(id));
   place.state = error == 0 ? State::kStored : State::kEmpty;
@@ -128,7 +129,7 @@ void TieredStore::end_store(StoredId id, const Place& begun, int error) {
     (begun.host != nullptr ? statistics_.stored_on_host : statistics_.stored_on_disk) +=
         begun.bytes;
   }
-  end_copy_locked(id, place);
+  freed = end_copy_locked(id, place);
 }
 
 void TieredStore::load(StoredId id, std::byte* to, StoreDone done) {
@@ -160,6 +161,7 @@ int TieredStore::end_load(StoredId id, const Place& begun, const std::byte* to, 
   if (error == 0 && options_.verify && XXH3_64bits(to, begun.bytes.count) != begun.checksum) {
     error = EBADMSG;
   }
+  HostPages freed;
   const std::lock_guard lock(mutex_);
   if (error != 0) {
     ++statistics_.failed;
@@ -167,7 +169,7 @@ int TieredStore::end_load(StoredId id, const Place& begun, const std::byte* to, 
     (begun.host != nullptr ? statistics_.loaded_from_host : statistics_.loaded_from_disk) +=
         begun.bytes;
   }
-  end_copy_locked(id, places_.at(to_value(id)));
+  freed = end_copy_locked(id, places_.at(to_value(id)));
   return error;
 }
 
@@ -180,11 +182,12 @@ bool TieredStore::cancel(StoredId id) {
     transfer = place.transfer;
   }
   if (!transfers_->cancel(transfer)) return false;
+  HostPages freed;
   const std::lock_guard lock(mutex_);
   Place& place = places_.at(to_value(id));
   place.state = State::kEmpty;
   ++statistics_.cancelled;
-  end_copy_locked(id, place);
+  freed = end_copy_locked(id, place);
   return true;
 }
 
@@ -224,6 +227,7 @@ bool TieredStore::demote(StoredId id, StoreDone done) {
 }
 
 void TieredStore::end_demotion(StoredId id, int error) {
+  HostPages freed;
   const std::lock_guard lock(mutex_);
   Place& place = places_.at(to_value(id));
   place.demoting = false;
@@ -233,35 +237,40 @@ void TieredStore::end_demotion(StoredId id, int error) {
   } else {
     statistics_.stored_on_disk += place.bytes;
   }
-  end_copy_locked(id, place);
+  freed = end_copy_locked(id, place);
 }
 
 // A demoted tensor keeps its host memory until no load reads it any more.
-void TieredStore::end_copy_locked(StoredId id, Place& place) {
-  if (--place.in_flight != 0) return;
+HostPages TieredStore::end_copy_locked(StoredId id, Place& place) {
+  if (--place.in_flight != 0) return {};
   if (place.dropped) {
-    free_locked(place);
+    HostPages freed = free_locked(place);
     places_.erase(to_value(id));
-    return;
+    return freed;
   }
-  if (place.host != nullptr && place.disk.bytes != 0) {
-    host_.free(std::exchange(place.host, nullptr), place.bytes);
-  }
+  const bool demoted = place.host != nullptr && place.disk.bytes != 0;
+  return demoted ? free_host_locked(place) : nullptr;
 }
 
-void TieredStore::free_locked(Place& place) {
-  if (place.host != nullptr) host_.free(std::exchange(place.host, nullptr), place.bytes);
+HostPages TieredStore::free_host_locked(Place& place) {
+  if (place.host == nullptr) return nullptr;
+  return host_.give_back(std::exchange(place.host, nullptr), place.bytes);
+}
+
+HostPages TieredStore::free_locked(Place& place) {
   if (place.disk.bytes != 0) spool_.free(std::exchange(place.disk, Extent{}));
+  return free_host_locked(place);
 }
 
 void TieredStore::drop(StoredId id) {
+  HostPages freed;
   const std::lock_guard lock(mutex_);
   Place& place = place_locked(id);
   if (place.in_flight != 0) {
     place.dropped = true;
     return;
   }
-  free_locked(place);
+  freed = free_locked(place);
   places_.erase(to_value(id));
 }
 

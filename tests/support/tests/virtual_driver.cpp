@@ -151,9 +151,8 @@ void VirtualDriver::end_copy(StorageId called, const Storage& storage, bool succ
 
 void VirtualDriver::die(Storage& storage) {
   storage.handle = nullptr;
-  std::vector<void*> released;
-  mover_.die(*storage.record, released);
-  for (void* owner : released) framework_.release(owner);
+  mover_.die(*storage.record);
+  for (void* owner : std::exchange(remains_.owners, {})) framework_.release(owner);
 }
 
 std::optional<ResidencyState> VirtualDriver::state(StorageId storage) const {

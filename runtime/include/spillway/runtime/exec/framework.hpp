@@ -22,7 +22,9 @@ struct ShortageWords {
 };
 
 /// The engine's requests to the adapter that owns the storages. `owner` is the handle the adapter
-/// bound to the record.
+/// bound to the record. Called with the engine's lock held is only what decides whether a storage
+/// may leave, and what must change with its state: an access between the two would read or write
+/// memory that is not the storage's.
 class Framework {
  public:
   virtual ~Framework() = default;
@@ -52,7 +54,7 @@ class Framework {
     return false;
   }
 
-  /// For the error of `op`, which is empty between ops. Called with the engine's lock held.
+  /// For the error of `op`, which is empty between ops. Called without the lock.
   virtual ShortageWords shortage_words(const std::string& /*op*/) { return {}; }
 
   /// The storage died: the handle is no longer used. Called without the lock.

@@ -9,7 +9,8 @@
 //     Refusals       access by users        MoveLedger  what moved, is on its way, and failed
 //
 // All functions but the destructor need the engine's lock; completions take it themselves and then
-// notify the engine's condition.
+// notify the engine's condition. What storages leave behind goes to `Remains`, which whoever has
+// the lock destroys after it.
 #pragma once
 
 #include <condition_variable>
@@ -27,6 +28,7 @@
 #include "spillway/runtime/exec/move_ledger.hpp"
 #include "spillway/runtime/exec/move_tally.hpp"
 #include "spillway/runtime/exec/refusals.hpp"
+#include "spillway/runtime/exec/remains.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "spillway/runtime/exec/storage_table.hpp"
 #include "spillway/runtime/exec/tier_rooms.hpp"
@@ -50,24 +52,32 @@ enum class Access : std::uint8_t { kRead, kWrite };
 
 class Mover {
  public:
+  /// Refers to all of them; `remains` is guarded by `mutex`.
   Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory,
-        Framework& framework);
+        Framework& framework, Remains& remains);
   ~Mover();
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
+  /// The file and the threads that serve no more.
+  struct Replaced {
+    std::shared_ptr<Spool> spool;
+    std::unique_ptr<Transfers> transfers;
+  };
   /// A new spool replaces the present one only once that holds nothing: `spool_is_empty`.
   /// Other transfers serve only if the present ones have moved nothing: they hold the counters.
-  void configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
-                 std::unique_ptr<Transfers> transfers = nullptr);
+  /// Returns those that do not serve, for the caller to destroy after the lock: threads end then,
+  /// and a file of any size is closed.
+  Replaced configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
+                     std::unique_ptr<Transfers> transfers = nullptr);
   [[nodiscard]] bool spool_is_empty() const;
   /// Frees the slower copies of a resident storage: from now on ops may write it unseen.
   void drop_copies(StorageRecord& record);
 
   /// A record for a block just allocated.
   StorageRecord& create(DeviceBlock& block, Bytes bytes);
-  /// The storage died. `released` receives the owner for Framework::release, if there was one.
-  void die(StorageRecord& record, std::vector<void*>& released);
+  /// The storage died: its owner, if it had one, is among what remains.
+  void die(StorageRecord& record);
 
   enum class Outcome : std::uint8_t { kReady, kPending, kNeedsRoom, kFailed };
   struct Request {
@@ -171,6 +181,7 @@ class Mover {
   std::condition_variable& settled_;
   DeviceTier& memory_;
   Framework& framework_;
+  Remains& remains_;
   MoverOptions options_;
   residency::ResidencyMachine machine_;
   StorageTable table_;

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
@@ -18,8 +19,10 @@ namespace spillway::runtime {
 class TierRooms {
  public:
   void set_host_limit(Bytes limit) { host_.set_limit(limit); }
-  /// The next extents come from that file. The present one holds nothing.
-  void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
+  /// The next extents come from that file. Returns the present one, which holds nothing.
+  [[nodiscard]] std::shared_ptr<Spool> replace_spool(std::shared_ptr<Spool> spool) {
+    return std::exchange(spool_, std::move(spool));
+  }
   /// Null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return spool_.get(); }
   [[nodiscard]] const HostMemory& host() const { return host_; }
@@ -28,7 +31,8 @@ class TierRooms {
   bool reserve_host(StorageRecord& record, Bytes copied);
   /// False if the disk has no room: `why` receives the reason, if there is a disk at all.
   bool reserve_disk(StorageRecord& record, Bytes copied, std::string& why);
-  void free_host(StorageRecord& record, Bytes copied);
+  /// The memory is freed with what is returned, which the room does not wait for.
+  [[nodiscard]] HostPages free_host(StorageRecord& record, Bytes copied);
   void free_disk(StorageRecord& record);
 
   /// What a copy on the disk takes: direct transfers move whole pages.

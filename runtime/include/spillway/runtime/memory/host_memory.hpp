@@ -9,11 +9,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
+#include <memory>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/memory/memory_budget.hpp"
 
 namespace spillway::runtime {
+
+struct FreeHostPages {
+  void operator()(std::byte* memory) const noexcept { std::free(memory); }
+};
+/// The memory of a copy that no budget counts any more. It is freed with the object, best after
+/// every lock, since the kernel takes its time over large memory.
+using HostPages = std::unique_ptr<std::byte, FreeHostPages>;
 
 class HostMemory {
  public:
@@ -23,11 +32,12 @@ class HostMemory {
   /// A limit below what is used takes nothing away: the owner demotes down to it.
   void set_limit(Bytes limit) { budget_.set_limit(limit); }
 
-  /// Room for a copy of `bytes`, on a page; the caller owns it until `free`. Null if the budget has
-  /// no room (`short_by`), or the machine no memory.
+  /// Room for a copy of `bytes`, on a page; the caller owns it until `give_back`. Null if the
+  /// budget has no room (`short_by`), or the machine no memory.
   [[nodiscard]] std::byte* allocate(Bytes bytes);
-  /// `bytes` as when it was allocated.
-  void free(std::byte* memory, Bytes bytes) noexcept;
+  /// The room is free from now on, and the memory with what is returned. `bytes` as when it was
+  /// allocated.
+  [[nodiscard]] HostPages give_back(std::byte* memory, Bytes bytes) noexcept;
 
   /// Whether a copy of `bytes` could ever be here.
   [[nodiscard]] bool could_hold(Bytes bytes) const;

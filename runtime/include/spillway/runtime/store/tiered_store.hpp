@@ -132,9 +132,11 @@ class TieredStore {
   /// Submits a transfer between `memory` and the disk. The lock is not held.
   void submit(StoredId id, Direction direction, std::byte* memory, const Place& begun,
               TransferDone done);
+  // The memory that these return is freed with it: after the lock.
   /// One copy of the place has ended; frees it if it was dropped meanwhile.
-  void end_copy_locked(StoredId id, Place& place);
-  void free_locked(Place& place);
+  [[nodiscard]] HostPages end_copy_locked(StoredId id, Place& place);
+  [[nodiscard]] HostPages free_locked(Place& place);
+  [[nodiscard]] HostPages free_host_locked(Place& place);
   void end_store(StoredId id, const Place& begun, int error);
   int end_load(StoredId id, const Place& begun, const std::byte* to, int error);
   void end_demotion(StoredId id, int error);

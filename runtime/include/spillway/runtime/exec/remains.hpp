@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "spillway/runtime/memory/host_memory.hpp"
+
+namespace spillway::runtime {
+
+/// What storages left behind under the engine's lock, to be destroyed once it was let go of: the
+/// framework may take locks of its own to destroy a handle, and the kernel takes its time to free
+/// large memory. Guarded by that lock.
+struct Remains {
+  std::vector<void*> owners;     ///< handles of storages that died, for Framework::release
+  std::vector<HostPages> pages;  ///< copies on the host that are needed no more
+
+  [[nodiscard]] bool empty() const { return owners.empty() && pages.empty(); }
+};
+
+}  // namespace spillway::runtime
