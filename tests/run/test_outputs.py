@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that a program is to leave behind: tried before it starts, missed if they are not there."""
 
+import json
 import os
 import subprocess
 import sys
@@ -98,6 +99,15 @@ def test_what_could_not_be_written_is_no_success(command, tmp_path, words, what)
     assert what in result.stderr
     said = result.stderr.replace(str(tmp_path), "")
     assert said.count("written") == 1, said  # not once more by the command
+
+
+@pytest.mark.parametrize("words", [("record",), ("record", "--without-memory")])
+@pytest.mark.parametrize("device, status", [("/dev/full", 1), ("/dev/null", 0), ("/dev/stdout", 0)])
+def test_a_device_is_no_trace_that_was_written(command, words, device, status):
+    result = spillway(command, *words, "--json", "-o", device, code=STEPS)
+    assert "trace written" not in result.stderr
+    assert json.loads(result.stdout.splitlines()[-1])["trace"] is None
+    assert result.returncode == status, result.stderr
 
 
 def test_without_the_command_it_is_no_success_either(tmp_path):

@@ -196,6 +196,15 @@ TEST(Summary, SaysWhatDidNotFitOfAProgramThatWentOn) {
   EXPECT_THAT(format_summary(totals_of({status}), false), Not(HasSubstr("ended:")));
 }
 
+// Nothing moved, since the memory was given before anything could.
+TEST(Summary, ClaimsNoFitWhereTheBudgetWasExceeded) {
+  ProcessStatus status = resting_process();
+  status.overshoot = kMiB * 36;
+  const std::string text = format_summary(totals_of({status}));
+  EXPECT_THAT(text, HasSubstr("  overshoot 36 MiB above the budget at most\n"));
+  EXPECT_THAT(text, HasSubstr("  evicted   nothing\n"));
+}
+
 // Of several processes the one that died tells by how much.
 TEST(StatusTotals, IsShortByWhatKilled) {
   ProcessStatus went_on = busy_process();

@@ -166,7 +166,7 @@ void report_end(const RunRequest& request, const runtime::Settings& settings,
     say(format_summary(totals, !went_well(end)));
   }
   say(outputs.complaint(end, totals));
-  if (request.trace_path && outputs.trace_written()) report_trace(*request.trace_path);
+  if (request.trace_path && outputs.trace_can_be_read()) report_trace(*request.trace_path);
 }
 
 // The table speaks of variables; who gave a flag is answered with that flag.
@@ -254,7 +254,9 @@ ProgramEnd record_without_memory(const RunRequest& request) {
       program.wait({.on_tick = [&] { row.refresh(); }, .on_suspend = [&] { row.hide(); }});
   row.hide();
   const bool written = outputs.trace_written();
-  if (request.json) print_line(record_json(end, *request.trace_path, written));
+  if (request.json) {
+    print_line(record_json(end, *request.trace_path, outputs.trace_can_be_read()));
+  }
   if (!went_well(end) || written) return end;
   say("spillway: no trace was written. If nothing above says why, the program never\n"
       "  loaded PyTorch with Spillway installed beside it.\n");
@@ -307,7 +309,7 @@ ProgramEnd run_program(const RunRequest& request) {
   if (status.page() != nullptr) note_ends(*status.page());
   report_end(shown, settings, environment, status.page(), end, outputs);
   if (request.json && request.trace_path) {
-    print_line(record_json(end, *request.trace_path, outputs.trace_written()));
+    print_line(record_json(end, *request.trace_path, outputs.trace_can_be_read()));
   } else if (request.json) {
     print_line(run_json(end, status.page() == nullptr ? std::vector<ProcessStatus>{}
                                                       : read_processes(*status.page())));

@@ -45,6 +45,11 @@ bool RunOutputs::written(const Output& output) {
   return state_of(output.path) != output.before;
 }
 
+bool RunOutputs::trace_can_be_read() const {
+  struct stat status {};
+  return trace_written() && ::stat(trace_.path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
 std::string RunOutputs::complaint(const ProgramEnd& end, const StatusTotals& totals) const {
   if (totals.sum.unwritten) return "";
   std::string text;

@@ -21,6 +21,8 @@ class RunOutputs {
   RunOutputs(std::string trace, std::string statistics, bool by_flag = true);
 
   [[nodiscard]] bool trace_written() const { return written(trace_); }
+  /// A device or a pipe is no trace that could be read again.
+  [[nodiscard]] bool trace_can_be_read() const;
   [[nodiscard]] bool all_written() const { return written(trace_) && written(statistics_); }
   /// A sentence for each file that is not there, with the reason; nothing where the program itself
   /// said one. Empty if all are there.

@@ -42,7 +42,8 @@ std::string device_line(const StatusTotals& totals) {
 
 std::string why_nothing(const ProcessStatus& sum) {
   if (!moves(sum.mode)) return fmt::format("nothing: mode {} moves nothing", to_string(sum.mode));
-  return sum.shortages == 0 ? "nothing: everything fitted" : "nothing";
+  const bool fitted = sum.shortages == 0 && sum.overshoot == Bytes{0};
+  return fitted ? "nothing: everything fitted" : "nothing";
 }
 
 // That an op did not fit is told even of a program that went on.
