@@ -190,6 +190,7 @@ def _wrap_script_saving() -> None:
     """TorchScript writes a module's tensors in C++, one after the other, without any event."""
     for name in ("save", "save_to_buffer", "_save_for_lite_interpreter"):
         _keep_while_saving(torch.jit.RecursiveScriptModule, name)
+        _keep_while_saving(torch.jit.ScriptModule, name)  # traced modules; it has copies of them
 
 
 def _keep_while_saving(owner: type, name: str) -> None:

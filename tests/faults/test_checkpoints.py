@@ -66,6 +66,38 @@ def test_a_file_larger_than_the_budget_is_loaded():
 
 
 @in_child
+def test_scripted_and_traced_modules_are_saved_while_they_are_away():
+    import io
+    import warnings
+
+    import torch
+
+    from tests.faults.pressure import MIB, filled, is_intact, push_out
+    from tests.faults.training import require_budget_held
+
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("held", filled(5))
+            self.weight = torch.nn.Parameter(filled(6))
+
+        def forward(self, x):
+            return x + self.held + self.weight
+
+    warnings.simplefilter("ignore")  # TorchScript is deprecated
+    activate(BUDGET="12MiB")
+    for module in (torch.jit.script(Module()), torch.jit.trace(Module(), torch.ones(MIB // 4))):
+        for save in (torch.jit.save, lambda module, file: file.write(module.save_to_buffer())):
+            push_out()
+            file = io.BytesIO()
+            save(module, file)
+            file.seek(0)
+            loaded = torch.jit.load(file)
+            assert is_intact(loaded.held, 5) and is_intact(loaded.weight, 6)
+    require_budget_held()
+
+
+@in_child
 def test_checkpoints_in_memory_and_by_pickle():
     import io
     import pickle
