@@ -6,7 +6,7 @@ import sys
 
 import report
 import torch
-from graphics_card import ROOT, forget, milliseconds, run
+from graphics_card import ROOT, free_card_memory, milliseconds, run
 
 GIB = 2**30
 SIDE = 8192  # of square matrices: large enough to fill the card
@@ -79,7 +79,7 @@ def card(report_, machine, smoke):
     rows = [("figure", "machine file", "measured", "how")]
     for figures in (launch,) if smoke else (arithmetic, memory, launch, links):
         rows += figures(json.loads(text))
-        forget()
+        free_card_memory()
     report_.add("card", "Is the machine file right?", report.table(*rows))
 
 

@@ -11,7 +11,7 @@ import sys
 
 import report
 import torch
-from graphics_card import ROOT, forget, milliseconds, run
+from graphics_card import ROOT, free_card_memory, milliseconds, run
 
 sys.path.insert(0, str(ROOT))
 GIB = 2**30
@@ -155,7 +155,7 @@ def predictions(report_, machine, smoke):
         rows.append(row)
         roofline += expected
         kernels += measured
-        forget()
+        free_card_memory()
     report_.add(
         "prediction",
         "How far are recordings without memory from the card?",
@@ -189,7 +189,7 @@ def fits(case, size):
     except torch.OutOfMemoryError:
         return False
     finally:
-        forget()
+        free_card_memory()
 
 
 def largest_that_fits(case, guess):

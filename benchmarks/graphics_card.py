@@ -53,7 +53,7 @@ def milliseconds(work, repeats, queued=False):
     return statistics.median(taken)
 
 
-def forget():
+def free_card_memory():
     """Gives the card's memory back."""
     gc.collect()
     torch.cuda.empty_cache()

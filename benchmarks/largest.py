@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Largest:
-    """What a search found: `value` works. `capped`: so does the cap, and nobody looked further."""
+    """`value` works. `capped`: so does the cap, and nobody looked further."""
 
     value: int
     capped: bool

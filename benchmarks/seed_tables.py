@@ -113,7 +113,7 @@ SEEDS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed came to."""
+    """The outcome of one seed."""
 
     stock: int  # the option's value
     spillway: int
@@ -191,7 +191,7 @@ class Trial:
         return limited == self.results(value, stock_environment(), None)
 
     def results(self, value, variables, in_child):
-        """What the program prints, without the times."""
+        """Returns the lines that the program prints, without the times."""
         command = [sys.executable, *map(str, self.seed.arguments(self.framework, value, CHECKED))]
         done = subprocess.run(
             command, env=variables, capture_output=True, text=True, preexec_fn=in_child, check=False

@@ -32,7 +32,7 @@ SECONDS = 120  # of one run; none takes a tenth of it alone
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a program under a budget. Bytes and seconds."""
+    """The outcome of a program under a budget. Bytes and seconds."""
 
     budget: int
     trouble: str = ""  # a wrong one: what must not be

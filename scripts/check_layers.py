@@ -28,7 +28,7 @@ SEES = {
 # Inside a layer, a folder may include those before it. Files directly in the layer's include
 # folder are interfaces that every folder may see.
 FOLDER_ORDER = {
-    "core": ["base", "machine", "trace", "plan", "io"],
+    "core": ["base", "machine", "trace", "plan"],
     "planning": ["analysis", "cost", "sim", "bound", "draft", "pass", "search", "planner"],
     "runtime": ["memory", "transfer", "device", "store", "exec"],
     "tools": [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demos of every framework share: running an example in several ways, and the table."""
+"""Runs an example in several ways and prints the table, for the demos of every framework."""
 
 import json
 import os

@@ -53,7 +53,7 @@ class TrainedWithinLimitError(RunError):
 
 
 def stock_limit(count):
-    """What makes stock TensorFlow allocate from a pool of so many bytes, in whole MiB."""
+    """Returns the variables by which stock TensorFlow allocates from a pool of whole MiB."""
     return QUIET | {
         "TF_CPU_ALLOCATOR_USE_BFC": "1",
         "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(count // MIB),
@@ -61,7 +61,7 @@ def stock_limit(count):
 
 
 def last_words(trainer, steps, budget):
-    """What stock TensorFlow says when it ends at the limit."""
+    """Returns the words of stock TensorFlow when it ends at the limit."""
     try:
         trainer.run("stock-limited", steps, environment=stock_limit(budget))
     except RunError as failure:

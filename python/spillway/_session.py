@@ -28,34 +28,34 @@ class Statistics:
     peak_live_bytes: int  #: the same without cached free blocks
     floor_bytes: int  #: largest working set of one op (mode record; else 0)
     unmanaged_bytes: int  #: resident besides device_bytes: interpreter, libraries, arrays
-    host_bytes: int
+    host_bytes: int  #: held in host memory, which an emulated device alone has below it
     disk_bytes: int  #: spool file in use now
     evicted_bytes: int  #: left the device tier, a copy was made
     clean_evicted_bytes: int  #: left without a copy, since an identical one existed
     fetched_bytes: int  #: came back by a copy
     recalled_bytes: int  #: came back without one: nobody had taken the pages yet
-    evictions: int
-    fetches: int
-    recalls: int
-    failed_copies: int
+    evictions: int  #: copies made on the way out
+    fetches: int  #: copies made on the way back
+    recalls: int  #: returns without a copy
+    failed_copies: int  #: transfers that ended with an error
     undeclared_writes: int  #: mode verify: writes by ops that do not declare them
-    checksums_compared: int  #: mode verify
+    checksums_compared: int  #: mode verify: comparisons made
     io: str  #: how bytes move: io_uring or threads
     pages: str  #: `page pool`, or that the plain arena serves and why
-    disk_written_bytes: int
-    disk_read_bytes: int
+    disk_written_bytes: int  #: taken by the spool file, in whole pages
+    disk_read_bytes: int  #: given by the spool file, in whole pages
     overshoot_bytes: int  #: most the budget was ever exceeded by
     rounding_bytes: int  #: resident in used blocks and slabs, but not asked for
     stall_ns: int  #: time that ops and allocations waited for room or data
-    elapsed_ns: int
+    elapsed_ns: int  #: since Spillway was loaded
     ops: int  #: outermost operator calls seen
     steps: int  #: repetitions of the training step that were recognised
     stopped_after_step: int  #: since then ops are not watched, as the program fits; 0: they are
     shortages: int  #: ops that did not fit
     short_bytes: int  #: what the last of them was short
     out_of_memory: bool  #: the process ends for that; false while it runs
-    last_step_ns: int
-    last_step_moved_bytes: int
+    last_step_ns: int  #: duration of the last full step
+    last_step_moved_bytes: int  #: evicted and fetched in it, clean evictions not counted
     storages: int  #: live ones large enough to move
     top_movers: tuple[tuple[str, int], ...]  #: what moved most: description, bytes
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a TensorFlow program stays unmanaged: said once for each kind, on standard error.
+"""Says on standard error, once for each kind, what of a TensorFlow program stays unmanaged.
 
 Called where TensorFlow is managed, by what opens the plugin. Nothing of TensorFlow is imported for
 it. Keras compiles with XLA by itself where there is a graphics card; that is kept off, since

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of long lists a run takes.
+"""Chooses the part of long lists that a run takes.
 
 TENSORFLOW_PROGRAMS=part   some of each, in turn: every one within a week
 TENSORFLOW_PROGRAMS=full   all

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-tf` draws is what was sampled. The demo itself needs scikit-learn."""
+"""`make demo-tf` draws what was sampled. The demo itself needs scikit-learn."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `spillway run` says of a TensorFlow program is what its statistics say."""
+"""`spillway run` says of a TensorFlow program what its statistics say."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot be managed is said, once, and nothing is said of what can."""
+"""Programs are told once what cannot be managed, and nothing of what can."""
 
 import functools
 import re

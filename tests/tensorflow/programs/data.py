@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the small programs train on: seeded, and the same in every run."""
+"""Data that the small programs train on: seeded, and the same in every run."""
 
 import numpy as np
 

@@ -18,7 +18,7 @@ import spillway.tensorflow
 
 
 def wait_for(child, seconds):
-    """What is answered; a child that lasts longer is killed."""
+    """Returns the answer; a child that lasts longer is killed."""
 
     def kill(number, frame):
         os.kill(child, signal.SIGKILL)
