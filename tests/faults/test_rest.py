@@ -191,6 +191,25 @@ def test_a_jump_over_the_budget_is_one_counted_overshoot():
 
 
 @in_child
+def test_what_is_larger_than_the_budget_is_refused_at_rest_too():
+    import torch
+
+    import spillway
+    from tests.faults.pressure import filled
+    from tests.faults.training import train
+
+    expected = train(UNTIL_REST + 4)
+    activate(BUDGET=BUDGET)
+    training = _resting_training()
+    with pytest.raises(torch.OutOfMemoryError, match="need 65 MiB"):
+        filled(7, mib=65)
+    stats = spillway.stats()
+    assert stats.overshoot_bytes == 0 and stats.shortages == 1, stats
+    assert stats.peak_device_bytes <= stats.budget_bytes, stats
+    assert training.steps(3).outcome() == expected
+
+
+@in_child
 def test_a_second_thread_wakes_it():
     """With two threads that run ops it does not rest, however well all fits."""
     from tests.faults.training import Training, train
