@@ -103,6 +103,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("spillway_touch", text, [pointer, ctypes.c_int]),
         ("spillway_manage_made", text, [pointer, ctypes.c_int]),
         ("spillway_serve_when_resized", None, [pointer]),
+        ("spillway_forget_tensor", None, [pointer]),
         ("spillway_keep", text, [pointer]),
         ("spillway_release", None, [pointer]),
         ("spillway_keep_address", text, [pointer, ctypes.c_int]),

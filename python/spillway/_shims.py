@@ -51,6 +51,7 @@ def install() -> None:
     _wrap_numpy()
     _wrap_dlpack()
     _wrap_file_writer()
+    _wrap_swapping()
     _wrap_script_saving()
     _wrap_generator_state()
     _wrap_page_locking()
@@ -184,6 +185,24 @@ def _wrap_file_writer() -> None:
         return original(self, name, data, *arguments)
 
     writer.write_record = write_record
+
+
+def _wrap_swapping() -> None:
+    """``torch.utils.swap_tensors`` wants no weak reference to either tensor, and we hold one to
+    the tensor that an op made.
+    """
+    original = torch._C._swap_tensor_impl
+
+    @functools.wraps(original)
+    def swap(first, second):
+        library = _native.loaded()
+        for tensor in (first, second):
+            storage = storage_of(tensor)
+            if library is not None and storage is not None:
+                library.spillway_forget_tensor(storage._cdata)
+        return original(first, second)
+
+    torch._C._swap_tensor_impl = swap
 
 
 def _wrap_script_saving() -> None:

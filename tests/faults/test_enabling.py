@@ -236,6 +236,30 @@ def test_threads_may_come_to_older_tensors_at_once():
 
 
 @in_child
+def test_tensors_that_ops_made_can_be_swapped():
+    """As modules do on conversion, where torch is asked to, and load_state_dict."""
+    import torch
+
+    from tests.faults.pressure import filled, is_intact, push_out
+
+    activate(BUDGET="12MiB")
+    first, second = filled(1), filled(2)
+    torch.utils.swap_tensors(first, second)
+    push_out()
+    assert is_intact(first, 2) and is_intact(second, 1)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    model = torch.nn.Linear(512, 512, bias=False)
+    torch.nn.init.constant_(model.weight, 3)
+    push_out()
+    model.double().float()
+    push_out()
+    assert is_intact(model.weight, 3)
+    model.load_state_dict({"weight": filled(4).view(512, 512)})
+    push_out()
+    assert is_intact(model.weight, 4)
+
+
+@in_child
 def test_disabled_no_op_is_watched_any_more():
     import spillway
     from tests.faults.pressure import filled, is_intact, is_watched

@@ -133,6 +133,11 @@ void Engine::bind(StorageRecord& record, void* owner, const void* object) {
   record.announce();
 }
 
+void Engine::replace_owner(StorageRecord& record, void* owner) {
+  const EngineLock lock(parts_->mutex);
+  if (void* old = record.owner.exchange(owner)) parts_->mutex.remains().owners.push_back(old);
+}
+
 // ---- Ops ----------------------------------------------------------------------------------------
 
 bool Engine::begin_frame(const Op& op) {

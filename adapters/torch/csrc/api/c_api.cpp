@@ -161,6 +161,12 @@ SPILLWAY_API void spillway_serve_when_resized(void* storage_impl) {
   spillway::torch::serve_when_resized(*static_cast<c10::StorageImpl*>(storage_impl));
 }
 
+/// See forget_tensor.
+SPILLWAY_API void spillway_forget_tensor(void* storage_impl) {
+  spillway::torch::forget_tensor(Session::get().engine(),
+                                 *static_cast<c10::StorageImpl*>(storage_impl));
+}
+
 /// The storage never moves until released.
 SPILLWAY_API char* spillway_keep(void* storage_impl) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);

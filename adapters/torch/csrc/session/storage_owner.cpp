@@ -42,6 +42,12 @@ void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageI
   engine.bind(record, new StorageOwner(storage, shown_by), &storage);
 }
 
+void forget_tensor(runtime::Engine& engine, c10::StorageImpl& storage) {
+  runtime::StorageRecord* const record = record_of(engine, storage);
+  if (record == nullptr || record->bound_to.load(std::memory_order_acquire) != &storage) return;
+  engine.replace_owner(*record, new StorageOwner(storage, nullptr));
+}
+
 runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage) {
   const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
   return engine.find(data.get() != nullptr ? data.get() : data.get_context());

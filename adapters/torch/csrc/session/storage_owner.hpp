@@ -33,6 +33,10 @@ struct StorageOwner {
 void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage,
           c10::TensorImpl* shown_by = nullptr);
 
+/// No weak reference to a tensor is held for this storage from now on: torch swaps the contents of
+/// two tensors only where there is none. Any thread.
+void forget_tensor(runtime::Engine& engine, c10::StorageImpl& storage);
+
 /// The record of the storage's memory, or null if the engine does not move it. While it is evicted
 /// the pointer may be null; the context of a DataPtr of ours is the address for life.
 runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage);

@@ -80,6 +80,9 @@ class Engine {
   /// Ties the record to the adapter's handle, which the engine owns from now on. `object` is what
   /// the handle stands for; if another thread was first to bind the record to it, that one's stays.
   void bind(StorageRecord& record, void* owner, const void* object);
+  /// Another handle for what the record is bound to, which the engine owns from now on. The one
+  /// before is released when this returns, unless another thread is looking at it.
+  void replace_owner(StorageRecord& record, void* owner);
 
   struct Op {
     const char* name;         ///< interned
