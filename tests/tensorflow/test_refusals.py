@@ -48,9 +48,11 @@ print(tf.constant(np.ones((1024, 1024, 8), np.float32)).shape)
     assert json.loads(statistics.read_text())["overshoot_bytes"] >= 16 << 20
 
 
-def test_a_kernel_that_does_not_look_ends_its_step_in_words(tmp_path):
-    """BiasAddGrad gets its workspace past OpKernelContext, and writes to whatever it got."""
-    done = run(PROGRAM, "custom_train_step", tmp_path / "out.npz", SPILLWAY_BUDGET="3MiB")
+@pytest.mark.parametrize("budget", [2, 3])
+def test_a_kernel_that_does_not_look_ends_its_step_in_words(tmp_path, budget):
+    """At 3 MiB BiasAddGrad gets its workspace past OpKernelContext, and writes to whatever it got;
+    at 2 a product by oneDNN goes on without the result that it could not get."""
+    done = run(PROGRAM, "custom_train_step", tmp_path / "out.npz", SPILLWAY_BUDGET=f"{budget}MiB")
     assert done.returncode == 1, done.stderr
     assert "ResourceExhaustedError" in done.stderr
 

@@ -3,7 +3,8 @@
 //
 // Kernels ask by OpKernelContext, and a null pointer becomes the op's error. What makes a tensor of
 // a numpy array or of Python values copies into it all the same, and so do kernels whose workspace
-// comes from Eigen's device (BiasAddGrad): a segmentation fault. The call stack tells them apart.
+// comes from Eigen's device (BiasAddGrad), and oneDNN's: a segmentation fault. The call stack tells
+// them apart.
 // It is looked at only where an allocation has failed, so what that costs matters to nobody.
 #pragma once
 
