@@ -52,6 +52,20 @@ def test_indices_of_checked_sparse_tensors_are_brought_back():
         torch.sparse_coo_tensor(wrong, values, check_invariants=True)
 
 
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+@in_child
+def test_quantiles_named_by_a_tensor_are_computed_under_fuzz(name):
+    """Inside, the composite reads ranks that an op before the last made."""
+    import torch
+
+    quantile = getattr(torch, name)
+    levels = torch.tensor([0.1, 0.5])
+    expected = quantile(torch.arange(100.0), levels)
+    activate(MODE="fuzz", BUDGET="2GiB", MIN_SIZE="1")
+    x, levels = torch.arange(100.0), torch.tensor([0.1, 0.5])
+    assert torch.equal(quantile(x, levels), expected)
+
+
 @pytest.mark.parametrize("checked", [True, False])
 @in_child(timeout=240)
 def test_sparse_tensors_and_optimizers_under_fuzz(checked):

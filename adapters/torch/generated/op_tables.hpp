@@ -22,7 +22,7 @@ inline constexpr std::array<UndeclaredWrite, 4> kUndeclaredWrites{
 };
 
 /// Composites that reach memory only through the operators they call, sorted.
-inline constexpr std::array<SafeComposite, 358> kSafeComposites{
+inline constexpr std::array<SafeComposite, 354> kSafeComposites{
     SafeComposite{"aten::__and__.Tensor"},
     SafeComposite{"aten::__iand__.Tensor"},
     SafeComposite{"aten::__ior__.Tensor"},
@@ -270,8 +270,6 @@ inline constexpr std::array<SafeComposite, 358> kSafeComposites{
     SafeComposite{"aten::multilabel_margin_loss"},
     SafeComposite{"aten::nanmean"},
     SafeComposite{"aten::nanmean.out"},
-    SafeComposite{"aten::nanquantile"},
-    SafeComposite{"aten::nanquantile.out"},
     SafeComposite{"aten::nanquantile.scalar", "2.11 2.12 2.13"},
     SafeComposite{"aten::nanquantile.scalar_out", "2.11 2.12 2.13"},
     SafeComposite{"aten::narrow.Tensor"},
@@ -291,8 +289,6 @@ inline constexpr std::array<SafeComposite, 358> kSafeComposites{
     SafeComposite{"aten::prelu"},
     SafeComposite{"aten::qr", "2.11 2.12 2.13"},
     SafeComposite{"aten::qr.Q", "2.11 2.12 2.13"},
-    SafeComposite{"aten::quantile"},
-    SafeComposite{"aten::quantile.out"},
     SafeComposite{"aten::quantile.scalar", "2.11 2.12 2.13"},
     SafeComposite{"aten::quantile.scalar_out", "2.11 2.12 2.13"},
     SafeComposite{"aten::randn.out"},
