@@ -127,6 +127,10 @@ class WaitingTensorsTest : public ::testing::Test {
   /// Until so many writes wait to be let through.
   void until_written(std::size_t count) {
     while (transfers_->waiting() != count) std::this_thread::yield();
+    // The store's thread learns a transfer's number after that, and can cancel it only then. A fork
+    // waits until that thread rests.
+    store_.before_fork();
+    store_.after_fork(false);
   }
 
   BudgetedMemory memory_{kMiB * 8, Poison::kNo};
