@@ -7,14 +7,19 @@ from tests.tensorflow.runner import MIB, assert_equal, run
 
 
 # Between what the program needs with everything copied and what it needs alone.
-@pytest.mark.parametrize(("program", "budget"), [("mlp", 16), ("cnn", 40), ("cnn_in_loop", 40)])
+@pytest.mark.parametrize(("program", "budget"), [("mlp", 16), ("cnn", 40), ("cnn_in_loop", 32)])
 def test_a_budget_below_the_need_holds(server, program, budget):
+    # No tensor is so large that it may leave: what is live at most is what the program needs,
+    # however its threads take turns. The peak of a roomy run falls where copies happen to be quick.
+    alone = server.kept(program, SPILLWAY_BUDGET="1GiB", SPILLWAY_MIN_SIZE="1GiB").statistics
+    assert alone["evicted_bytes"] == 0
+    assert alone["peak_live_bytes"] > budget * MIB
     roomy = server.kept(program, SPILLWAY_BUDGET="1GiB").statistics
     found = run("train.py", program, SPILLWAY_BUDGET=f"{budget}MiB")
     assert_equal(found, server.kept(program))
     statistics = found.statistics
     assert statistics["budget_bytes"] == budget * MIB
-    assert statistics["peak_device_bytes"] <= budget * MIB < roomy["peak_device_bytes"]
+    assert statistics["peak_device_bytes"] <= budget * MIB
     assert statistics["failed_allocations"] == 0
     # It copied in every step, where the roomy one copied in its first ones.
     assert statistics["evicted_bytes"] > roomy["evicted_bytes"]
