@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,12 +23,14 @@
 #include "spillway/base/output_path.hpp"
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/runtime/steady_time.hpp"
 #include "spillway/trace/trace_io.hpp"
 
 namespace spillway::tf {
 namespace {
 
 using runtime::Mode;
+using runtime::now_ns;
 
 std::atomic<Session*> session{nullptr};
 
@@ -69,10 +70,6 @@ runtime::TieredStoreOptions store_options(const runtime::Settings& settings) {
 
 runtime::Poison poison_in(const runtime::Settings& settings) {
   return settings.effective_mode() == Mode::kFuzz ? runtime::Poison::kYes : runtime::Poison::kNo;
-}
-
-TimeNs now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
 void end_fork(bool in_child) {

@@ -9,17 +9,16 @@
 #include <utility>
 
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::tf {
 namespace {
 
+using runtime::now_ns;
+
 // The status line is drawn four times a second.
 constexpr std::chrono::milliseconds kEvery{200};
 constexpr auto kRelaxed = std::memory_order_relaxed;
-
-TimeNs now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 std::uint64_t whole(TimeNs ns) { return static_cast<std::uint64_t>(ns); }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watched_device.hpp"
 
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/runtime/steady_time.hpp"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/common_runtime/process_state.h"
 #include "tensorflow/core/common_runtime/threadpool_device.h"
@@ -22,6 +22,7 @@
 namespace spillway::tf {
 namespace {
 
+using runtime::now_ns;
 using ::tensorflow::AsyncOpKernel;
 using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelContext;
@@ -32,10 +33,6 @@ using ::tensorflow::TensorBuffer;
 // not above a card, which programs without a device would else leave.
 constexpr int kPriority = 65;
 constexpr std::int64_t kMemoryLimit = 256 << 20;  // as the stock one says; nothing looks at it
-
-TimeNs now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 SeenMemory memory_of(const Tensor& tensor) {
   auto* const buffer = const_cast<TensorBuffer*>(::tensorflow::DMAHelper::buffer(&tensor));
