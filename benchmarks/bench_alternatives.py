@@ -65,7 +65,7 @@ QUICK_OPTIONS = {
     "unet3d": ("--batch", 1, "--size", 32),
     "gpt": ("--layers", 2, "--width", 128, "--heads", 4, "--size", 128, "--vocabulary", 512),
 }
-SECONDS = 840
+SECONDS = 1800
 FULL = bench_budget.Effort(
     shares=(), warm_up=4, kernel_warm_up=2, pairs=7, kernel_pairs=7, disk_bytes=0, seconds=SECONDS,
     patience=60,

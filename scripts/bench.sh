@@ -12,7 +12,7 @@ if [[ -e benchmarks/CMakeLists.txt ]]; then
   cmake --build build/bench -j "${JOBS:-2}"
 fi
 for benchmark in benchmarks/bench_${ONLY:-*}.py; do
-  # These need a quarter of an hour each, and root: they are asked for by name.
+  # These need a quarter of an hour and more each, and root: they are asked for by name.
   case ${ONLY:-all}:${benchmark##*/} in
     all:bench_large.py | all:bench_alternatives.py) continue ;;
   esac
