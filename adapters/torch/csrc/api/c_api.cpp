@@ -16,7 +16,7 @@
 #include "session/adoption.hpp"
 #include "session/at_exit.hpp"
 #include "session/made_storages.hpp"
-#include "session/session.hpp"
+#include "session/watch.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/exec/frame_scope.hpp"
 
@@ -56,7 +56,9 @@ char* failed() {
 
 }  // namespace spillway::torch
 
-using spillway::torch::Session;
+using spillway::torch::cpu_engine;
+using spillway::torch::Engines;
+using spillway::torch::Watch;
 
 /// 0 if this library was built for torch `major`.`minor`, else the minor it was built for.
 SPILLWAY_API int spillway_check_torch(int major, int minor) {
@@ -73,25 +75,25 @@ SPILLWAY_API char* spillway_start(const char* json) {
     for (const auto& [name, value] : settings.items()) {
       variables.emplace_back(name, value.get<std::string>());
     }
-    Session::get().start(spillway::runtime::settings_from_environment(variables));
+    Watch::get().start(spillway::runtime::settings_from_environment(variables));
   });
 }
 
 SPILLWAY_API char* spillway_stop() {
-  return spillway::torch::report([] { Session::get().stop(); });
+  return spillway::torch::report([] { Watch::get().stop(); });
 }
 
 SPILLWAY_API char* spillway_statistics() {
-  return spillway::torch::copy(spillway::runtime::to_json(Session::get().engine().statistics()));
+  return spillway::torch::copy(spillway::runtime::to_json(cpu_engine().statistics()));
 }
 
 /// See Engine::budget_page.
 SPILLWAY_API char* spillway_budget_page() {
-  return spillway::torch::copy(Session::get().engine().budget_page());
+  return spillway::torch::copy(cpu_engine().budget_page());
 }
 
 /// An optimizer's step begins.
-SPILLWAY_API void spillway_note_step() { Session::get().note_optimizer_step(); }
+SPILLWAY_API void spillway_note_step() { Watch::get().note_optimizer_step(); }
 
 /// The interpreter ends. `out_of_memory`: for an error of ours that nobody caught. `now`: no
 /// handler of exit will run, so what is to be written is written now.
@@ -101,11 +103,11 @@ SPILLWAY_API void spillway_end(int out_of_memory, int now) {
                                now != 0);
 }
 
-SPILLWAY_API void spillway_reset_peak() { Session::get().engine().reset_peak(); }
+SPILLWAY_API void spillway_reset_peak() { cpu_engine().reset_peak(); }
 
-SPILLWAY_API void spillway_keep_gradients(int keep) { Session::get().keep_gradients = keep != 0; }
+SPILLWAY_API void spillway_keep_gradients(int keep) { Watch::get().keep_gradients = keep != 0; }
 
-SPILLWAY_API void spillway_keep_made(int keep) { Session::get().keep_made = keep != 0; }
+SPILLWAY_API void spillway_keep_made(int keep) { Watch::get().keep_made = keep != 0; }
 
 /// 0 once nothing is left for spillway_adopt.
 SPILLWAY_API int spillway_may_be_older() { return spillway::torch::may_be_older() ? 1 : 0; }
@@ -118,33 +120,31 @@ SPILLWAY_API char* spillway_adopt(c10::TensorImpl* const* tensors, std::size_t c
   return left.empty() ? nullptr : spillway::torch::copy(left);
 }
 
-/// See Session::wake.
-SPILLWAY_API void spillway_wake() { Session::get().wake(); }
+/// See Watch::wake.
+SPILLWAY_API void spillway_wake() { Watch::get().wake(); }
 
-/// See Session::never_rest.
+/// See Watch::never_rest.
 SPILLWAY_API void spillway_never_rest() {
-  Session::get().never_rest();
-  Session::get().wake();
+  Watch::get().never_rest();
+  Watch::get().wake();
 }
 
 /// See Engine::show_addresses.
-SPILLWAY_API void spillway_show_addresses(int shown) {
-  Session::get().engine().show_addresses(shown != 0);
-}
+SPILLWAY_API void spillway_show_addresses(int shown) { cpu_engine().show_addresses(shown != 0); }
 
 /// Brings a storage back. `use` is 0 or 1 for code that reads or writes it before it returns: the
 /// calling thread's next op, or two more such calls, let go of it. 2: its address leaves torch. It
 /// stays until the thread's next op, and counts as written at any time from now on.
 SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto& engine = Session::get().engine();
-  auto* record = spillway::torch::record_of(engine, storage);
-  if (record == nullptr) return nullptr;
-  spillway::torch::bind(engine, *record, storage);
+  const auto found = Engines::get().find_bound(storage);
+  if (!found) return nullptr;
+  auto& engine = found.engine();
   using spillway::runtime::Access;
-  if (use != 0) engine.expect_unseen_writes(*record);
-  const bool ready = use == 2 ? engine.give_address(*record)
-                              : engine.touch(*record, use == 1 ? Access::kWrite : Access::kRead);
+  if (use != 0) engine.expect_unseen_writes(*found.record);
+  const bool ready = use == 2
+                         ? engine.give_address(*found.record)
+                         : engine.touch(*found.record, use == 1 ? Access::kWrite : Access::kRead);
   return ready ? nullptr : spillway::torch::failed();
 }
 
@@ -161,38 +161,34 @@ SPILLWAY_API void spillway_serve_when_resized(void* storage_impl) {
   spillway::torch::serve_when_resized(*static_cast<c10::StorageImpl*>(storage_impl));
 }
 
-/// See forget_tensor.
+/// See DeviceEngine::forget_tensor.
 SPILLWAY_API void spillway_forget_tensor(void* storage_impl) {
-  spillway::torch::forget_tensor(Session::get().engine(),
-                                 *static_cast<c10::StorageImpl*>(storage_impl));
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  const auto found = Engines::get().find(storage);
+  if (found) found.device->forget_tensor(*found.record, storage);
 }
 
 /// The storage never moves until released.
 SPILLWAY_API char* spillway_keep(void* storage_impl) {
-  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
-  if (record == nullptr) return nullptr;
-  spillway::torch::bind(Session::get().engine(), *record, storage);
-  return Session::get().engine().keep(*record) ? nullptr : spillway::torch::failed();
+  const auto found = Engines::get().find_bound(*static_cast<c10::StorageImpl*>(storage_impl));
+  return !found || found.engine().keep(*found.record) ? nullptr : spillway::torch::failed();
 }
 
 SPILLWAY_API void spillway_release(void* storage_impl) {
-  auto* record = spillway::torch::record_of(Session::get().engine(),
-                                            *static_cast<c10::StorageImpl*>(storage_impl));
-  if (record != nullptr) Session::get().engine().release(*record);
+  const auto found = Engines::get().find(*static_cast<c10::StorageImpl*>(storage_impl));
+  if (found) found.engine().release(*found.record);
 }
 
 /// Keeps (or releases) the storage that `address` lies in; nothing for memory that is not ours. For
 /// callers that know an address alone: a device copies from the physical pages behind it.
 SPILLWAY_API char* spillway_keep_address(const void* address, int kept) {
-  auto& engine = Session::get().engine();
-  const auto* block = engine.block_at(address);
-  if (block == nullptr || block->record == nullptr) return nullptr;
+  const auto found = Engines::get().find_at(address);
+  if (!found) return nullptr;
   if (kept == 0) {
-    engine.release(*block->record);
+    found.engine().release(*found.record);
     return nullptr;
   }
-  return engine.keep(*block->record) ? nullptr : spillway::torch::failed();
+  return found.engine().keep(*found.record) ? nullptr : spillway::torch::failed();
 }
 
 /// A frame of the calling thread around code whose stores no op shows (compiled graphs); an empty
@@ -204,7 +200,7 @@ SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
     auto& frames = spillway::torch::t_frames;
     frames.emplace_back();
     *begun = 1;
-    auto& engine = Session::get().engine();
+    auto& engine = cpu_engine();
     if (engine.watching()) {
       frames.back().begin(engine, {.name = name, .signature = 0, .boundary = false});
     }
@@ -212,12 +208,10 @@ SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
 }
 
 SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
-  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto* record = spillway::torch::record_of(Session::get().engine(), storage);
-  if (record == nullptr) return nullptr;
-  spillway::torch::bind(Session::get().engine(), *record, storage);
+  const auto found = Engines::get().find_bound(*static_cast<c10::StorageImpl*>(storage_impl));
+  if (!found) return nullptr;
   using spillway::runtime::Access;
-  return Session::get().engine().use(*record, written != 0 ? Access::kWrite : Access::kRead)
+  return found.engine().use(*found.record, written != 0 ? Access::kWrite : Access::kRead)
              ? nullptr
              : spillway::torch::failed();
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "session/session.hpp"
+#include "session/watch.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/spillway_torch.hpp"
 
@@ -41,19 +41,18 @@ void enable(const Options& options, int torch_major, int torch_minor) {
   }
   std::vector<runtime::NameValue> variables;
   for (const auto& [name, value] : options) variables.emplace_back(variable_of(name), value);
-  Session::get().start(runtime::settings_from_environment(variables));
+  Watch::get().start(runtime::settings_from_environment(variables));
 }
 
-void disable() { Session::get().stop(); }
+void disable() { Watch::get().stop(); }
 
 void keep(const at::Tensor& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   if (storage == nullptr) return;
-  runtime::Engine& engine = Session::get().engine();
-  runtime::StorageRecord* record = record_of(engine, *storage);
-  if (record == nullptr) return;
-  bind(engine, *record, *storage);
-  if (!engine.keep(*record)) throw UserError(runtime::Engine::last_failure());
+  const Managed found = Engines::get().find_bound(*storage);
+  if (found && !found.engine().keep(*found.record)) {
+    throw UserError(runtime::Engine::last_failure());
+  }
 }
 
 void release(const at::Tensor& tensor) {
@@ -62,7 +61,7 @@ void release(const at::Tensor& tensor) {
 }
 
 Statistics statistics() {
-  const runtime::Statistics now = Session::get().engine().statistics();
+  const runtime::Statistics now = cpu_engine().statistics();
   return {.budget_bytes = now.budget.count,
           .device_bytes = now.device.count,
           .peak_device_bytes = now.peak_device.count,

@@ -27,7 +27,7 @@
 #include "ops/op_key.hpp"
 #include "ops/op_values.hpp"
 #include "session/access_flag.hpp"
-#include "session/session.hpp"
+#include "session/watch.hpp"
 #include "spillway/runtime/exec/frame_scope.hpp"
 #include "threads/unseen_ops.hpp"
 
@@ -91,9 +91,9 @@ void end_unwatched_ops() {
 bool goes_on_using(const OpFacts& facts) { return facts.collective || facts.packs; }
 
 struct Visit final : ValueVisitor {
-  Visit(Engine& of_process, const OpFacts& of_op) : engine(of_process), facts(of_op) {}
+  Visit(const Engines& of_process, const OpFacts& of_op) : engines(of_process), facts(of_op) {}
 
-  Engine& engine;
+  const Engines& engines;
   const OpFacts& facts;
   Access access = Access::kRead;
   bool is_output = false;
@@ -101,17 +101,19 @@ struct Visit final : ValueVisitor {
   std::string closed_part;              // what could not be looked into, if anything
 
   void storage(c10::StorageImpl& storage) override {
-    StorageRecord* record = record_of(engine, storage);
-    if (record == nullptr) return;
-    if (is_output) engine.produced(*record, facts.name);  // pinned before it can be chosen
-    bind(engine, *record, storage, is_output ? shown_by : nullptr);
+    const Managed found = engines.find(storage);
+    if (!found) return;
+    StorageRecord& record = *found.record;
+    Engine& engine = found.engine();
+    if (is_output) engine.produced(record, facts.name);  // pinned before it can be chosen
+    found.device->bind(record, storage, is_output ? shown_by : nullptr);
     if (is_output) {
       if (t_hook.keeping != 0 || t_hook.keeps_all ||
-          Session::get().keep_made.load(std::memory_order_relaxed)) {
-        engine.exempt(*record);
+          Watch::get().keep_made.load(std::memory_order_relaxed)) {
+        engine.exempt(record);
       }
     } else if (const bool stays = goes_on_using(facts) || facts.keep;
-               !(stays ? engine.exempt(*record) : engine.use(*record, access))) {
+               !(stays ? engine.exempt(record) : engine.use(record, access))) {
       refuse_access(storage, Engine::last_failure());
       set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
     }
@@ -162,21 +164,18 @@ struct Visit final : ValueVisitor {
   // indexing. Small beside what it describes, it stays for life.
   void description(const at::Tensor& part) {
     if (!part.defined() || !part.has_storage()) return;
-    StorageRecord* record = record_of(engine, *part.storage().unsafeGetStorageImpl());
-    if (record == nullptr) return;
-    bind(engine, *record, *part.storage().unsafeGetStorageImpl());
-    engine.exempt(*record);
+    const Managed found = engines.find_bound(*part.storage().unsafeGetStorageImpl());
+    if (found) found.engine().exempt(*found.record);
   }
 
   void value(const c10::IValue& value) { visit_value(value, *this); }
 };
 
 // Autograd nodes and user scopes: no dispatcher op, no frame.
-void on_scope(const at::RecordFunction& function) {
+void on_scope(const Engines& engines, const at::RecordFunction& function) {
   const char* name = function.name();
   if (std::strncmp(name, "Optimizer.step#", 15) == 0) t_hook.boundary = true;
-  Session& session = Session::get();
-  if (!session.keep_gradients.load(std::memory_order_relaxed) ||
+  if (!Watch::get().keep_gradients.load(std::memory_order_relaxed) ||
       std::strcmp(name, "torch::autograd::AccumulateGrad") != 0) {
     return;
   }
@@ -193,7 +192,7 @@ void on_scope(const at::RecordFunction& function) {
                                  .keep{false},
                                  .transparent{false},
                                  .called_others{false}};
-  Visit visit{session.engine(), gradients};
+  Visit visit{engines, gradients};
   for (const c10::IValue& input : function.inputs()) visit.value(input);
 }
 
@@ -236,10 +235,11 @@ void say_that_nothing_leaves(const OpFacts& facts, const std::string& closed_par
 }
 
 // Whatever it throws, `opened` says what has begun, so that on_end ends it.
-void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened) {
+void open_frame(const Engines& engines, const at::RecordFunction& function, Open& opened) {
+  Engine& engine = engines.cpu().engine();
   opened.facts = facts_of(function);
   if (opened.facts == nullptr) {
-    on_scope(function);
+    on_scope(engines, function);
     if (!engine.tracing() || function.scope() != at::RecordScope::BACKWARD_FUNCTION) return;
     OpOrigins::enter_node(function.seqNr());
     opened.kind = Kind::kNode;
@@ -266,8 +266,8 @@ void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened
                .boundary = std::exchange(t_hook.boundary, false),
                .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
                .between = facts.reads_number});
-  if (outermost && engine.blind()) Session::get().op_begins_while_blind(function);
-  Visit visit{engine, facts};
+  if (outermost && engine.blind()) Watch::get().op_begins_while_blind(function);
+  Visit visit{engines, facts};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
     visit.value(inputs[i]);
@@ -281,17 +281,18 @@ void open_frame(Engine& engine, const at::RecordFunction& function, Open& opened
 }
 
 // The frame ends with `opened` if this throws: results that were not looked at stay where they are.
-void close_frame(Engine& engine, const at::RecordFunction& function, Open& opened) {
+void close_frame(const Engines& engines, const at::RecordFunction& function, Open& opened) {
+  Engine& engine = engines.cpu().engine();
   const bool outermost = --t_hook.frames == 0;
   t_hook.keeping -= goes_on_using(*opened.facts) ? 1U : 0U;
   if (opened.leaf) t_hook.traced.leave(function);
-  Visit visit{engine, *opened.facts};
+  Visit visit{engines, *opened.facts};
   visit.is_output = true;
   for (const c10::IValue& output : results_of(*opened.facts, function)) visit.value(output);
   if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
   if (opened.frame.end() >= kMuch) opened.facts->needs_much.store(true);
   clear_pending_failure();
-  if (inside_no_seen_op()) Session::get().consider_rest(function);
+  if (inside_no_seen_op()) Watch::get().consider_rest(function);
 }
 
 // While the engine does not watch, what an op uses is pinned by nothing: for as long as it runs its
@@ -313,9 +314,10 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
   Open opened;
   if (function.scope() == at::RecordScope::USER_SCOPE) opened.kind = Kind::kScope;
   try {
-    Engine& engine = Session::get().engine();
+    const Engines& engines = Engines::get();
+    const Engine& engine = engines.cpu().engine();
     if (engine.watching() || has_begun_to_watch(engine, function)) {
-      open_frame(engine, function, opened);
+      open_frame(engines, function, opened);
     }
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
@@ -332,9 +334,9 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (opened.kind == Kind::kNode) OpOrigins::leave_node();
   if (opened.kind != Kind::kFrame) return;
   try {
-    Engine& engine = Session::get().engine();
-    close_frame(engine, function, opened);
-    if (inside_transparent()) engine.push_out(false);
+    const Engines& engines = Engines::get();
+    close_frame(engines, function, opened);
+    if (inside_transparent()) engines.cpu().engine().push_out(false);
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }

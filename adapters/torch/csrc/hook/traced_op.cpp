@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ops/op_tensors.hpp"
-#include "session/storage_owner.hpp"
+#include "session/engines.hpp"
 
 namespace spillway::torch {
 
@@ -57,14 +57,13 @@ void TracedOp::input(runtime::Engine& engine, const at::Tensor& tensor, bool wri
   if (costs_) cost_.input(tensor, overwritten);
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   if (storage.nbytes() == 0) return;
-  const runtime::StorageRecord* record = record_of(engine, storage);
-  if (record == nullptr) {
+  const Managed found = Engines::get().find(storage);
+  if (!found || &found.engine() != &engine) {
     pure_ = false;  // memory that a trace knows nothing of: it may be another when it runs again
     return;
   }
   const bool whole = overwritten && addressed_bytes(tensor) == storage.nbytes();
-  auto& found = written && whole ? overwritten_ : read_;
-  found.push_back(record->id);
+  (written && whole ? overwritten_ : read_).push_back(found.record->id);
 }
 
 void TracedOp::leave(const at::RecordFunction& function) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "record/recording.hpp"
-#include "session/session.hpp"
+#include "session/engines.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/machine/machine_io.hpp"
 #include "spillway/machine/roofline.hpp"
@@ -99,11 +99,11 @@ SPILLWAY_API void spillway_record_line(std::uint32_t number, const char* text) {
 SPILLWAY_API void spillway_record_storage(void* storage_impl, const char* role, const char* name) {
   const auto known = spillway::parse_storage_role(role).value_or(spillway::StorageRole::kUnknown);
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  auto& engine = spillway::torch::Session::get().engine();
-  if (!engine.tracing()) {
+  if (!spillway::torch::cpu_engine().tracing()) {
     Recording::get().describe(storage, known, name);
-  } else if (const auto* record = spillway::torch::record_of(engine, storage)) {
-    engine.describe(*record, known, name);
+  } else if (const auto found = spillway::torch::Engines::get().find(storage);
+             found && found.engine().tracing()) {
+    found.engine().describe(*found.record, known, name);
   }
 }
 

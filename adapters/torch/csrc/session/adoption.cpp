@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "session/session.hpp"
+#include "session/engines.hpp"
 #include "threads/call_stack.hpp"
 #include "threads/interpreter_lock.hpp"
 #include "threads/other_threads.hpp"
@@ -91,7 +91,7 @@ class Accounts {
 enum class Outcome : std::uint8_t { kTaken, kNoRoom, kOthersRan };
 
 // Where others ran meanwhile the storage may be gone, or in use.
-Outcome take_in(runtime::Engine& engine, const Accounts::Older& older) {
+Outcome take_in(const Accounts::Older& older) {
   const std::uint64_t let_go_before = times_interpreter_was_let_go();
   c10::DataPtr fresh;
   bool fits = true;
@@ -106,7 +106,7 @@ Outcome take_in(runtime::Engine& engine, const Accounts::Older& older) {
   std::memcpy(fresh.mutable_get(), storage._mutable_data_ptr_no_checks().get(), older.bytes.count);
   storage.set_data_ptr_noswap(std::move(fresh));
   // From here on it may leave for the next.
-  if (auto* record = record_of(engine, storage)) bind(engine, *record, storage);
+  static_cast<void>(Engines::get().find_bound(storage));
   return Outcome::kTaken;
 }
 
@@ -115,17 +115,17 @@ std::atomic<std::uint64_t> g_none_left{~std::uint64_t{0}};
 
 }  // namespace
 
-bool may_be_older() { return Session::get().engine().min_size().count < g_none_left.load(); }
+bool may_be_older() { return cpu_engine().min_size().count < g_none_left.load(); }
 
 std::string adopt(std::span<c10::TensorImpl* const> tensors) {
-  runtime::Engine& engine = Session::get().engine();
+  runtime::Engine& engine = cpu_engine();
   if (!engine.watching()) return {};
   Accounts accounts(engine.min_size());
   for (c10::TensorImpl* const tensor : tensors) accounts.add_object(tensor);
   const std::vector<Accounts::Older> storages = accounts.free_ones();
   bool nobody_runs = storages.empty() || (is_inside_no_op() && all_others_sleep());
   for (const Accounts::Older& older : storages) {
-    const Outcome outcome = nobody_runs ? take_in(engine, older) : Outcome::kOthersRan;
+    const Outcome outcome = nobody_runs ? take_in(older) : Outcome::kOthersRan;
     nobody_runs = outcome != Outcome::kOthersRan;
     if (outcome != Outcome::kTaken) accounts.leave(older);
   }

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "session/session.hpp"
+#include "session/watch.hpp"
 #include "spillway/base/output_path.hpp"
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/trace/trace_io.hpp"
@@ -54,15 +54,15 @@ bool write_statistics(const runtime::Statistics& statistics, const std::string& 
 bool write_all() {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return true;
-  Session& session = Session::get();
-  const runtime::Settings& settings = session.settings();
-  const runtime::Statistics statistics = session.engine().statistics();
+  runtime::Engine& engine = cpu_engine();
+  const runtime::Settings& settings = Watch::get().settings();
+  const runtime::Statistics statistics = engine.statistics();
   bool written = settings.stats_path.empty() || write_statistics(statistics, settings.stats_path);
   if (!settings.trace_path.empty()) {
-    written &= write_recorded_step(session.engine(), statistics, settings.trace_path);
+    written &= write_recorded_step(engine, statistics, settings.trace_path);
   }
   if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
-  session.engine().note_end(runtime::Ending::kOther, !written);
+  engine.note_end(runtime::Ending::kOther, !written);
   return written;
 }
 
@@ -90,7 +90,7 @@ runtime::Settings with_checked_outputs(runtime::Settings settings) {
 void write_at_exit() { ::on_exit(at_exit, nullptr); }
 
 void end_process(runtime::Ending ending, bool now) {
-  Session::get().engine().note_end(ending, false);
+  cpu_engine().note_end(ending, false);
   if (now) static_cast<void>(write_all());
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch's CPU allocator, served by the engine.
-#include "session/session.hpp"
+#include "session/cpu_allocator.hpp"
+
+#include "session/watch.hpp"
 
 namespace spillway::torch {
 
@@ -9,20 +10,23 @@ namespace {
 // Above torch's default (0), below nothing that is known.
 constexpr std::uint8_t kPriority = 100;
 
+// Kept here, since each allocation and each free would look it up. Set before torch has the
+// allocator.
+runtime::Engine* g_engine = nullptr;
+
 void free_memory(void* pointer) {
   if (pointer == nullptr) return;
   c10::profiledCPUMemoryReporter().Delete(pointer);
-  Session::get().engine().free(static_cast<std::byte*>(pointer));
+  g_engine->free(static_cast<std::byte*>(pointer));
 }
 
 class CpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    Session& session = Session::get();
-    session.consider_waking();
+    Watch::get().consider_waking();
     raise_pending_failure();
     try {
-      std::byte* pointer = session.engine().allocate(bytes);
+      std::byte* pointer = g_engine->allocate(bytes);
       c10::profiledCPUMemoryReporter().New(pointer, bytes);
       return {pointer, pointer, &free_memory, c10::Device(c10::kCPU)};
     } catch (const runtime::OutOfBudget& error) {
@@ -41,7 +45,8 @@ class CpuAllocator final : public c10::Allocator {
 
 c10::DeleterFnPtr cpu_deleter() { return &free_memory; }
 
-void install_cpu_allocator() {
+void install_cpu_allocator(runtime::Engine& engine) {
+  g_engine = &engine;
   static auto* allocator = new CpuAllocator();
   c10::SetCPUAllocator(allocator, kPriority);
 }

@@ -9,7 +9,7 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/library.h>
 
-#include "session/session.hpp"
+#include "session/engines.hpp"
 
 namespace spillway::torch {
 
@@ -17,7 +17,7 @@ namespace {
 
 struct Export {
   c10::Storage storage;
-  runtime::StorageRecord* record;
+  Managed managed;
 };
 
 at::Tensor export_alias(const at::Tensor& tensor) {
@@ -25,19 +25,18 @@ at::Tensor export_alias(const at::Tensor& tensor) {
   static_cast<void>(tensor.mutable_data_ptr());
   c10::Storage storage = tensor.storage();
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  runtime::Engine& engine = Session::get().engine();
-  runtime::StorageRecord* record = record_of(engine, *impl);
-  if (record == nullptr) return tensor.detach();
-  engine.begin_export(*record);
+  const Managed managed = Engines::get().find(*impl);
+  if (!managed) return tensor.detach();
+  managed.engine().begin_export(*managed.record);
   // As torch does for the storage it exports itself: a resize would free the shared memory.
   impl->set_resizable(false);
-  auto* context = new Export{std::move(storage), record};
+  auto* context = new Export{std::move(storage), managed};
   at::Tensor alias = at::for_blob(tensor.mutable_data_ptr(), tensor.sizes())
                          .strides(tensor.strides())
                          .context(context,
                                   [](void* pointer) {
                                     auto* ended = static_cast<Export*>(pointer);
-                                    Session::get().engine().end_export(*ended->record);
+                                    ended->managed.engine().end_export(*ended->managed.record);
                                     delete ended;
                                   })
                          .options(tensor.options())

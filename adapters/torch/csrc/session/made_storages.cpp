@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "session/session.hpp"
+#include "session/engines.hpp"
 
 namespace spillway::torch {
 
@@ -20,10 +20,7 @@ void manage_made_storage(c10::StorageImpl& storage, bool keep_contents) {
     storage.set_data_ptr_noswap(std::move(fresh));
   }
   serve_when_resized(storage);
-  runtime::Engine& engine = Session::get().engine();
-  if (runtime::StorageRecord* record = record_of(engine, storage)) {
-    bind(engine, *record, storage);
-  }
+  static_cast<void>(Engines::get().find_bound(storage));
 }
 
 void serve_when_resized(c10::StorageImpl& storage) {

@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-#include "session/session.hpp"
+#include "session/watch.hpp"
 #include "spillway/runtime/exec/frames.hpp"
 
 namespace spillway::torch {

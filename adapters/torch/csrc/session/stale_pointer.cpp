@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "session/session.hpp"
+#include "session/engines.hpp"
 
 namespace spillway::torch {
 
@@ -42,13 +42,13 @@ class SignalText {
 };
 
 void on_fault(int signal, siginfo_t* info, void* context) {
-  const runtime::DeviceBlock* block = Session::get().engine().block_at(info->si_addr);
   // Whatever its state is by now: what an op uses does not fault.
-  if (block != nullptr && block->record != nullptr) {
-    const char* made_by = block->record->made_by.load();
+  if (const Managed found = Engines::get().find_at(info->si_addr)) {
+    const runtime::DeviceBlock* const block = found.record->block;
+    const char* made_by = found.record->made_by.load();
     SignalText text;
     text
-        << "Spillway: a stale pointer was used: storage " << to_value(block->record->id) << " of "
+        << "Spillway: a stale pointer was used: storage " << to_value(found.record->id) << " of "
         << block->bytes << " bytes, made by " << (made_by == nullptr ? "unknown" : made_by)
         << (block->sealed ? ", was being evicted." : ", had been evicted.")
         << " Code that keeps a raw pointer must hold the tensor with spillway.resident(tensor), or "

@@ -2,7 +2,7 @@
 #include "session/storage_owner.hpp"
 
 #include "session/access_flag.hpp"
-#include "session/session.hpp"
+#include "spillway/runtime/exec/frames.hpp"
 #include "threads/interpreter_lock.hpp"
 
 namespace spillway::torch {
@@ -34,25 +34,6 @@ StorageOwner::StorageOwner(c10::StorageImpl& described, c10::TensorImpl* shown_b
   if (shown_by != nullptr) made.emplace(weak_reference(*shown_by));
 }
 
-// A bound handle is compared, never followed: another thread may be freeing the handle.
-void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage,
-          c10::TensorImpl* shown_by) {
-  if (record.bound_to.load(std::memory_order_acquire) == &storage) return;
-  if (storage._mutable_data_ptr_no_checks().get_deleter() != cpu_deleter()) return;
-  engine.bind(record, new StorageOwner(storage, shown_by), &storage);
-}
-
-void forget_tensor(runtime::Engine& engine, c10::StorageImpl& storage) {
-  runtime::StorageRecord* const record = record_of(engine, storage);
-  if (record == nullptr || record->bound_to.load(std::memory_order_acquire) != &storage) return;
-  engine.replace_owner(*record, new StorageOwner(storage, nullptr));
-}
-
-runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage) {
-  const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
-  return engine.find(data.get() != nullptr ? data.get() : data.get_context());
-}
-
 bool TorchFramework::may_evict(void* owner, const runtime::StorageRecord& record) noexcept {
   auto& handle = *static_cast<StorageOwner*>(owner);
   if (handle.storage.expired()) return false;
@@ -74,8 +55,7 @@ void TorchFramework::revoke(void* owner, const runtime::StorageRecord& record,
   // destroys an evicted storage frees its block as ever.
   if (!null_pointers_.load() || handle.storage.expired() || runtime::framed_threads() != 1) return;
   static_cast<void>(handle.impl->_mutable_data_ptr_no_checks().release_context());
-  handle.impl->set_data_ptr_noswap(
-      {nullptr, record.block->address, deleter_, c10::Device(c10::kCPU)});
+  handle.impl->set_data_ptr_noswap({nullptr, record.block->address, deleter_, device_});
 }
 
 void TorchFramework::grant(void* owner, const runtime::StorageRecord& record) noexcept {
@@ -84,7 +64,7 @@ void TorchFramework::grant(void* owner, const runtime::StorageRecord& record) no
   if (data.get() == nullptr && data.get_context() == record.block->address) {
     static_cast<void>(data.release_context());
     handle.impl->set_data_ptr_noswap(
-        {record.block->address, record.block->address, deleter_, c10::Device(c10::kCPU)});
+        {record.block->address, record.block->address, deleter_, device_});
   }
   allow_access(*handle.impl);
 }

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <optional>
 
-#include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
 #include "torch_headers.hpp"
@@ -27,24 +26,12 @@ struct StorageOwner {
   std::optional<c10::weak_intrusive_ptr<c10::TensorImpl>> made;
 };
 
-/// Binds `record` to the storage whose memory it describes, unless it is bound to it already or the
-/// memory is not ours to move. Done when an op first shows the storage, and anew if the memory
-/// moved to another StorageImpl since. Any thread.
-void bind(runtime::Engine& engine, runtime::StorageRecord& record, c10::StorageImpl& storage,
-          c10::TensorImpl* shown_by = nullptr);
-
-/// No weak reference to a tensor is held for this storage from now on: torch swaps the contents of
-/// two tensors only where there is none. Any thread.
-void forget_tensor(runtime::Engine& engine, c10::StorageImpl& storage);
-
-/// The record of the storage's memory, or null if the engine does not move it. While it is evicted
-/// the pointer may be null; the context of a DataPtr of ours is the address for life.
-runtime::StorageRecord* record_of(runtime::Engine& engine, c10::StorageImpl& storage);
-
-/// torch's side of the engine's interface to a framework.
+/// torch's side of the engine's interface to a framework, for the storages of one device. `deleter`
+/// marks memory as the engine's.
 class TorchFramework final : public runtime::Framework {
  public:
-  explicit TorchFramework(c10::DeleterFnPtr deleter) : deleter_(deleter) {}
+  TorchFramework(c10::Device device, c10::DeleterFnPtr deleter)
+      : device_(device), deleter_(deleter) {}
 
   bool may_evict(void* owner, const runtime::StorageRecord& record) noexcept override;
   void revoke(void* owner, const runtime::StorageRecord& record, const std::string& reason,
@@ -60,6 +47,7 @@ class TorchFramework final : public runtime::Framework {
   void set_null_pointers(bool null_pointers) { null_pointers_ = null_pointers; }
 
  private:
+  c10::Device device_;
   c10::DeleterFnPtr deleter_;
   std::atomic<bool> null_pointers_{false};
 };

@@ -13,7 +13,7 @@
 //
 // Lock order: a framework lock (Python's GIL) before the engine's, never the reverse. Under the
 // engine's lock nothing is awaited but its own condition, no framework object is destroyed and no
-// deleter runs. One engine per process; it is never destroyed, since storages may outlive main.
+// deleter runs. One engine per device; it is never destroyed, since storages may outlive main.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of Spillway in this process: the engine, the allocator in torch, the hook.
+// Whether the ops of this process are watched, and by which settings: the hook is registered while
+// they are, and rests where the program fits.
 #pragma once
 
 #include <atomic>
 #include <mutex>
 #include <optional>
 
-#include "session/storage_owner.hpp"
+#include "session/engines.hpp"
 #include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "threads/hook_rest.hpp"
@@ -15,9 +16,9 @@
 namespace spillway::torch {
 
 /// One per process, made at the first use and never destroyed: storages outlive main.
-class Session {
+class Watch {
  public:
-  static Session& get();
+  static Watch& get();
 
   /// Installs allocator and hook (once) and applies the settings. Throws UserError.
   void start(const runtime::Settings& stated);
@@ -25,7 +26,6 @@ class Session {
   /// memory.
   void stop();
 
-  [[nodiscard]] runtime::Engine& engine() { return engine_; }
   [[nodiscard]] const runtime::Settings& settings() const { return settings_; }
 
   /// Called by the hook when an op ended that was inside no other: the calling thread is watched no
@@ -51,7 +51,7 @@ class Session {
  private:
   enum class InChild : bool { kNo, kYes };
 
-  Session();
+  Watch();
   void install();
   void before_fork();
   void after_fork(InChild in_child);
@@ -60,14 +60,13 @@ class Session {
   bool fits_for_long();
   void end_rest();
 
-  TorchFramework framework_;
-  runtime::Engine engine_;
+  runtime::Engine& engine_;  // the CPU's, by which it is told whether the program fits
   runtime::Settings settings_;
   std::mutex mutex_;  // start and stop
   bool installed_ = false;
   std::mutex hook_mutex_;  // its registration; taken after mutex_
   std::optional<at::CallbackHandle> hook_;
-  HookRest rest_{engine_};
+  HookRest rest_;
   std::atomic<bool> never_rests_{false};
   std::atomic<std::uint32_t> attempts_left_{0};  // to rest, in this step
   std::atomic<std::uint64_t> steps_looked_at_{0};
@@ -75,10 +74,6 @@ class Session {
   std::atomic<std::uint32_t> fitting_steps_{0};  // in a row, up to the last
 };
 
-/// The function that frees memory of our allocator; marks a DataPtr as ours.
-c10::DeleterFnPtr cpu_deleter();
-/// torch's CPU allocator from now on. Priority above the default.
-void install_cpu_allocator();
 /// The callbacks of hook.cpp.
 at::RecordFunctionCallback hook_callback();
 

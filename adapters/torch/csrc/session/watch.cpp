@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session/session.hpp"
+#include "session/watch.hpp"
 
 #include <pthread.h>
 
@@ -7,6 +7,7 @@
 
 #include "ops/op_facts.hpp"
 #include "session/at_exit.hpp"
+#include "session/cpu_allocator.hpp"
 #include "session/stale_pointer.hpp"
 #include "threads/unseen_ops.hpp"
 
@@ -31,15 +32,15 @@ Bytes share_of(Bytes bytes, double share) {
 
 }  // namespace
 
-Session& Session::get() {
-  static auto* session = new Session();
-  return *session;
+Watch& Watch::get() {
+  static auto* watch = new Watch();
+  return *watch;
 }
 
-Session::Session() : framework_(cpu_deleter()), engine_(framework_) {}
+Watch::Watch() : engine_(cpu_engine()), rest_(engine_) {}
 
-void Session::install() {
-  install_cpu_allocator();
+void Watch::install() {
+  install_cpu_allocator(engine_);
   install_stale_pointer_message();
   install_out_of_memory_errors();
   ::pthread_atfork([] { get().before_fork(); }, [] { get().after_fork(InChild::kNo); },
@@ -50,27 +51,29 @@ void Session::install() {
 
 // So that the child finds every lock free, whichever thread held it. In the order in which they are
 // taken elsewhere.
-void Session::before_fork() {
+void Watch::before_fork() {
   mutex_.lock();
   hook_mutex_.lock();
   rest_.before_fork();
-  engine_.before_fork();
+  Engines::get().each([](runtime::Engine& engine) { engine.before_fork(); });
   lock_op_facts();
 }
 
-void Session::after_fork(InChild in_child) {
+void Watch::after_fork(InChild in_child) {
   unlock_op_facts();
-  if (in_child == InChild::kYes) {
-    engine_.after_fork_in_child();
-  } else {
-    engine_.after_fork_in_parent();
-  }
+  Engines::get().each([&](runtime::Engine& engine) {
+    if (in_child == InChild::kYes) {
+      engine.after_fork_in_child();
+    } else {
+      engine.after_fork_in_parent();
+    }
+  });
   rest_.after_fork();
   hook_mutex_.unlock();
   mutex_.unlock();
 }
 
-void Session::start(const runtime::Settings& stated) {
+void Watch::start(const runtime::Settings& stated) {
   const std::lock_guard lock(mutex_);
   const runtime::Settings settings = with_checked_outputs(stated);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
@@ -81,7 +84,7 @@ void Session::start(const runtime::Settings& stated) {
     throw;
   }
   set_kept_ops(settings.keep_ops);
-  framework_.set_null_pointers(settings.emulate_device.has_value());
+  Engines::get().cpu().framework().set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
   if (!installed_) install();
   steps_looked_at_ = engine_.steps();
@@ -91,10 +94,10 @@ void Session::start(const runtime::Settings& stated) {
   wake();
 }
 
-void Session::stop() {
+void Watch::stop() {
   const std::lock_guard lock(mutex_);
   if (!installed_) return;
-  engine_.stop();
+  Engines::get().each([](runtime::Engine& engine) { engine.stop(); });
   if (engine_.in_child()) return;  // the hook goes on reading back what was evicted
   wake();
   // Threads that go on running ops are in doubt while they do, and not ever after. See hook.cpp.
@@ -103,7 +106,7 @@ void Session::stop() {
 
 // Taken out, not only disabled: while any callback is registered, autograd copies the list of them
 // before and after each node.
-void Session::switch_hook(bool on) {
+void Watch::switch_hook(bool on) {
   const std::lock_guard lock(hook_mutex_);
   if (hook_.has_value() == on) return;
   if (on) {
@@ -113,13 +116,13 @@ void Session::switch_hook(bool on) {
   }
 }
 
-bool Session::hook_is_on() {
+bool Watch::hook_is_on() {
   const std::lock_guard lock(hook_mutex_);
   return hook_.has_value();
 }
 
 // Looked at once per step.
-bool Session::fits_for_long() {
+bool Watch::fits_for_long() {
   // Until the first optimizer's step what repeated were parts of one step, and of that one only
   // what follows the last of them was looked at.
   if (engine_.steps_are_marked() && !marked_steps_.exchange(true)) {
@@ -132,7 +135,7 @@ bool Session::fits_for_long() {
   return engine_.steps_are_marked() || engine_.ops() >= kOpsBeforeRest;
 }
 
-void Session::consider_rest(const at::RecordFunction& op) {
+void Watch::consider_rest(const at::RecordFunction& op) {
   const std::uint64_t steps = engine_.steps();
   if (steps != steps_looked_at_) {
     steps_looked_at_ = steps;
@@ -146,11 +149,11 @@ void Session::consider_rest(const at::RecordFunction& op) {
   engine_.note_rest(true);
 }
 
-void Session::note_optimizer_step() {
+void Watch::note_optimizer_step() {
   if (rest_.rests()) engine_.note_unwatched_step();
 }
 
-void Session::consider_waking() {
+void Watch::consider_waking() {
   this_watched_thread();  // it may be about to run ops, whether these are watched or not
   if (rest_.is_over()) return;
   if (rest_.rests() && (engine_.live_now() >= share_of(engine_.reach(), kWakeAbove) ||
@@ -161,19 +164,19 @@ void Session::consider_waking() {
   if (engine_.live_now() >= engine_.reach()) HookRest::say_that_nothing_leaves();
 }
 
-void Session::op_begins_while_blind(const at::RecordFunction& op) {
+void Watch::op_begins_while_blind(const at::RecordFunction& op) {
   if (rest_.is_over()) return;
   end_rest();
   rest_.op_begins(op);
 }
 
-void Session::wake() {
+void Watch::wake() {
   if (rest_.is_over()) return;
   end_rest();
   rest_.called_by_python();
 }
 
-void Session::end_rest() {
+void Watch::end_rest() {
   if (!rest_.end()) return;
   fitting_steps_ = 0;
   engine_.note_rest(false);
