@@ -4,7 +4,10 @@
 Quick: format of C++ and Python, licence lines, text that must not be in a repository, direction of
 includes. The rest: clang-tidy over every C++ source (function sizes, too), ruff's rules, and a list
 of the widest classes, which is information and no rule.
-A tool that is not there is told; it is an error without --quick, and where REQUIRE_TORCH=1.
+`lint.py --changed`: quick, ruff's rules, and clang-tidy over the C++ sources that changed in the
+last day of commits or since, for TIDY_SECONDS. Sources that it does not reach are counted.
+A tool that is not there is told; it is an error without --quick, and where REQUIRE_TORCH=1, except
+that --changed goes on without clang-tidy.
 """
 
 import argparse
@@ -16,10 +19,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPP = (".cpp", ".hpp")
 MAX_COLUMNS = 100
+TIDY_SECONDS = 45  # no source is begun after that; the last may take as long again
 
 # The line that each file must begin with; JSON, Markdown and the licence itself have no such line.
 LICENCE = {
@@ -121,8 +126,56 @@ def check_python_rules(_, python):
     yield run([tool("ruff"), "check", "--quiet", *python])
 
 
-def check_cpp_rules(cpp, _):
-    """clang-tidy needs to know how each source is compiled, without the compiler's own headers."""
+def git(*words):
+    """The lines that git prints; none where it fails."""
+    if not shutil.which("git"):
+        return []
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def changed_files():
+    """Returns the files that differ from the last commit that is a day older than HEAD, or from
+    HEAD's parent where the history is shorter. Where there is no older commit, all are new."""
+    head = git("log", "-1", "--format=%ct")
+    if not head:
+        print("NOT RUN: clang-tidy over what changed: git tells no history here")
+        return set()
+    older = git("log", "-1", f"--before={int(head[0]) - 24 * 60 * 60}", "--format=%H")
+    older = older or git("rev-parse", "--verify", "--quiet", "HEAD~1")
+    if not older:
+        return set(files())
+    new = git("ls-files", "--others", "--exclude-standard")
+    return {ROOT / name for name in [*git("diff", "--name-only", older[0]), *new]}
+
+
+def sources_to_check(cpp, changed):
+    """The changed sources, and for each changed header one source that includes it."""
+    chosen = [path for path in cpp if path.suffix == ".cpp" and path in changed]
+    texts = {path: path.read_text(encoding="utf-8") for path in cpp if path.suffix == ".cpp"}
+    for header in (path for path in cpp if path.suffix == ".hpp" and path in changed):
+        include = re.compile(rf'#include "(?:[^"]*/)?{re.escape(header.name)}"')
+        users = [path for path, text in texts.items() if include.search(text)]
+        if users and not set(users) & set(chosen):
+            chosen.append(users[0])
+    return chosen
+
+
+def check_changed_cpp_rules(cpp, _):
+    sources = sources_to_check(cpp, changed_files())
+    if not sources:
+        return
+    try:
+        yield from check_cpp_rules(sources, _, until=time.monotonic() + TIDY_SECONDS)
+    except MissingToolError as error:
+        print(f"NOT RUN: {error} over {len(sources)} changed sources: it is not installed")
+
+
+def check_cpp_rules(cpp, _, until=None):
+    """clang-tidy needs to know how each source is compiled, without the compiler's own headers.
+
+    After `until` no further source is begun.
+    """
     clang_tidy = tool("clang-tidy-14", "clang-tidy", version="14.")
     options = []
     if sys.prefix != sys.base_prefix:
@@ -136,19 +189,37 @@ def check_cpp_rules(cpp, _):
         return
     described = (ROOT / "build/lint/compile_commands.json").read_text(encoding="utf-8")
     sources = [p for p in cpp if p.suffix == ".cpp" and f'"{p}"' in described]
+    if until is not None:
+        # Where not all are reached, others are each day.
+        begin = int(time.time() // (24 * 60 * 60)) * 7 % max(len(sources), 1)
+        sources = sources[begin:] + sources[:begin]
     tidy = [clang_tidy, "-p", "build/lint", "--quiet"]
+    left = []
+
+    def judge(source):
+        if until is not None and time.monotonic() > until:
+            left.append(source)
+            return ""
+        return run([*tidy, source])
+
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "2"))) as pool:
-        yield from pool.map(lambda source: run([*tidy, source]), sources)
+        yield from pool.map(judge, sources)
+    if until is not None:
+        print(f"lint: clang-tidy over {len(sources) - len(left)} of {len(sources)} changed sources")
 
 
 QUICK = (check_cpp_format, check_python_format)
-SLOW = (check_python_rules, check_cpp_rules)
+CHANGED = (*QUICK, check_python_rules, check_changed_cpp_rules)
+ALL = (*QUICK, check_python_rules, check_cpp_rules)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="only what takes seconds")
-    quick = parser.parse_args().quick
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--quick", action="store_true", help="only what takes seconds")
+    extent.add_argument("--changed", action="store_true", help="clang-tidy over what changed")
+    chosen = parser.parse_args()
+    quick = chosen.quick
 
     every = files()
     cpp = [p for p in every if p.suffix in CPP]
@@ -156,7 +227,7 @@ def main():
     problems = [problem for path in every for problem in check_text(path)]
     problems.append(run([sys.executable, str(ROOT / "scripts/check_layers.py")]))
     missing = {}
-    for check in QUICK if quick else (*QUICK, *SLOW):
+    for check in QUICK if quick else CHANGED if chosen.changed else ALL:
         try:
             problems += check(cpp, python)
         except MissingToolError as error:
@@ -167,7 +238,7 @@ def main():
     else:
         problems += missing
     problems = [p for p in problems if p]
-    if not quick:
+    if not quick and not chosen.changed:
         widths = [sys.executable, str(ROOT / "scripts/class_widths.py"), "15"]
         subprocess.run(widths, check=False)
     print("\n".join(problems) if problems else f"lint: {len(every)} files are well")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs the C++ tests under each preset named.
+# Builds and runs the C++ tests under each preset named: all, or those of FOLDER, such as core.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,8 +11,9 @@ if setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null; then
 fi
 for preset in "$@"; do
   cmake --preset "$preset"
-  cmake --build --preset "$preset" -j "${JOBS:-2}"
+  cmake --build "build/$preset" --target "${FOLDER:+$FOLDER/}all" -j "${JOBS:-2}"
   TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1} \
   UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1} \
-    "${steady[@]}" ctest --preset "$preset" -j "${JOBS:-2}"
+    "${steady[@]}" ctest --test-dir "build/$preset${FOLDER:+/$FOLDER}" --no-tests=error \
+      --output-on-failure -j "${JOBS:-2}"
 done

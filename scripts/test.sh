@@ -17,7 +17,17 @@ framework_free=(tests/benchmarks tests/cli tests/docs tests/paper_tables tests/r
 python=${spillway_venv:+$spillway_venv/bin/}python3
 # A failure does not keep the rest from running: one run tells everything there is to mend.
 status=0
-"$python" scripts/lint.py --quick || status=1
+# Only continuous integration asks for it, and not of the checkouts that tests make.
+part_of_the_day=${PART_OF_THE_DAY:-0}
+unset PART_OF_THE_DAY
+if [[ $part_of_the_day == 1 ]]; then
+  # Where they cannot be had, what needs them is told as NOT RUN.
+  scripts/packages.sh clang-14 clang-tidy-14 >/dev/null 2>&1 || true
+  "$python" scripts/lint.py --changed || status=1
+  "$python" scripts/part_of_the_day.py || status=1
+else
+  "$python" scripts/lint.py --quick || status=1
+fi
 ctest --test-dir "$spillway_build" --output-on-failure --no-tests=error -j "${JOBS:-2}" || status=1
 
 export COMMAND_UNDER_TEST=$PWD/$spillway_build/tools/spillway
