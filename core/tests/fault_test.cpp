@@ -102,7 +102,7 @@ TEST_F(FaultTest, MalformedTextArmsNothingAndIsShown) {
     ADD_FAILURE() << "accepted";
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("p=EOI@1"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("did you mean EIO?"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("Did you mean \"EIO\"?"));
   }
 }
 

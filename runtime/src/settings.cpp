@@ -203,12 +203,11 @@ constexpr std::array<std::string_view, 2> kOfTheCommands{"SPILLWAY_COMMAND", "SP
   for (const SettingDescription& row : kDescriptions) {
     words.push_back(row.variable.substr(kPrefix.size()));
   }
-  const auto nearest = nearest_word(name.substr(kPrefix.size()), words);
-  throw UserError(nearest
-                      ? fmt::format("{0} is not a setting. Did you mean {1}{2}? Else unset {0}.",
-                                    name, kPrefix, *nearest)
-                      : fmt::format("{0} is not a setting; there are {1}{2}. Unset {0}.", name,
-                                    kPrefix, fmt::join(words, fmt::format(", {}", kPrefix))));
+  const std::string hint = suggestion(name.substr(kPrefix.size()), words, kPrefix);
+  throw UserError(hint.empty()
+                      ? fmt::format("{0} is not a setting; there are {1}{2}. Unset {0}.", name,
+                                    kPrefix, fmt::join(words, fmt::format(", {}", kPrefix)))
+                      : fmt::format("{0} is not a setting.{1} Else unset {0}.", name, hint));
 }
 
 }  // namespace

@@ -185,8 +185,9 @@ TEST(Settings, EnforceWhereALimitIsStated) {
 }
 
 TEST(Settings, NameTheNearestVariable) {
-  EXPECT_THAT(error_of("SPILLWAY_BUGDET", "1GiB"), HasSubstr("Did you mean SPILLWAY_BUDGET?"));
-  EXPECT_THAT(error_of("SPILLWAY_SPOOLDIR", "/"), HasSubstr("Did you mean SPILLWAY_SPOOL_DIR?"));
+  EXPECT_THAT(error_of("SPILLWAY_BUGDET", "1GiB"), HasSubstr("Did you mean \"SPILLWAY_BUDGET\"?"));
+  EXPECT_THAT(error_of("SPILLWAY_SPOOLDIR", "/"),
+              HasSubstr("Did you mean \"SPILLWAY_SPOOL_DIR\"?"));
   EXPECT_THAT(error_of("SPILLWAY_ZZZ", "1"),
               AllOf(HasSubstr("SPILLWAY_ZZZ is not a setting"), HasSubstr("SPILLWAY_MIN_SIZE"),
                     Not(HasSubstr("Did you mean"))));

@@ -45,7 +45,7 @@ WRONG = [
         "/proc",
         "the spool directory /proc cannot be used: its file system takes no new",
     ),
-    ("BUGDET", "1GiB", "Did you mean SPILLWAY_BUDGET?"),
+    ("BUGDET", "1GiB", 'Did you mean "SPILLWAY_BUDGET"?'),
     ("XYZZYX", "1", "there are"),
 ]
 
@@ -161,7 +161,7 @@ def test_an_error_of_enable_speaks_of_its_keywords():
 
     activate(BUDGET="1GiB")
     for wrong, expected in (
-        ({"spooldir": "/tmp"}, "spooldir is not a setting. Did you mean spool_dir?"),
+        ({"spooldir": "/tmp"}, 'spooldir is not a setting. Did you mean "spool_dir"?'),
         ({"budget": "lots"}, 'budget: "lots" is not a budget'),
         ({"xyzzyx": 1}, "xyzzyx is not a setting; there are budget, host_budget, "),
         ({"spool_dir": "/proc"}, "the spool directory /proc cannot be used"),
@@ -248,7 +248,7 @@ def test_import_torch_ends_with_status_2():
     assert ended.returncode == 2, ended.stderr
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1, ended.stderr
-    assert "Did you mean SPILLWAY_BUDGET?" in ended.stderr
+    assert 'Did you mean "SPILLWAY_BUDGET"?' in ended.stderr
 
 
 def test_torch_can_be_told_to_load_no_plug_ins():

@@ -81,5 +81,5 @@ def test_what_it_prints(unmanaged):
 
 def test_a_misspelt_option_stops_it(program):
     refused = run(program, "--bugdet", "1GiB", status=2)
-    assert "Did you mean SPILLWAY_BUDGET?" in refused.stderr
+    assert 'Did you mean "SPILLWAY_BUDGET"?' in refused.stderr
     assert refused.stdout == ""

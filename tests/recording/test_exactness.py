@@ -6,7 +6,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import spillway
-from spillway.recording.step import Session
+from spillway.recording.step import StepRecorder
 
 from . import naive_peak, networks
 
@@ -20,7 +20,7 @@ PROGRAMS = [
 
 def record_with_data(build):
     """The second call of a step on the CPU, by the same recorder."""
-    session = Session(None)
+    session = StepRecorder(None)
     session.start(with_data=True)
     try:
         step = build()

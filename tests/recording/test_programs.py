@@ -79,7 +79,7 @@ def test_values_that_are_only_shown_can_be_assumed(tmp_path):
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({"SPILLWAY_MACHINE": "h2000"}, "did you mean h200"),
+        ({"SPILLWAY_MACHINE": "h2000"}, 'Did you mean "h200"'),
         ({"SPILLWAY_ASSUME": "some"}, '"some" is no number'),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_step_on_the_cpu_alone_is_refused():
 
 
 def test_an_unknown_machine_is_answered_with_the_nearest():
-    with pytest.raises(spillway.UserError, match="did you mean h200"):
+    with pytest.raises(spillway.UserError, match='Did you mean "h200"'):
         spillway.record_step(networks.cnn, "h20")
 
 

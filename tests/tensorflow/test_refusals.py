@@ -93,7 +93,7 @@ print(float(tf.reduce_sum(tf.ones((1024, 1024)))))
     ("variables", "words"),
     [
         ({"SPILLWAY_BUDGET": "much"}, '"much" is not a budget'),
-        ({"SPILLWAY_BUDGT": "1GiB", "SPILLWAY_MODE": "fuzz"}, "Did you mean SPILLWAY_BUDGET"),
+        ({"SPILLWAY_BUDGT": "1GiB", "SPILLWAY_MODE": "fuzz"}, 'Did you mean "SPILLWAY_BUDGET"'),
         (
             {"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_TRACE": "step.json"},
             "not there for TensorFlow yet",

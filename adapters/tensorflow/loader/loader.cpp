@@ -34,7 +34,7 @@ void refuse(const std::string& why) {
   std::fprintf(stderr, "spillway: TensorFlow is not managed: %s\n", why.c_str());
 }
 
-// What cannot be managed is seen in TensorFlow's Python alone. Uses no symbol of Python either, as
+// Only TensorFlow's Python shows what cannot be managed. Uses no symbol of Python either, as
 // a program may have none. The linker's lock is held, so the interpreter's is not waited for: who
 // imports TensorFlow holds it.
 void watch_python() {

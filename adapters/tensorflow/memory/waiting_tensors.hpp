@@ -86,7 +86,7 @@ class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
   std::list<WaitingTensor*>::iterator place_;
 };
 
-/// What a swap-in gets: one of the two.
+/// The result of a swap-in: one of the two.
 struct Taken {
   std::unique_ptr<Held> held;
   std::shared_ptr<Copy> copy;
@@ -124,7 +124,8 @@ class WaitingTensors {
   void start_copy(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done);
   void end_copy(WaitingTensor& tensor, std::shared_ptr<Copy> copy, const std::string& reason);
   void take_back(WaitingTensor& tensor, SwapStore::Ticket ticket);
-  /// What is here lets go of its memory: at once where it has a copy. True if it has to be written.
+  /// A tensor that is here lets go of its memory: at once where it has a copy. True if it has to be
+  /// written.
   bool begin_leaving_locked(WaitingTensor& tensor, std::unique_ptr<Held>& gone);
   void go_away_locked(WaitingTensor& tensor, std::unique_ptr<Held>& gone);
   /// Tells the table whether it is in the store.

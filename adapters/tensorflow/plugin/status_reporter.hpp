@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `spillway run` and others see of a process with TensorFlow: its slot of the status page,
-// brought up to date by a thread, and once more at the end.
+// Shows a process with TensorFlow to `spillway run` and others: a thread brings its slot of the
+// status page up to date, and once more at the end.
 #pragma once
 
 #include <condition_variable>

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(WireTest, reads_the_bytes_that_the_format_describes) {
+TEST(WireTest, ReadsTheBytesThatTheFormatDescribes) {
   // Field 1, varint 150; field 2, "testing"; field 3, fixed32; field 4, fixed64. From the
   // format's own description: 150 is 96 01.
   const std::string message("\x08\x96\x01\x12\x07testing\x1d\1\2\3\4\x21\1\2\3\4\5\6\7\x08", 26);
@@ -39,7 +39,7 @@ TEST(WireTest, reads_the_bytes_that_the_format_describes) {
   EXPECT_EQ(written, message.substr(0, 12));
 }
 
-TEST(WireTest, refuses_what_is_no_message) {
+TEST(WireTest, RefusesWhatIsNoMessage) {
   for (const std::string text :
        {"\x08",
         "\x12\x05"
@@ -51,7 +51,7 @@ TEST(WireTest, refuses_what_is_no_message) {
   }
 }
 
-TEST(WireTest, arbitrary_bytes_are_a_graph_or_refused) {
+TEST(WireTest, ArbitraryBytesAreAGraphOrRefused) {
   std::mt19937_64 random(7);
   std::size_t refused = 0;
   for (int turn = 0; turn < 2000; ++turn) {
@@ -68,7 +68,7 @@ TEST(WireTest, arbitrary_bytes_are_a_graph_or_refused) {
   EXPECT_GT(refused, 100U);
 }
 
-TEST(GraphDefTest, keeps_what_it_does_not_know) {
+TEST(GraphDefTest, KeepsWhatItDoesNotKnow) {
   std::string node;
   append_bytes_field(node, 1, "a");
   append_bytes_field(node, 2, "Op");
@@ -87,7 +87,7 @@ TEST(GraphDefTest, keeps_what_it_does_not_know) {
   EXPECT_EQ(graph.serialize(), message);
 }
 
-TEST(GraphDefTest, takes_inputs_apart) {
+TEST(GraphDefTest, TakesInputsApart) {
   EXPECT_EQ(parse_input("a").node, "a");
   EXPECT_EQ(parse_input("a:12").port, 12U);
   EXPECT_TRUE(parse_input("^a").control);
@@ -102,7 +102,7 @@ std::string output(std::uint32_t field, std::string_view attribute) {
   return message;
 }
 
-TEST(OpTypesTest, follows_type_number_and_list_attributes) {
+TEST(OpTypesTest, FollowsTypeNumberAndListAttributes) {
   std::string description;
   append_bytes_field(description, 3, output(4, "T"));
   std::string several = output(4, "T");
@@ -124,7 +124,7 @@ TEST(OpTypesTest, follows_type_number_and_list_attributes) {
   EXPECT_THAT(output_types(node, description), ElementsAre(kInt32, kInt32, kInt32, kFloat, 7U));
 }
 
-TEST(OpTypesTest, takes_defaults_and_tells_references_apart) {
+TEST(OpTypesTest, TakesDefaultsAndTellsReferencesApart) {
   std::string attribute;
   append_bytes_field(attribute, 1, "T");
   std::string value;

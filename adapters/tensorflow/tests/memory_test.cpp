@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kAlignment = 64;
 
-TEST(BudgetedMemoryTest, aligns_and_counts) {
+TEST(BudgetedMemoryTest, AlignsAndCounts) {
   BudgetedMemory memory(kMiB * 8, Poison::kNo);
   for (const std::size_t alignment : {std::size_t{1}, std::size_t{64}, std::size_t{4096}}) {
     for (const std::uint64_t bytes : {1U, 100U, 70'000U}) {
@@ -39,7 +39,7 @@ TEST(BudgetedMemoryTest, aligns_and_counts) {
   EXPECT_LT(memory.take_peak(), kMiB);
 }
 
-TEST(BudgetedMemoryTest, refuses_what_does_not_fit_and_says_how_much) {
+TEST(BudgetedMemoryTest, RefusesWhatDoesNotFitAndSaysHowMuch) {
   BudgetedMemory memory(kMiB * 8, Poison::kNo);
   EXPECT_EQ(memory.allocate(kMiB * 9, kAlignment), nullptr);
   EXPECT_THAT(BudgetedMemory::last_failure(), HasSubstr("need 9 MiB, have 8 MiB of 8 MiB, short"));
@@ -50,7 +50,7 @@ TEST(BudgetedMemoryTest, refuses_what_does_not_fit_and_says_how_much) {
   EXPECT_NE(memory.try_allocate(kMiB * 6, kAlignment), nullptr);
 }
 
-TEST(BudgetedMemoryTest, gives_beyond_the_budget_where_it_has_to) {
+TEST(BudgetedMemoryTest, GivesBeyondTheBudgetWhereItHasTo) {
   BudgetedMemory memory(kMiB * 8, Poison::kNo);
   std::byte* const place = memory.allocate(kMiB * 6, kAlignment);
   std::byte* const beyond = memory.allocate_beyond(kMiB * 6, kAlignment);
@@ -64,7 +64,7 @@ TEST(BudgetedMemoryTest, gives_beyond_the_budget_where_it_has_to) {
   memory.free(place);
 }
 
-TEST(BudgetedMemoryTest, waits_for_what_another_thread_frees) {
+TEST(BudgetedMemoryTest, WaitsForWhatAnotherThreadFrees) {
   BudgetedMemory memory(kMiB * 8, Poison::kNo);
   std::byte* const place = memory.allocate(kMiB * 6, kAlignment);
   // Said to be on its way, so the waiting has no end of its own.
@@ -103,7 +103,7 @@ class SwapStoreTest : public ::testing::Test {
                    memory_};
 };
 
-TEST_F(SwapStoreTest, brings_back_what_left_from_host_and_disk) {
+TEST_F(SwapStoreTest, BringsBackWhatLeftFromHostAndDisk) {
   for (const Bytes bytes : {Bytes{1000}, kMiB, kMiB * 3}) {
     std::byte* const place = memory_.allocate(bytes, kAlignment);
     for (std::uint64_t i = 0; i < bytes.count; ++i) place[i] = static_cast<std::byte>(i * 7);
@@ -123,7 +123,7 @@ TEST_F(SwapStoreTest, brings_back_what_left_from_host_and_disk) {
   EXPECT_EQ(store_.usage().places, 0U) << "copies went with their owners";
 }
 
-TEST_F(SwapStoreTest, a_full_disk_and_a_failing_one_give_a_reason_and_no_copy) {
+TEST_F(SwapStoreTest, AFullDiskAndAFailingOneGiveAReasonAndNoCopy) {
   std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
   std::string why;
   std::vector<std::shared_ptr<Copy>> copies;
@@ -139,7 +139,7 @@ TEST_F(SwapStoreTest, a_full_disk_and_a_failing_one_give_a_reason_and_no_copy) {
 }
 
 // Of 8 MiB there are 6 taken: a swap-in of 4 waits, one of 1 behind it does not.
-TEST_F(SwapStoreTest, a_swap_in_waits_for_room_and_lets_others_pass) {
+TEST_F(SwapStoreTest, ASwapInWaitsForRoomAndLetsOthersPass) {
   std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
   std::memset(place, 5, kMiB.count * 4);
   const auto large = out(place, kMiB * 4);
@@ -164,7 +164,7 @@ TEST_F(SwapStoreTest, a_swap_in_waits_for_room_and_lets_others_pass) {
   memory_.free(second);
 }
 
-TEST_F(SwapStoreTest, what_waits_can_be_cancelled_and_else_fails_in_the_end) {
+TEST_F(SwapStoreTest, WhatWaitsCanBeCancelledAndElseFailsInTheEnd) {
   std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
   const auto copy = out(place, kMiB * 4);
   memory_.free(place);
@@ -183,7 +183,7 @@ TEST_F(SwapStoreTest, what_waits_can_be_cancelled_and_else_fails_in_the_end) {
   memory_.free(taken);
 }
 
-TEST_F(SwapStoreTest, a_forked_child_keeps_what_it_has_and_the_parent_goes_on) {
+TEST_F(SwapStoreTest, AForkedChildKeepsWhatItHasAndTheParentGoesOn) {
   std::byte* const place = memory_.allocate(kMiB, kAlignment);
   std::memset(place, 9, kMiB.count);
   const auto copy = out(place, kMiB);

@@ -48,7 +48,7 @@ const Node& node_named(const Graph& graph, const std::string& name) {
   return *found;
 }
 
-TEST(RewriteTest, puts_a_pair_on_a_long_edge_and_none_on_short_ones) {
+TEST(RewriteTest, PutsAPairOnALongEdgeAndNoneOnShortOnes) {
   const RewriteResult result = rewrite(chain().graph, {.distance = 6, .ahead = 2}, 40);
   ASSERT_TRUE(result.rewritten) << result.reason;
   ASSERT_EQ(result.rewritten->pairs.size(), 1U);
@@ -65,13 +65,13 @@ TEST(RewriteTest, puts_a_pair_on_a_long_edge_and_none_on_short_ones) {
   EXPECT_EQ(int_of(*node_named(graph, "spillway/swap_40_out").attribute("holes")), 1);
 }
 
-TEST(RewriteTest, leaves_a_graph_of_short_edges_as_it_was) {
+TEST(RewriteTest, LeavesAGraphOfShortEdgesAsItWas) {
   const RewriteResult result = rewrite(chain().graph, {.distance = 7});
   EXPECT_FALSE(result.rewritten);
   EXPECT_THAT(result.reason, HasSubstr("no tensor waits"));
 }
 
-TEST(RewriteTest, leaves_to_a_gradient_the_forward_op_that_oneDNN_looks_for) {
+TEST(RewriteTest, LeavesToAGradientTheForwardOpThatOneDNNLooksFor) {
   struct Case {
     std::string forward, gradient;
     std::size_t input;
@@ -100,7 +100,7 @@ TEST(RewriteTest, leaves_to_a_gradient_the_forward_op_that_oneDNN_looks_for) {
   }
 }
 
-TEST(RewriteTest, late_users_close_to_each_other_share_a_swap_in) {
+TEST(RewriteTest, LateUsersCloseToEachOtherShareASwapIn) {
   GraphBuilder builder = chain();
   builder.add("later", "MatMul", {"user", "make"});
   builder.add("much_later", "MatMul",
@@ -115,7 +115,7 @@ TEST(RewriteTest, late_users_close_to_each_other_share_a_swap_in) {
   EXPECT_EQ(swap_ins(4), 1);
 }
 
-TEST(RewriteTest, leaves_what_others_hold_and_what_is_not_plain_bytes) {
+TEST(RewriteTest, LeavesWhatOthersHoldAndWhatIsNotPlainBytes) {
   for (const std::string op : {"Const", "ReadVariableOp", "_Arg", "Text"}) {
     GraphBuilder builder = chain();
     builder.node("make").op = op;
@@ -126,7 +126,7 @@ TEST(RewriteTest, leaves_what_others_hold_and_what_is_not_plain_bytes) {
   EXPECT_FALSE(rewrite(alias.graph, {.distance = 6}).rewritten);
 }
 
-TEST(RewriteTest, doubts_leave_the_graph_and_say_why) {
+TEST(RewriteTest, DoubtsLeaveTheGraphAndSayWhy) {
   const auto reason = [](const Graph& graph) {
     const RewriteResult result = rewrite(graph, {.distance = 2});
     EXPECT_FALSE(result.rewritten);
@@ -150,7 +150,7 @@ TEST(RewriteTest, doubts_leave_the_graph_and_say_why) {
   EXPECT_FALSE(rewrite_graph("no graph", describe_op, {}).rewritten);
 }
 
-TEST(RewriteTest, a_graph_with_pairs_is_not_rewritten_again) {
+TEST(RewriteTest, AGraphWithPairsIsNotRewrittenAgain) {
   const RewriteResult once = rewrite(chain().graph, {.distance = 2});
   ASSERT_TRUE(once.rewritten);
   const RewriteResult twice =
@@ -159,7 +159,7 @@ TEST(RewriteTest, a_graph_with_pairs_is_not_rewritten_again) {
   EXPECT_THAT(twice.reason, HasSubstr("already"));
 }
 
-TEST(RewriteTest, nodes_of_another_device_are_not_tied) {
+TEST(RewriteTest, NodesOfAnotherDeviceAreNotTied) {
   GraphBuilder builder = chain();
   builder.node("make").device = "/device:CPU:0";
   builder.node("user").device = "/device:CPU:1";
@@ -171,7 +171,7 @@ TEST(RewriteTest, nodes_of_another_device_are_not_tied) {
 }
 
 // A node behind a Merge of two branches runs whichever is taken; one inside a branch does not.
-TEST(GraphOrderTest, contexts_are_frames_and_branches) {
+TEST(GraphOrderTest, ContextsAreFramesAndBranches) {
   GraphBuilder builder;
   builder.add("p", "Mul");
   builder.add("x", "Mul");
@@ -235,7 +235,7 @@ std::string first_difference(const Log& found, const Log& expected) {
   return found.size() == expected.size() ? "" : "more ran than before";
 }
 
-TEST(RewriteTest, random_graphs_compute_the_same_in_any_order) {
+TEST(RewriteTest, RandomGraphsComputeTheSameInAnyOrder) {
   std::size_t pairs = 0;
   std::size_t in_frames = 0;
   std::size_t dead = 0;

@@ -21,7 +21,7 @@ class StandstillTest : public testing::Test {
 //   works   ─────┐    ┌────┐         ┌──
 //   copy    ┌────────────────────────┐
 //   stands       ├────┤    ├─────────┤
-TEST_F(StandstillTest, counts_what_no_thread_fills) {
+TEST_F(StandstillTest, CountsWhatNoThreadFills) {
   standstill_.begin_work();
   auto copy = standstill_.copy_under_way();
   now_ = 10;
@@ -43,7 +43,7 @@ TEST_F(StandstillTest, counts_what_no_thread_fills) {
   EXPECT_EQ(standstill_.total(), 75) << "nobody works, and for no copy";
 }
 
-TEST_F(StandstillTest, one_worker_or_one_copy_of_several_is_enough) {
+TEST_F(StandstillTest, OneWorkerOrOneCopyOfSeveralIsEnough) {
   standstill_.begin_work();
   standstill_.begin_work();
   auto first = standstill_.copy_under_way();
@@ -61,7 +61,7 @@ TEST_F(StandstillTest, one_worker_or_one_copy_of_several_is_enough) {
   EXPECT_EQ(standstill_.total(), 20);
 }
 
-TEST_F(StandstillTest, a_copy_lasts_as_long_as_its_last_owner) {
+TEST_F(StandstillTest, ACopyLastsAsLongAsItsLastOwner) {
   auto copy = standstill_.copy_under_way();
   const auto same = std::make_unique<std::shared_ptr<void>>(copy);
   copy.reset();
@@ -73,7 +73,7 @@ TEST_F(StandstillTest, a_copy_lasts_as_long_as_its_last_owner) {
 }
 
 // Whatever the order of the threads, nothing stands when somebody works or no copy is left.
-TEST(Standstill, ends_right_under_many_threads) {
+TEST(Standstill, EndsRightUnderManyThreads) {
   std::atomic<TimeNs> now{0};
   Standstill standstill([&now] { return now.load(); });
   std::vector<std::thread> threads;

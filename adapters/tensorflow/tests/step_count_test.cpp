@@ -9,7 +9,7 @@ namespace {
 //   graph   0    1    0    1    1      generator and discriminator, say
 //   time    0   10   40   50   90
 //   moved   0    5    9   20   26
-TEST(StepCount, counts_the_graph_that_ran_most_often) {
+TEST(StepCount, CountsTheGraphThatRanMostOften) {
   StepCount count;
   EXPECT_EQ(count.figures().steps, 0U);
   count.begin(0, 0, Bytes{0});

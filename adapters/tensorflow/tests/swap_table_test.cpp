@@ -55,7 +55,7 @@ class Training {
   std::uint64_t first_;
 };
 
-TEST(SwapTableTest, everything_copies_first_and_what_fits_passes_then) {
+TEST(SwapTableTest, EverythingCopiesFirstAndWhatFitsPassesThen) {
   Training training(Bytes{1000}, Bytes{400}, {Bytes{300}, Bytes{100}, Bytes{200}});
   training.step();
   EXPECT_EQ(training.last_copied_, (std::vector{true, true, true}));
@@ -66,14 +66,14 @@ TEST(SwapTableTest, everything_copies_first_and_what_fits_passes_then) {
   EXPECT_EQ(training.table_.state().used, 3U);
 }
 
-TEST(SwapTableTest, a_tensor_below_the_smallest_size_passes) {
+TEST(SwapTableTest, ATensorBelowTheSmallestSizePasses) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{9}, Bytes{10}});
   training.step();
   EXPECT_EQ(training.last_copied_, (std::vector{false, true}));
 }
 
 // A pair in a loop runs five times a step, and has five tensors in the store.
-TEST(SwapTableTest, a_pair_in_a_loop_counts_with_all_that_it_keeps) {
+TEST(SwapTableTest, APairInALoopCountsWithAllThatItKeeps) {
   Training training(Bytes{1000}, Bytes{500}, {Bytes{100}, Bytes{350}}, true);
   for (int i = 0; i < 20; ++i) training.step(5);
   // One of 100 would fit beside 500 and 350, five do not: 350 first, then 500 more are too many.
@@ -81,7 +81,7 @@ TEST(SwapTableTest, a_pair_in_a_loop_counts_with_all_that_it_keeps) {
   EXPECT_LE(training.most_, Bytes{900});
 }
 
-TEST(SwapTableTest, random_programs_stay_below_the_budget) {
+TEST(SwapTableTest, RandomProgramsStayBelowTheBudget) {
   std::mt19937_64 random(11);
   std::uint64_t passing = 0;
   for (int program = 0; program < 300; ++program) {
@@ -96,7 +96,7 @@ TEST(SwapTableTest, random_programs_stay_below_the_budget) {
   EXPECT_GT(passing, 300U);
 }
 
-TEST(SwapTableTest, a_failed_allocation_has_everything_copied_for_good) {
+TEST(SwapTableTest, AFailedAllocationHasEverythingCopiedForGood) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{100}});
   for (int i = 0; i < 20; ++i) training.step();
   ASSERT_EQ(training.table_.state().passing, 2U);
@@ -105,7 +105,7 @@ TEST(SwapTableTest, a_failed_allocation_has_everything_copied_for_good) {
   EXPECT_EQ(training.last_copied_, (std::vector{true, true}));
 }
 
-TEST(SwapTableTest, a_pair_whose_tensor_had_to_leave_copies_for_good_and_others_pass_on) {
+TEST(SwapTableTest, APairWhoseTensorHadToLeaveCopiesForGoodAndOthersPassOn) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{200}});
   for (int i = 0; i < 20; ++i) training.step();
   ASSERT_EQ(training.last_copied_, (std::vector{false, false}));
@@ -116,7 +116,7 @@ TEST(SwapTableTest, a_pair_whose_tensor_had_to_leave_copies_for_good_and_others_
 }
 
 // The first graph begins to be measured and never runs again.
-TEST(SwapTableTest, a_graph_that_stopped_does_not_hold_up_others) {
+TEST(SwapTableTest, AGraphThatStoppedDoesNotHoldUpOthers) {
   Bytes peak{};
   SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{1}}, [&peak] { return peak; });
   const std::uint64_t one = table.add_holes({false});

@@ -146,7 +146,7 @@ class WaitingTensorsTest : public ::testing::Test {
                           [this](const std::string& reason) { stays_ = reason; }};
 };
 
-TEST_F(WaitingTensorsTest, what_is_here_is_handed_on_and_held_no_longer) {
+TEST_F(WaitingTensorsTest, WhatIsHereIsHandedOnAndHeldNoLonger) {
   const auto tensor = wait(kMiB * 2, 0);
   Taken taken = waiting_.take(tensor);
   ASSERT_NE(taken.held, nullptr);
@@ -157,7 +157,7 @@ TEST_F(WaitingTensorsTest, what_is_here_is_handed_on_and_held_no_longer) {
 
 // Swap-ins of one tensor may run at once: the last one overtakes the other while the table is
 // asked.
-TEST_F(WaitingTensorsTest, a_swap_in_that_is_overtaken_gets_the_tensor_too) {
+TEST_F(WaitingTensorsTest, ASwapInThatIsOvertakenGetsTheTensorToo) {
   std::function<void()> meanwhile;
   SwapTable table(
       {.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; },
@@ -180,7 +180,7 @@ TEST_F(WaitingTensorsTest, a_swap_in_that_is_overtaken_gets_the_tensor_too) {
   EXPECT_EQ(transfers_->waiting(), 0U) << "nobody would take what is written";
 }
 
-TEST_F(WaitingTensorsTest, what_left_is_freed_and_taken_as_a_copy_by_each) {
+TEST_F(WaitingTensorsTest, WhatLeftIsFreedAndTakenAsACopyByEach) {
   const auto tensor = wait(kMiB * 2, 0, 2);
   waiting_.leave(tensor);
   until_written(1);
@@ -197,7 +197,7 @@ TEST_F(WaitingTensorsTest, what_left_is_freed_and_taken_as_a_copy_by_each) {
 }
 
 //   8 MiB:  [ a 3 | b 3 | c 1 ]   an allocation of 3 lacks 2: a leaves, which came first
-TEST_F(WaitingTensorsTest, an_allocation_that_does_not_fit_lets_the_first_that_came_leave) {
+TEST_F(WaitingTensorsTest, AnAllocationThatDoesNotFitLetsTheFirstThatCameLeave) {
   const auto a = wait(kMiB * 3, 0);
   const auto b = wait(kMiB * 3, 1);
   const auto c = wait(kMiB, 2);
@@ -214,7 +214,7 @@ TEST_F(WaitingTensorsTest, an_allocation_that_does_not_fit_lets_the_first_that_c
   EXPECT_EQ(memory_.usage().failures, 0U);
 }
 
-TEST_F(WaitingTensorsTest, a_tensor_that_another_holds_is_no_victim_until_it_lets_go) {
+TEST_F(WaitingTensorsTest, ATensorThatAnotherHoldsIsNoVictimUntilItLetsGo) {
   std::shared_ptr<Buffer> reader = buffer(kMiB * 6);
   const auto tensor = waiting_.add(std::make_unique<HeldBuffer>(reader), kMiB * 6, 0, 1);
   EXPECT_EQ(memory_.allocate(kMiB * 4, kAlignment), nullptr);
@@ -232,7 +232,7 @@ TEST_F(WaitingTensorsTest, a_tensor_that_another_holds_is_no_victim_until_it_let
   memory_.free(got);
 }
 
-TEST_F(WaitingTensorsTest, a_swap_in_without_room_asks_for_victims_too) {
+TEST_F(WaitingTensorsTest, ASwapInWithoutRoomAsksForVictimsToo) {
   const auto away = wait(kMiB * 5, 0);
   waiting_.leave(away);
   until_written(1);
@@ -251,7 +251,7 @@ TEST_F(WaitingTensorsTest, a_swap_in_without_room_asks_for_victims_too) {
   EXPECT_NE(waiting_.take(here).copy, nullptr);
 }
 
-TEST_F(WaitingTensorsTest, what_cannot_be_written_stays_and_is_asked_no_more) {
+TEST_F(WaitingTensorsTest, WhatCannotBeWrittenStaysAndIsAskedNoMore) {
   const auto tensor = wait(kMiB * 6, 0, 2);
   waiting_.leave(tensor);
   until_written(1);
@@ -262,7 +262,7 @@ TEST_F(WaitingTensorsTest, what_cannot_be_written_stays_and_is_asked_no_more) {
   EXPECT_FALSE(memory_.room_expected());
 }
 
-TEST_F(WaitingTensorsTest, a_hole_whose_tensor_had_to_leave_copies_from_then_on) {
+TEST_F(WaitingTensorsTest, AHoleWhoseTensorHadToLeaveCopiesFromThenOn) {
   let_pass(0);
   const auto tensor = wait(kMiB, 0);
   waiting_.make_room(kMiB);
@@ -272,7 +272,7 @@ TEST_F(WaitingTensorsTest, a_hole_whose_tensor_had_to_leave_copies_from_then_on)
 }
 
 //   make ──hole 0: passes──> first use ──hole 1: copies──> second use
-TEST_F(WaitingTensorsTest, a_tensor_stays_for_one_hole_and_leaves_for_the_next) {
+TEST_F(WaitingTensorsTest, ATensorStaysForOneHoleAndLeavesForTheNext) {
   let_pass(0);
   const auto tensor = wait(kMiB * 2, 0, 2);
   Taken first = waiting_.take(tensor);
@@ -286,7 +286,7 @@ TEST_F(WaitingTensorsTest, a_tensor_stays_for_one_hole_and_leaves_for_the_next) 
 }
 
 //   make ──hole 0: copies──> first use ──hole 1: passes──> second use
-TEST_F(WaitingTensorsTest, what_came_back_stays_for_a_hole_that_passes) {
+TEST_F(WaitingTensorsTest, WhatCameBackStaysForAHoleThatPasses) {
   let_pass(1);
   const auto tensor = wait(kMiB * 2, 0, 2);
   waiting_.leave(tensor);
@@ -298,7 +298,7 @@ TEST_F(WaitingTensorsTest, what_came_back_stays_for_a_hole_that_passes) {
   EXPECT_NE(waiting_.take(tensor).held, nullptr);
 }
 
-TEST_F(WaitingTensorsTest, what_came_back_does_not_stay_for_a_hole_that_copies) {
+TEST_F(WaitingTensorsTest, WhatCameBackDoesNotStayForAHoleThatCopies) {
   const auto tensor = wait(kMiB * 2, 0, 2);
   waiting_.leave(tensor);
   until_written(1);
@@ -309,7 +309,7 @@ TEST_F(WaitingTensorsTest, what_came_back_does_not_stay_for_a_hole_that_copies) 
   EXPECT_NE(waiting_.take(tensor).copy, nullptr);
 }
 
-TEST_F(WaitingTensorsTest, what_has_a_copy_leaves_again_without_being_written) {
+TEST_F(WaitingTensorsTest, WhatHasACopyLeavesAgainWithoutBeingWritten) {
   let_pass(1);
   const auto tensor = wait(kMiB * 2, 0, 2);
   waiting_.leave(tensor);
@@ -324,7 +324,7 @@ TEST_F(WaitingTensorsTest, what_has_a_copy_leaves_again_without_being_written) {
 }
 
 // The first write has begun, as far as the disk goes; the last take cancels the one behind it.
-TEST_F(WaitingTensorsTest, the_last_take_takes_back_a_swap_out_that_is_queued) {
+TEST_F(WaitingTensorsTest, TheLastTakeTakesBackASwapOutThatIsQueued) {
   const auto tensor = wait(kMiB * 2, 0, 2);
   waiting_.leave(tensor);
   until_written(1);
@@ -339,7 +339,7 @@ TEST_F(WaitingTensorsTest, the_last_take_takes_back_a_swap_out_that_is_queued) {
   EXPECT_EQ(store_.usage().places, 0U);
 }
 
-TEST_F(WaitingTensorsTest, what_nobody_will_take_is_written_no_more) {
+TEST_F(WaitingTensorsTest, WhatNobodyWillTakeIsWrittenNoMore) {
   auto tensor = wait(kMiB * 2, 0);
   waiting_.leave(tensor);
   until_written(1);
@@ -350,7 +350,7 @@ TEST_F(WaitingTensorsTest, what_nobody_will_take_is_written_no_more) {
 }
 
 // One write has begun and cannot be taken back: the tensor is handed on, and its copy ends.
-TEST_F(WaitingTensorsTest, a_tensor_whose_copy_is_under_way_is_handed_on_and_not_written_over) {
+TEST_F(WaitingTensorsTest, ATensorWhoseCopyIsUnderWayIsHandedOnAndNotWrittenOver) {
   const auto tensor = wait(kMiB * 2, 0, 2);
   waiting_.leave(tensor);
   until_written(1);
@@ -362,7 +362,7 @@ TEST_F(WaitingTensorsTest, a_tensor_whose_copy_is_under_way_is_handed_on_and_not
 }
 
 // Of 8 MiB more than one is on its way: who computes waits, though there is room.
-TEST_F(WaitingTensorsTest, ops_are_held_back_while_much_is_on_its_way_out) {
+TEST_F(WaitingTensorsTest, OpsAreHeldBackWhileMuchIsOnItsWayOut) {
   const auto tensor = wait(kMiB * 2, 0);
   waiting_.leave(tensor);
   until_written(1);

@@ -50,8 +50,8 @@ constexpr std::array<std::pair<std::string_view, int>, 21> kErrors{{
 
 [[noreturn]] void throw_malformed(std::string_view rule, const std::string& reason) {
   throw UserError(
-      fmt::format("SPILLWAY_FAULTS: \"{}\": {}; a fault is point=ERRNO|short|delay:TIME@N, with + "
-                  "after N for every later call too, such as spool.write=EIO@3",
+      fmt::format("SPILLWAY_FAULTS: \"{}\": {} A fault is point=ERRNO|short|delay:TIME@N, with + "
+                  "after N for every later call too, such as spool.write=EIO@3.",
                   rule, reason));
 }
 
@@ -80,7 +80,7 @@ Fault parse_delay(std::string_view rule, std::string_view text) {
   if (text == "s") unit_us = 1'000'000;
   std::int64_t delay_us = 0;
   if (!amount || unit_us == 0 || __builtin_mul_overflow(*amount, unit_us, &delay_us)) {
-    throw_malformed(rule, "a delay is a whole number of us, ms or s");
+    throw_malformed(rule, "a delay is a whole number of us, ms or s.");
   }
   return {.delay_us = delay_us};
 }
@@ -96,21 +96,20 @@ Fault parse_action(std::string_view rule, std::string_view action) {
     if (kErrors[i].first == action) return {.error = kErrors[i].second};
     names[i] = kErrors[i].first;
   }
-  const auto nearest = nearest_word(action, names);
-  throw_malformed(rule, fmt::format("\"{}\" is no error that can be acted out{}", action,
-                                    nearest ? fmt::format(", did you mean {}?", *nearest) : ""));
+  throw_malformed(rule, fmt::format("\"{}\" is no error that can be acted out.{}", action,
+                                    suggestion(action, names)));
 }
 
 std::pair<std::string_view, Rule> parse_rule(std::string_view text) {
   const auto equals = text.find('=');
   const auto at = text.rfind('@');
   if (equals == std::string_view::npos || at == std::string_view::npos || at < equals) {
-    throw_malformed(text, "it lacks = or @");
+    throw_malformed(text, "it lacks = or @.");
   }
   const std::string_view name = trimmed(text.substr(0, equals));
   if (name.empty() ||
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") != std::string_view::npos) {
-    throw_malformed(text, "a point is named in lower-case letters, _ and .");
+    throw_malformed(text, "a point is named in lower-case letters, \"_\" and \".\".");
   }
   Rule rule;
   rule.fault = parse_action(text, trimmed(text.substr(equals + 1, at - equals - 1)));
@@ -119,7 +118,7 @@ std::pair<std::string_view, Rule> parse_rule(std::string_view text) {
   if (rule.later_too) when.remove_suffix(1);
   const auto first = take_number<std::uint64_t>(when);
   if (!first || *first == 0 || !when.empty()) {
-    throw_malformed(text, "calls are counted 1, 2, 3");
+    throw_malformed(text, "calls are counted 1, 2, 3.");
   }
   rule.first = *first;
   return {name, rule};

@@ -50,9 +50,10 @@ std::optional<std::string_view> nearest_word(std::string_view word,
   return nearest;
 }
 
-std::string suggestion(std::string_view word, std::span<const std::string_view> candidates) {
+std::string suggestion(std::string_view word, std::span<const std::string_view> candidates,
+                       std::string_view prefix) {
   const auto nearest = nearest_word(word, candidates);
-  return nearest ? fmt::format(" Did you mean \"{}\"?", *nearest) : "";
+  return nearest ? fmt::format(" Did you mean \"{}{}\"?", prefix, *nearest) : "";
 }
 
 }  // namespace spillway

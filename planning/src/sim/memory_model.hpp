@@ -116,7 +116,7 @@ class MemoryModel {
   };
   /// When the copy in flight has ended.
   struct IsDroppedNext {};
-  /// What the plan wants of an item that it cannot have yet.
+  /// A wish of the plan for an item that cannot be met yet.
   using Pending = std::variant<std::monostate, WaitsToLeave, LeavesAgain, IsDroppedNext>;
 
   /// On the way through the host: see host_passage.cpp.

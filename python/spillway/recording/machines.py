@@ -21,14 +21,14 @@ def find(machine: str) -> pathlib.Path:
     if path.suffix == ".json" or "/" in machine:
         if path.is_file():
             return path
-        raise UserError(f"there is no machine file {machine}")
+        raise UserError(f"There is no machine file {machine}.")
     for folder in FOLDERS:
         if (folder / f"{machine}.json").is_file():
             return folder / f"{machine}.json"
     known = names()
     near = difflib.get_close_matches(machine, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(f'no machine "{machine}"{hint} There are: {", ".join(known)}')
+    hint = f' Did you mean "{near[0]}"?' if near else ""
+    raise UserError(f'There is no machine "{machine}".{hint} There are: {", ".join(known)}.')
 
 
 def names() -> list[str]:

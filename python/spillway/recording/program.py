@@ -14,7 +14,7 @@ import torch
 from spillway import _native
 from spillway._native import UserError
 from spillway.recording import machines
-from spillway.recording.step import RecordedStep, Session
+from spillway.recording.step import RecordedStep, StepRecorder
 
 #: Where the trace goes, which machine times it, what values are assumed to be.
 PATH, MACHINE, ASSUME = (
@@ -55,7 +55,7 @@ class ProgramRecording:
         self._machine_file = machine_file
         self._optimizer: torch.optim.Optimizer | None = None
         self._recorded: RecordedStep | None = None
-        self._session = Session(assume)
+        self._session = StepRecorder(assume)
         self._session.start()
         self._session.watch.after_optimizer = self._after_optimizer
         self._excepthook = sys.excepthook

@@ -115,8 +115,8 @@ def _warn(note: str) -> None:
 
 
 @contextlib.contextmanager
-def _recording(assume: float | None) -> Iterator["Session"]:
-    session = Session(assume)
+def _recording(assume: float | None) -> Iterator["StepRecorder"]:
+    session = StepRecorder(assume)
     session.start()
     try:
         yield session
@@ -124,7 +124,7 @@ def _recording(assume: float | None) -> Iterator["Session"]:
         session.stop()
 
 
-class Session:
+class StepRecorder:
     """Everything that is switched on while a recording runs."""
 
     def __init__(self, assume: float | None) -> None:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done to all storages at once, when the engine stops, when ops are no longer seen, and in
-// fuzz mode. Under the engine's lock, which is let go of while copies are awaited: storages may be
+// Moves all storages at once: when the engine stops, when ops are no longer seen, and in fuzz mode.
+// Under the engine's lock, which is let go of while copies are awaited: storages may be
 // made and die meanwhile.
 #pragma once
 

@@ -70,8 +70,8 @@ class BudgetShare {
   void follow_step(TimeNs now);
   /// Claims `needed` more of what is shared. False if this process holds all that it may.
   bool claim(Bytes needed);
-  /// What is granted holds again, whatever others claim: they must not stop the first process where
-  /// it would have gone on alone. False if it holds already.
+  /// The granted bytes hold again, whatever others claim: they must not stop the first process
+  /// where it would have gone on alone. False if they hold already.
   bool take_back();
   /// Tells the others what this process holds.
   void publish_use();

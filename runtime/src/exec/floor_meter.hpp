@@ -5,8 +5,8 @@
 //     working set   what stays beside its inputs, its inputs (those freed inside it too), and the
 //                   most that was allocated inside
 //
-// What other ops and exports hold when the op begins counts as staying, since in a step under a
-// budget they hold it too. Under the engine's lock, except `freed`.
+// Bytes that other ops and exports hold when the op begins count as staying, since in a step under
+// a budget they hold them too. Under the engine's lock, except `freed`.
 #pragma once
 
 #include "spillway/base/bytes.hpp"

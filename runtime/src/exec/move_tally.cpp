@@ -16,12 +16,12 @@ std::size_t MoveTally::Hash::operator()(const Kind& kind) const {
 
 void MoveTally::add(const char* made_by, Bytes size) {
   const Kind kind{made_by, size};
-  if (moved_.size() == kMostKinds && !moved_.contains(kind)) forget_half();
+  if (moved_.size() == kMostKinds && !moved_.contains(kind)) discard_least_half();
   moved_[kind] += size;
 }
 
 // Once for every kMostKinds / 2 new kinds.
-void MoveTally::forget_half() {
+void MoveTally::discard_least_half() {
   std::vector<Bytes> moved;
   moved.reserve(moved_.size());
   for (const auto& [kind, bytes] : moved_) moved.push_back(bytes);

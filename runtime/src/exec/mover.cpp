@@ -26,7 +26,7 @@ std::uint64_t checksum_of(const std::byte* memory, Bytes bytes) {
 
 }  // namespace
 
-// What slower tiers hold of a storage.
+// Returns the bytes that slower tiers hold of a storage.
 Bytes Mover::copied(const StorageRecord& record) const {
   return memory_.copy_range(*record.block).bytes;
 }

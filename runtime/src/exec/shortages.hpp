@@ -53,7 +53,7 @@ class Shortages {
   StatusPublisher& status_;
 };
 
-/// What the error of a thread says of the addresses that it was given since its last op.
+/// Returns the sentence that a thread's error has on the addresses it was given since its last op.
 std::string said_of_addresses(const ThreadFrames& frames);
 
 }  // namespace spillway::runtime

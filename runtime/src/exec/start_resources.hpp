@@ -10,7 +10,7 @@
 
 namespace spillway::runtime {
 
-/// What an engine needs of the machine to start with the settings.
+/// The resources that an engine needs to start with the settings.
 struct StartResources {
   Bytes budget{};
   Bytes host_budget{};  ///< zero: no host tier
@@ -19,7 +19,7 @@ struct StartResources {
   std::unique_ptr<Transfers> transfers;
 };
 
-/// What the engine holds already.
+/// The resources that the engine holds already.
 struct HeldResources {
   Bytes device{};
   bool spool_stays = false;  ///< a spool that holds something keeps its directory and budget

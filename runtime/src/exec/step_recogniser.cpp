@@ -73,7 +73,7 @@ void StepRecogniser::extend_history() {
   const bool departed = departure_.record != 0 && departure_.op + capacity / 2 > op;
   const bool unexplained = path_ == nullptr || departed || wants_more_history_;
   if (capacity == kMaxHistoryOps || !unexplained) {
-    history_.forget_ops();
+    history_.discard_ops();
     return;
   }
   wants_more_history_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stays on the device, however much room is wanted. Under the engine's lock.
+// Adds up the bytes that stay on the device, however much room is wanted. Under the engine's lock.
 #pragma once
 
 #include "spillway/base/bytes.hpp"

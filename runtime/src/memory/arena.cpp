@@ -209,7 +209,7 @@ void Arena::set_huge_pages(Block& block) {
 void Arena::renew_if_crowded(Block& block) {
   if (block.cuts.empty() || !mappings_.crowded()) return;
   if (!PageMap::renew(block.base, block.capacity)) return;
-  mappings_.forget_cuts(block);
+  mappings_.clear_cuts(block);
   block.accessible = block.sealed = false;
   block.huge = 0;
 }

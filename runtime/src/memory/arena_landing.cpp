@@ -48,7 +48,7 @@ bool Arena::land(Block& block) {
   landing.bytes = 0;
   // As one mapping it costs nothing but its edges; what it was made of is the block's now.
   if (!landing.cuts.empty() && PageMap::renew(landing.base, landing.capacity)) {
-    mappings_.forget_cuts(landing);
+    mappings_.clear_cuts(landing);
     landing.accessible = landing.sealed = false;
     landing.huge = 0;
   }

@@ -43,7 +43,7 @@ void MappingCount::copy_cuts(const Block& from, Block& to) {
   to.cuts = from.cuts;
 }
 
-void MappingCount::forget_cuts(Block& block) {
+void MappingCount::clear_cuts(Block& block) {
   cuts_ -= block.cuts.size();
   block.cuts.clear();
 }

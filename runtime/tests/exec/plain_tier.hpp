@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device tier without pages, mappings or faults: blocks of the heap within a budget.
 //
-// What is evicted is overwritten at once, so that nothing comes back but by a copy. For tests of
-// what the engine asks of a tier.
+// Evicted bytes are overwritten at once, so that they come back by a copy alone. For tests of the
+// calls that the engine makes of a tier.
 #pragma once
 
 #include <cstddef>

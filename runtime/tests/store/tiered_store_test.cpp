@@ -68,7 +68,7 @@ int spool_descriptor() {
   return -1;
 }
 
-TEST_P(TieredStoreTest, fills_the_host_first_and_then_the_disk) {
+TEST_P(TieredStoreTest, FillsTheHostFirstAndThenTheDisk) {
   TieredStore tiers(options(Bytes{kPage.count * 2}, kMiB), transfers());
   const auto first = tiers.reserve({kPage.count + 1});
   const auto second = tiers.reserve({1});
@@ -94,7 +94,7 @@ TEST_P(TieredStoreTest, fills_the_host_first_and_then_the_disk) {
   EXPECT_EQ(tiers.usage(), (StoreUsage{.host = {}, .host_budget = Bytes{kPage.count * 2}}));
 }
 
-TEST_P(TieredStoreTest, random_histories_bring_back_what_was_stored) {
+TEST_P(TieredStoreTest, RandomHistoriesBringBackWhatWasStored) {
   TieredStore tiers(options(kMiB, kMiB * 8), transfers());
   std::mt19937_64 random(5);
   std::map<StoredId, std::uint64_t> stored;  // id to seed
@@ -121,7 +121,7 @@ TEST_P(TieredStoreTest, random_histories_bring_back_what_was_stored) {
   EXPECT_EQ(tiers.usage().host + tiers.usage().disk, Bytes{});
 }
 
-TEST_P(TieredStoreTest, a_failed_store_leaves_the_place_empty_and_may_be_tried_again) {
+TEST_P(TieredStoreTest, AFailedStoreLeavesThePlaceEmptyAndMayBeTriedAgain) {
   TieredStore tiers(options({}, kMiB), transfers());
   const auto id = tiers.reserve(kPage);
   const auto given = contents(kPage, 3);
@@ -135,7 +135,7 @@ TEST_P(TieredStoreTest, a_failed_store_leaves_the_place_empty_and_may_be_tried_a
   EXPECT_EQ(found, given);
 }
 
-TEST_P(TieredStoreTest, a_failed_load_loses_nothing) {
+TEST_P(TieredStoreTest, AFailedLoadLosesNothing) {
   TieredStore tiers(options({}, kMiB), transfers());
   const auto id = tiers.reserve(kPage);
   const auto given = contents(kPage, 4);
@@ -148,7 +148,7 @@ TEST_P(TieredStoreTest, a_failed_load_loses_nothing) {
 }
 
 // One worker writes the first place, late; the second waits in the queue behind it.
-TEST_P(TieredStoreTest, a_store_that_waits_in_the_queue_can_be_cancelled) {
+TEST_P(TieredStoreTest, AStoreThatWaitsInTheQueueCanBeCancelled) {
   if (GetParam() != IoMethod::kThreads) GTEST_SKIP() << "only threads have a queue of known order";
   TieredStore tiers(options({}, kMiB), std::make_unique<TransferPool>(1));
   const auto first = tiers.reserve(kPage);
@@ -166,7 +166,7 @@ TEST_P(TieredStoreTest, a_store_that_waits_in_the_queue_can_be_cancelled) {
   EXPECT_EQ(store(tiers, *second, given), 0) << "the place is empty, and can be used";
 }
 
-TEST_P(TieredStoreTest, demoting_gives_back_host_memory_and_keeps_the_bytes) {
+TEST_P(TieredStoreTest, DemotingGivesBackHostMemoryAndKeepsTheBytes) {
   TieredStore tiers(options(kPage, kMiB), transfers());
   const auto id = tiers.reserve(kPage);
   const auto given = contents(kPage, 6);
@@ -183,7 +183,7 @@ TEST_P(TieredStoreTest, demoting_gives_back_host_memory_and_keeps_the_bytes) {
   EXPECT_EQ(found, given);
 }
 
-TEST_P(TieredStoreTest, a_failed_demotion_leaves_the_bytes_on_the_host) {
+TEST_P(TieredStoreTest, AFailedDemotionLeavesTheBytesOnTheHost) {
   TieredStore tiers(options(kPage, kPage), transfers());
   const auto id = tiers.reserve(kPage);
   const auto given = contents(kPage, 7);
@@ -202,7 +202,7 @@ TEST_P(TieredStoreTest, a_failed_demotion_leaves_the_bytes_on_the_host) {
   EXPECT_EQ(found, given);
 }
 
-TEST_P(TieredStoreTest, what_is_dropped_in_flight_is_freed_when_its_copy_ends) {
+TEST_P(TieredStoreTest, WhatIsDroppedInFlightIsFreedWhenItsCopyEnds) {
   TieredStore tiers(options({}, kMiB), transfers());
   const auto id = tiers.reserve(kPage);
   arm_faults("spool.write=delay:50ms@1");
@@ -217,7 +217,7 @@ TEST_P(TieredStoreTest, what_is_dropped_in_flight_is_freed_when_its_copy_ends) {
   EXPECT_EQ(tiers.usage().places, 0U);
 }
 
-TEST_P(TieredStoreTest, verify_finds_bytes_that_the_disk_changed) {
+TEST_P(TieredStoreTest, VerifyFindsBytesThatTheDiskChanged) {
   TieredStoreOptions verifying = options({}, kMiB);
   verifying.verify = true;
   TieredStore tiers(verifying, transfers());
@@ -233,7 +233,7 @@ TEST_P(TieredStoreTest, verify_finds_bytes_that_the_disk_changed) {
   EXPECT_EQ(load(tiers, *id, found), EBADMSG);
 }
 
-TEST_P(TieredStoreTest, a_refusal_says_what_is_short) {
+TEST_P(TieredStoreTest, ARefusalSaysWhatIsShort) {
   TieredStore tiers(options(kPage, kPage), transfers());
   EXPECT_EQ(tiers.full_reason(), "");
   EXPECT_FALSE(tiers.reserve(kMiB).has_value());
@@ -244,7 +244,7 @@ TEST_P(TieredStoreTest, a_refusal_says_what_is_short) {
   EXPECT_EQ(tiers.usage().places, 0U);
 }
 
-TEST_P(TieredStoreTest, a_call_out_of_order_is_an_internal_error) {
+TEST_P(TieredStoreTest, ACallOutOfOrderIsAnInternalError) {
   TieredStore tiers(options(kMiB, kMiB), transfers());
   const auto id = tiers.reserve(kPage);
   std::vector<std::byte> memory(kPage.count);

@@ -19,7 +19,7 @@ Json budgets_json(const Budgets& budgets) {
   return json;
 }
 
-/// What an answer is about: `machine`, `recorded_on`, `recorded_elsewhere`, `durations`,
+/// Adds what an answer is about: `machine`, `recorded_on`, `recorded_elsewhere`, `durations`,
 /// `workspace_margin`.
 void add_inputs(Json& json, const PlanningInputs& inputs) {
   json["machine"] = inputs.machine.name;
@@ -135,7 +135,7 @@ Json outcome_json(const Outcome& outcome) {
 
 std::string_view word_of(KeptBecause because) {
   switch (because) {
-    case KeptBecause::kNeverUsed:
+    case KeptBecause::kUnused:
       return "never-used";
     case KeptBecause::kAlwaysNeeded:
       return "always-needed";

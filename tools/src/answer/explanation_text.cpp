@@ -64,7 +64,7 @@ std::string copies_text(const AboutStorage& about) {
 
 std::string kept_words(const ExplanationAnswer::Kept& kept, Bytes budget) {
   switch (kept.because) {
-    case KeptBecause::kNeverUsed:
+    case KeptBecause::kUnused:
       return "no op of the step uses it";
     case KeptBecause::kAlwaysNeeded:
       return "there is no time between its uses";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an answer is about, in lines of at most 80 columns: which machine, where the durations are
-// from, what is left free. Pure functions; thread-safe.
+// Says what an answer is about, in lines of at most 80 columns: which machine, where the durations
+// are from, what is left free. Pure functions; thread-safe.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `plan` and `simulate` found out, as lines of at most 80 columns: `step  12.3 ms, 3 % over
-// its 11.9 ms of computing` and what follows. Pure functions; thread-safe.
+// Writes what `plan` and `simulate` found out, in lines of at most 80 columns: `step  12.3 ms, 3 %
+// over its 11.9 ms of computing` and what follows. Pure functions; thread-safe.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `what-if` found out, as lines of at most 80 columns. Pure functions; thread-safe.
+// Writes what `what-if` found out, in lines of at most 80 columns. Pure functions; thread-safe.
 #pragma once
 
 #include <string>

@@ -83,7 +83,7 @@ class Explainer {
     const auto stretch = uses_.longest(storage);
     if (!stretch) {
       const bool used = !uses_.of(storage).empty();
-      return {.because = used ? KeptBecause::kAlwaysNeeded : KeptBecause::kNeverUsed,
+      return {.because = used ? KeptBecause::kAlwaysNeeded : KeptBecause::kUnused,
               .alive = {},
               .idle_ns = {}};
     }

@@ -25,7 +25,7 @@ namespace spillway::tools {
 
 /// The reason why a storage stays that nothing is done with.
 enum class KeptBecause : std::uint8_t {
-  kNeverUsed,       ///< no op of the step uses it
+  kUnused,          ///< no op of the step uses it
   kAlwaysNeeded,    ///< there is no time between its uses
   kNothingBinds,    ///< what is alive while it is idle fits
   kDearToMove,      ///< its copies take longer than it is idle
@@ -39,7 +39,7 @@ struct ExplanationAnswer {
   };
   /// Of a storage that stays.
   struct Kept {
-    KeptBecause because = KeptBecause::kNeverUsed;
+    KeptBecause because = KeptBecause::kUnused;
     Bytes alive{};                  ///< at most, while it is idle
     std::optional<TimeNs> idle_ns;  ///< nothing where it is never idle
   };

@@ -15,7 +15,8 @@
 
 namespace spillway::tools {
 
-/// What a step of `step` takes more than one of `compute`, as a share; 0 where that takes nothing.
+/// Returns how much longer a step of `step` is than one of `compute`, as a share; 0 where `compute`
+/// is 0.
 double slowdown_of(TimeNs step, TimeNs compute);
 
 /// The result of a search for a budget.

@@ -15,6 +15,8 @@ std::optional<std::string_view> nearest_word(std::string_view word,
 
 /// ` Did you mean "lru"?`, to follow the sentence that refuses a word; empty where no candidate is
 /// near.
-std::string suggestion(std::string_view word, std::span<const std::string_view> candidates);
+/// `prefix` stands before the candidate in the text, and is no part of what is compared.
+std::string suggestion(std::string_view word, std::span<const std::string_view> candidates,
+                       std::string_view prefix = "");
 
 }  // namespace spillway

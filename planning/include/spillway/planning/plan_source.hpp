@@ -30,8 +30,8 @@ class StepActions {
   /// The plan's actions are sorted, as sort() leaves them.
   explicit StepActions(Plan plan);
 
-  /// What to do, in this order, when computing is about to begin the op; for the number of ops: at
-  /// the end of the step. In constant time. Refers to this object.
+  /// Returns the actions, in order, for when computing is about to begin the op; for the number of
+  /// ops, those at the end of the step. In constant time. Refers to this object.
   [[nodiscard]] std::span<const PlanAction> before(OpIndex op) const;
   /// With the places where storages begin.
   [[nodiscard]] const Plan& plan() const { return plan_; }

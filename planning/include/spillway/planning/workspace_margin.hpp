@@ -43,7 +43,7 @@ struct StatedBudgets {
   Budgets stated{};
   Bytes margin{};
 
-  /// What planners, simulator and bound are given.
+  /// Returns the budgets that planners, simulator and bound are given.
   [[nodiscard]] Budgets for_plans() const { return leaving_free(stated, margin); }
   /// The same with another device budget.
   [[nodiscard]] StatedBudgets with_device(Bytes device) const;

@@ -101,20 +101,20 @@ struct Action {
 
 /// Counts since construction. Bytes are of storages.
 struct Statistics {
-  std::uint64_t evictions = 0;          ///< copies out of the device started
-  std::uint64_t clean_evictions = 0;    ///< left without a copy: a current one existed
-  std::uint64_t rescued_evictions = 0;  ///< copies out that ended with the bytes staying
-  std::uint64_t demotions = 0;          ///< copies from host to disk started
-  std::uint64_t fetches = 0;            ///< copies into the device started
-  std::uint64_t unwanted_fetches = 0;   ///< fetched or recomputed, and given up on arrival
-  std::uint64_t recomputations = 0;
-  std::uint64_t failed_copies = 0;  ///< cancelled ones and those of dead storages included
-  Bytes evicted{};                  ///< of `evictions`
-  Bytes clean_evicted{};            ///< of `clean_evictions`
-  Bytes demoted{};                  ///< of `demotions`
-  Bytes fetched{};                  ///< of `fetches`
-  TimeNs copying_ns = 0;            ///< sum over copies and recomputations, start to end
-  std::array<Bytes, kTierCount> peak{};
+  std::uint64_t evictions = 0;           ///< copies out of the device started
+  std::uint64_t clean_evictions = 0;     ///< left without a copy: a current one existed
+  std::uint64_t rescued_evictions = 0;   ///< copies out that ended with the bytes staying
+  std::uint64_t demotions = 0;           ///< copies from host to disk started
+  std::uint64_t fetches = 0;             ///< copies into the device started
+  std::uint64_t unwanted_fetches = 0;    ///< fetched or recomputed, and given up on arrival
+  std::uint64_t recomputations = 0;      ///< Recompute actions
+  std::uint64_t failed_copies = 0;       ///< cancelled ones and those of dead storages included
+  Bytes evicted{};                       ///< of `evictions`
+  Bytes clean_evicted{};                 ///< of `clean_evictions`
+  Bytes demoted{};                       ///< of `demotions`
+  Bytes fetched{};                       ///< of `fetches`
+  TimeNs copying_ns = 0;                 ///< sum over copies and recomputations, start to end
+  std::array<Bytes, kTierCount> peak{};  ///< most that each tier ever held
 
   bool operator==(const Statistics&) const = default;
 };

@@ -38,7 +38,7 @@ class MoveTally {
   struct Hash {
     std::size_t operator()(const Kind& kind) const;
   };
-  void forget_half();
+  void discard_least_half();
 
   std::unordered_map<Kind, Bytes, Hash> moved_;
 };

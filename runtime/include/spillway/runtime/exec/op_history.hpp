@@ -6,7 +6,7 @@
 //     storage     x y z   x z
 //
 // Ops and touches keep their number for life; a number under a mask is a place in the ring, whose
-// size is a power of two. The caller decides when a full ring grows and when it forgets instead.
+// size is a power of two. The caller decides when a full ring grows and when it discards instead.
 // The ops read must be remembered: see remembers(). Single-threaded; throws only std::bad_alloc.
 //
 // Source of the window hash: Karp and Rabin, "Efficient randomized pattern-matching algorithms",
@@ -40,7 +40,7 @@ class OpHistory {
   std::uint64_t touch_count(std::uint64_t op) const { return start(op + 1) - start(op); }
   std::uint64_t storage(std::uint64_t touch) const { return storages_[touch & touch_mask_]; }
 
-  /// The next op would overwrite one: call grow_ops or forget_ops first.
+  /// The next op would overwrite one: call grow_ops or discard_ops first.
   bool ops_full() const { return ops_ == ops_full_at_; }
   void add_op(std::uint64_t signature) {
     signatures_[ops_ & op_mask_] = signature;
@@ -50,7 +50,7 @@ class OpHistory {
   bool touches_full() const { return touches_ == touches_full_at_; }
   void add_touch(std::uint64_t storage) { storages_[touches_++ & touch_mask_] = storage; }
 
-  void forget_ops() { ops_full_at_ = ops_ + op_mask_ + 1; }
+  void discard_ops() { ops_full_at_ = ops_ + op_mask_ + 1; }
   void grow_ops();
   /// Doubles the touches if they reach back less far than the ops; at most kMostTouches, else
   /// forgets.

@@ -35,7 +35,7 @@ class TierRooms {
   [[nodiscard]] HostPages free_host(StorageRecord& record, Bytes copied);
   void free_disk(StorageRecord& record);
 
-  /// What a copy on the disk takes: direct transfers move whole pages.
+  /// Returns the room of a copy on the disk: direct transfers move whole pages.
   [[nodiscard]] static Bytes bytes_on_disk(Bytes copied) {
     return round_up(copied, HostMemory::kPage.count);
   }

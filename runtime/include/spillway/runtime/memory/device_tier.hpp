@@ -121,7 +121,8 @@ class DeviceTier {
 
   /// Where memory comes from, for statistics (docs/statistics.md, `pages`).
   [[nodiscard]] virtual std::string description() const = 0;
-  /// What may be short where the system refuses memory that the budget allows: a sentence.
+  /// Returns a sentence on what may be short where the system refuses memory that the budget
+  /// allows.
   [[nodiscard]] virtual std::string why_refused() const = 0;
 };
 

@@ -37,7 +37,7 @@ class MappingCount {
   /// `to`, of the same class, became what `from` is made of.
   void copy_cuts(const Block& from, Block& to);
   /// The whole block became one mapping.
-  void forget_cuts(Block& block);
+  void clear_cuts(Block& block);
 
   /// Mappings of the reservation: at most so many.
   [[nodiscard]] std::uint64_t bound() const { return 1 + edges_ + cuts_; }
