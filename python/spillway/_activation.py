@@ -20,9 +20,9 @@ def start(settings: dict[str, str]) -> None:
         RuntimeError: the library cannot be loaded into this torch.
     """
     library = _native.load()
-    _native.check(library.spillway_start(_native.as_json(settings)))
+    library.start(settings)
     _native.settings = settings
-    _publish_page(_native.take(library.spillway_budget_page()))
+    _publish_page(library.budget_page())
     _shims.install()
     _ending.watch()
     if "SPILLWAY_TRACE" in settings and settings.get("SPILLWAY_MODE") == "record":

@@ -25,7 +25,7 @@ def watch() -> None:
 
 def _note_step(*_: object) -> None:
     if not torch.compiler.is_compiling():
-        _native.loaded().spillway_note_step()
+        _native.loaded().note_step()
 
 
 def _note_end() -> None:
@@ -36,7 +36,7 @@ def _note_end() -> None:
         error = None
     # By Ctrl-C the interpreter ends with the signal itself, which runs no handler of exit.
     by_signal = isinstance(error, KeyboardInterrupt)
-    _native.loaded().spillway_end(_is_shortage(error), by_signal)
+    _native.loaded().end(_is_shortage(error), by_signal)
 
 
 def _is_shortage(error: BaseException | None) -> bool:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors that a program made before ``enable()``, taken into managed memory."""
 
-import ctypes
 import gc
 import sys
 
@@ -16,14 +15,13 @@ def take_in() -> None:
     """Moves what nobody but objects of Python can hold; what is left is said on stderr, once."""
     global _said
     library = _native.load()
-    if not library.spillway_may_be_older():
+    if not library.may_be_older():
         return
     # type(), since proxies answer isinstance() by running code of their own
     tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
     with torch._C.DisableTorchFunctionSubclass():
         addresses = [torch._C.TensorBase._cdata.__get__(tensor) for tensor in tensors]
-    array = (ctypes.c_void_p * len(addresses))(*addresses)
-    left = _native.take(_native.holding_the_lock().spillway_adopt(array, len(addresses)))
+    left = library.adopt(addresses)
     if left and left != _said:
         print(f"spillway: {left}", file=sys.stderr)
     _said = left or ""

@@ -123,7 +123,7 @@ def disable() -> None:
     """Brings everything back into memory and holds no budget any more."""
     library = _native.loaded()
     if library is not None:
-        _native.check(library.spillway_stop())
+        library.stop()
     _native.settings = None
     os.environ.pop("SPILLWAY_BUDGET_PAGE", None)
 
@@ -159,14 +159,14 @@ def stats() -> Statistics:
     library = _native.loaded()
     if library is None:
         raise RuntimeError("Spillway is not active: set SPILLWAY_BUDGET or call spillway.enable()")
-    return Statistics.from_json(_native.take(library.spillway_statistics()) or "{}")
+    return Statistics.from_json(library.statistics())
 
 
 def reset_peak() -> None:
     """Starts the peaks of ``stats()`` anew from what is in use now."""
     library = _native.loaded()
     if library is not None:
-        library.spillway_reset_peak()
+        library.reset_peak()
 
 
 def keep(*objects: "torch.Tensor | torch.nn.Module") -> None:
@@ -201,7 +201,7 @@ def _keep(storages: "list[torch.UntypedStorage]") -> None:
     library = _native.load()
     for count, storage in enumerate(storages):
         try:
-            _native.check(library.spillway_keep(storage._cdata))
+            library.keep(storage)
         except BaseException:
             _release(storages[:count])
             raise
@@ -210,13 +210,13 @@ def _keep(storages: "list[torch.UntypedStorage]") -> None:
 def _release(storages: "list[torch.UntypedStorage]") -> None:
     library = _native.load()
     for storage in storages:
-        library.spillway_release(storage._cdata)
+        library.release(storage)
 
 
 def _storages(objects: tuple[Any, ...]) -> "Iterator[torch.UntypedStorage]":
     import torch
 
-    from spillway import _shims
+    from spillway import _storages
 
     for item in objects:
         if isinstance(item, torch.nn.Module):
@@ -226,7 +226,7 @@ def _storages(objects: tuple[Any, ...]) -> "Iterator[torch.UntypedStorage]":
         else:
             raise UserTypeError(item)
         for tensor in tensors:
-            storage = _shims.storage_of(tensor)
+            storage = _storages.storage_of(tensor)
             if storage is not None:
                 yield storage
 

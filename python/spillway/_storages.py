@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import torch
 
 from spillway import _native
+from spillway._library import Library
 
 
 def storage_of(tensor: torch.Tensor | torch.UntypedStorage) -> torch.UntypedStorage | None:
@@ -20,6 +21,10 @@ def storage_of(tensor: torch.Tensor | torch.UntypedStorage) -> torch.UntypedStor
         return torch._C.TensorBase.untyped_storage(tensor)
     except (RuntimeError, NotImplementedError):
         return None
+
+
+def is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 # Of these, functions compare addresses that data_ptr() gives and follow none. They ask for those
@@ -42,7 +47,7 @@ def touch(storage: torch.UntypedStorage, writes: bool) -> None:
     """Brings the storage back for code that is done with it when it returns."""
     library = _native.loaded()
     if library is not None:
-        _native.check(library.spillway_touch(storage._cdata, int(writes)))
+        library.touch(storage, writes)
 
 
 def give_address(storage: torch.UntypedStorage) -> None:
@@ -59,7 +64,10 @@ def give_address(storage: torch.UntypedStorage) -> None:
         frame = frame.f_back  # TypedStorage asks for its caller
     name = frame.f_globals.get("__name__") if frame is not None else None
     compares = str(name).partition(".")[0] in _COMPARE
-    _native.check(library.spillway_touch(storage._cdata, 1 if compares else 2))
+    if compares:
+        library.touch(storage, True)
+    else:
+        library.give_address(storage)
 
 
 def in_frame(name: bytes, reads: Iterable[torch.Tensor] = (), writes: Iterable[torch.Tensor] = ()):
@@ -78,7 +86,7 @@ def in_frame(name: bytes, reads: Iterable[torch.Tensor] = (), writes: Iterable[t
 
 
 @functools.cache
-def _frame_of(library: ctypes.CDLL) -> type:
+def _frame_of(library: Library) -> type:
     class Frame:
         def __init__(self, name, reads, writes):
             self._arguments = name, reads, writes
@@ -88,26 +96,26 @@ def _frame_of(library: ctypes.CDLL) -> type:
             self._arguments = None
             begun = ctypes.c_int(0)
             try:
-                _native.check(library.spillway_begin_frame(name, ctypes.byref(begun)))
-                _use(library, reads, 0)
-                _use(library, writes, 1)
+                library.begin_frame(name, begun)
+                _use(library, reads, False)
+                _use(library, writes, True)
             except BaseException:
                 if begun.value:
-                    library.spillway_end_frame(None, None, None)
+                    library.end_frame(None, None, None)
                 raise
 
         # A function of C, called without `self`: before the first line of one of Python's a signal
         # may be handled, and a KeyboardInterrupt there would leave the frame open.
-        __exit__ = library.spillway_end_frame
+        __exit__ = library.end_frame
 
     return Frame
 
 
-def _use(library, tensors: Iterable[torch.Tensor], written: int) -> None:
+def _use(library: Library, tensors: Iterable[torch.Tensor], written: bool) -> None:
     for tensor in tensors:
         storage = storage_of(tensor)
         if storage is not None:
-            _native.check(library.spillway_use(storage._cdata, written))
+            library.use(storage, written)
 
 
 def exported(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,12 +4,12 @@ of it: `import tensorflow` opens the plugin by itself then. docs/tensorflow.md h
 """
 
 import ctypes
-import json
 import os
 import pathlib
 from typing import Any
 
 from spillway import _unmanaged
+from spillway._library import TensorflowPlugin
 from spillway._native import UserError
 
 
@@ -51,15 +51,7 @@ def stats() -> dict[str, Any] | None:
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD)
     except OSError:  # nobody has opened it
         return None
-    library.spillway_tensorflow_statistics.restype = ctypes.c_void_p
-    library.spillway_tensorflow_free.argtypes = [ctypes.c_void_p]
-    text = library.spillway_tensorflow_statistics()
-    if not text:
-        return None
-    try:
-        return json.loads(ctypes.string_at(text))
-    finally:
-        library.spillway_tensorflow_free(text)
+    return TensorflowPlugin(library).statistics()
 
 
 def _path() -> pathlib.Path:

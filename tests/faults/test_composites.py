@@ -118,7 +118,7 @@ def test_fuzz_shows_a_composite_that_reads_what_was_just_made():
     x = torch.arange(10)
     split = "aten::tensor_split.tensor_indices_or_sections"
     for transparent, shown in (([], False), ([split], True)):
-        library.spillway_set_transparent(",".join(transparent).encode())
+        library.functions.spillway_set_transparent(",".join(transparent).encode())
         indices = torch.tensor([2, 5])  # nothing runs after it
         try:
             parts = torch.tensor_split(x, indices)
@@ -126,7 +126,7 @@ def test_fuzz_shows_a_composite_that_reads_what_was_just_made():
             assert shown and "no hook shows" in str(error), error
         else:
             assert not shown and [part.numel() for part in parts] == [2, 3, 5]
-    library.spillway_set_transparent(None)
+    library.functions.spillway_set_transparent(None)
     assert _native.loaded() is not None
 
 

@@ -197,7 +197,8 @@ def test_a_fork_while_another_thread_looks_at_the_table_of_ops():
 
     activate(BUDGET="64MiB")
     library = _native.loaded()
-    library.spillway_transparent_seen.restype = ctypes.c_void_p
+    transparent_seen = library.functions.spillway_transparent_seen
+    transparent_seen.restype = ctypes.c_void_p
     x = torch.ones(8)
     for name in ("sin", "cos", "exp", "log", "tanh", "sqrt", "abs", "neg"):  # a longer table
         getattr(x, name)()
@@ -205,11 +206,11 @@ def test_a_fork_while_another_thread_looks_at_the_table_of_ops():
 
     def look():
         while not done.is_set():
-            _native.take(library.spillway_transparent_seen())
+            library.take(transparent_seen())
 
     def child():
         signal.alarm(10)
-        return _native.take(library.spillway_transparent_seen()) is not None
+        return library.take(transparent_seen()) is not None
 
     threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:

@@ -91,16 +91,16 @@ def test_an_interrupt_while_a_frame_begins(place):
     from tests.faults.pressure import filled
 
     activate(BUDGET="12MiB")
-    library = _native.loaded()
+    functions = _native.loaded().functions
     name = f"spillway_{place}" + "_frame" * (place == "begin")
-    original = getattr(library, name)
+    original = getattr(functions, name)
 
     def interrupted(*arguments):
         result = original(*arguments)
         signal.raise_signal(signal.SIGINT)
         return result
 
-    setattr(library, name, interrupted)
+    setattr(functions, name, interrupted)
     kept = []
     for value in range(3):
         try:
@@ -108,7 +108,7 @@ def test_an_interrupt_while_a_frame_begins(place):
                 raise AssertionError("not interrupted")
         except KeyboardInterrupt as error:
             kept.append(error)  # as notebooks do, with all that its traceback holds
-    setattr(library, name, original)
+    setattr(functions, name, original)
     _require_no_frame_is_open()
 
 

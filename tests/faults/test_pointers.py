@@ -130,13 +130,13 @@ def test_the_error_of_other_code_names_the_storage():
 @in_child
 def test_memory_that_the_program_page_locks_stays():
     """Evicted, it would leave the pages that a device copies from: wrong values, and no fault."""
-    from spillway import _shims
+    from spillway._shims import page_locking
     from tests.faults.pressure import filled, is_in_memory, push_out
 
     activate(BUDGET="12MiB")
     answers = {"register": 1, "unregister": 0}
-    register = _shims._kept_while_registered(lambda address, size, flags: answers["register"])
-    unregister = _shims._released_with(lambda address: answers["unregister"])
+    register = page_locking._kept_while_registered(lambda address, size, flags: answers["register"])
+    unregister = page_locking._released_with(lambda address: answers["unregister"])
     tensor = filled(1)
     address = tensor.data_ptr()
     register(address, tensor.nbytes, 0)

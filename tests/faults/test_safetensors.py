@@ -161,7 +161,7 @@ def test_programs_that_imported_it_before():
 def test_a_full_disk_is_an_error_and_nothing_is_lost():
     import torch
 
-    from spillway import _safetensors
+    from spillway._shims import safetensors
 
     activate(BUDGET="12MiB")
     tensors = _filled_tensors()
@@ -169,7 +169,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost():
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    _safetensors.os.posix_fallocate, kept = full, os.posix_fallocate
+    safetensors.os.posix_fallocate, kept = full, os.posix_fallocate
     with pytest.raises(OSError, match="No space left"):
         _library().save_file(tensors, "failed")
     os.posix_fallocate = kept

@@ -6,7 +6,9 @@
 
 import atexit
 
-from spillway.recording import lines, native
+from spillway import _native
+from spillway._library import WHERE
+from spillway.recording import lines
 from spillway.recording.watch import Watch
 
 _watch: Watch | None = None
@@ -18,14 +20,12 @@ def start() -> None:
     global _watch, _where
     if _watch is not None:
         return
-    library = native.load()
-    numbers = lines.LineNumbers(
-        lambda number, text: library.spillway_record_line(number, text.encode())
-    )
-    _where = native.WHERE(numbers.here)
-    library.spillway_trace_begin(_where)
+    library = _native.load()
+    numbers = lines.LineNumbers(library.record_line)
+    _where = WHERE(numbers.here)
+    library.trace_begin(_where)
     _watch = Watch(library)
     _watch.with_data = True
     _watch.install()
     # Threads of torch may run ops while the interpreter ends.
-    atexit.register(library.spillway_trace_begin, native.WHERE())
+    atexit.register(library.trace_begin, WHERE())

@@ -2,8 +2,6 @@
 """``record_step`` and what it returns."""
 
 import contextlib
-import ctypes
-import json
 import os
 import pathlib
 import warnings
@@ -13,8 +11,9 @@ from typing import Any
 import torch
 
 from spillway import _native
+from spillway._library import WHERE, Library
 from spillway._native import UserError
-from spillway.recording import lines, machines, meta_mode, native
+from spillway.recording import lines, machines, meta_mode
 from spillway.recording.watch import Watch
 
 _WITHOUT_WORKSPACE = (
@@ -25,10 +24,10 @@ _WITHOUT_WORKSPACE = (
 class RecordedStep:
     """One training step as a trace. Owns native memory until it is collected."""
 
-    def __init__(self, library: ctypes.CDLL, handle: int, notes: list[str]) -> None:
+    def __init__(self, library: Library, handle: int, notes: list[str]) -> None:
         self._library = library
         self._handle = handle
-        facts = json.loads(_native.take(library.spillway_step_facts(handle)) or "{}")
+        facts = library.step_facts(handle)
         self.ops: int = facts["ops"]  #: rows: leaf operators that touch memory
         self.recomputable_ops: int = facts["recomputable_ops"]
         self.storages: int = facts["storages"]
@@ -44,11 +43,11 @@ class RecordedStep:
         Raises:
             UserError: the file cannot be written.
         """
-        _native.check(self._library.spillway_step_write(self._handle, os.fspath(path).encode()))
+        self._library.step_write(self._handle, os.fspath(path))
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as docs/formats.md describes it."""
-        return json.loads(_native.take(self._library.spillway_step_text(self._handle)) or "{}")
+        return self._library.step_text(self._handle)
 
     def __repr__(self) -> str:
         return (
@@ -58,7 +57,7 @@ class RecordedStep:
 
     def __del__(self) -> None:
         if self._handle:
-            self._library.spillway_step_free(self._handle)
+            self._library.step_free(self._handle)
             self._handle = 0
 
 
@@ -128,16 +127,14 @@ class StepRecorder:
     """Everything that is switched on while a recording runs."""
 
     def __init__(self, assume: float | None) -> None:
-        self.library = native.load()
+        self.library = _native.load()
         self.watch = Watch(self.library)
         self.notes: list[str] = [_WITHOUT_WORKSPACE]
         self._assume = assume
         self._stack = contextlib.ExitStack()
-        self._lines = lines.LineNumbers(
-            lambda number, text: self.library.spillway_record_line(number, text.encode())
-        )
+        self._lines = lines.LineNumbers(self.library.record_line)
         # The native side keeps the address: the object must live as long as the recording.
-        self._where = native.WHERE(self._lines.here)
+        self._where = WHERE(self._lines.here)
 
     def note(self, text: str) -> None:
         """Adds to what the recording says of itself, once."""
@@ -151,27 +148,25 @@ class StepRecorder:
         self.watch.with_data = with_data
         self.watch.install()
         self._stack.callback(self.watch.remove)
-        _native.check(
-            self.library.spillway_record_begin(
-                self._where,
-                int(torch.backends.cuda.matmul.allow_tf32),
-                int(torch.backends.cudnn.allow_tf32),
-                int(with_data),
-            )
+        self.library.record_begin(
+            self._where,
+            torch.backends.cuda.matmul.allow_tf32,
+            torch.backends.cudnn.allow_tf32,
+            with_data,
         )
-        self._stack.callback(self.library.spillway_record_end)
+        self._stack.callback(self.library.record_end)
 
     def stop(self) -> None:
         self._stack.close()
 
     def begin_step(self) -> None:
         self.watch.describe_gradients()
-        self.library.spillway_record_step()
+        self.library.record_step()
 
     def take(self, machine_file: pathlib.Path | None) -> RecordedStep:
         """The step since `begin_step`."""
         self.watch.describe_gradients()
-        for op in json.loads(_native.take(self.library.spillway_record_decomposed()) or "[]"):
+        for op in self.library.record_decomposed():
             self.note(
                 f"{op} was recorded as its parts: devices run it as one kernel, meta has none"
             )
@@ -179,15 +174,11 @@ class StepRecorder:
             self.note(
                 "autocast does nothing on the meta device: recorded in the tensors' own types"
             )
-        handle = ctypes.c_void_p()
-        _native.check(
-            self.library.spillway_record_take(
-                f"torch {torch.__version__}, meta device".encode(),
-                None if machine_file is None else os.fspath(machine_file).encode(),
-                ctypes.byref(handle),
-            )
+        handle = self.library.record_take(
+            f"torch {torch.__version__}, meta device",
+            None if machine_file is None else os.fspath(machine_file),
         )
-        recorded = RecordedStep(self.library, handle.value, self.notes)
+        recorded = RecordedStep(self.library, handle, self.notes)
         if recorded.ops == 0:
             raise UserError(
                 "the step ran no operator on the meta device: make its model and tensors inside "
@@ -208,7 +199,7 @@ class StepRecorder:
 
     def explained(self, error: Exception) -> Exception:
         """Returns the exception to raise for an error of the program."""
-        op = _native.take(self.library.spillway_record_last_op()) or "an operator"
+        op = self.library.record_last_op() or "an operator"
         first = str(error).strip().split("\n")[0]
         if "meta" not in str(error) and "data-dependent" not in str(error):
             return error

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells the recorder what tensors are for and which module is running."""
 
-import ctypes
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,13 +12,14 @@ from torch.optim.optimizer import (
 )
 from torch.utils.weak import WeakIdKeyDictionary
 
-from spillway._shims import storage_of
+from spillway._library import Library
+from spillway._storages import storage_of
 
 
 class Watch:
     """Global hooks on modules and optimizers, from `install` to `remove`."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
         #: Describe tensors with data too.
         self.with_data = False
@@ -59,14 +59,14 @@ class Watch:
         if module not in self._names:
             self._learn(module)
         stack.append(self._names[module])
-        self._library.spillway_record_module(stack[-1].encode())
+        self._library.record_module(stack[-1])
 
     def _leave(self, module: torch.nn.Module, arguments, result) -> None:
         if torch.compiler.is_compiling():
             return
         stack = self._stack()
         stack.pop()
-        self._library.spillway_record_module((stack[-1] if stack else "").encode())
+        self._library.record_module(stack[-1] if stack else "")
 
     def _stack(self) -> list[str]:
         if not hasattr(self._running, "stack"):
@@ -110,4 +110,4 @@ class Watch:
         storage = storage_of(tensor)  # none of a function transform's wrapper
         if storage is None:
             return
-        self._library.spillway_record_storage(storage._cdata, role.encode(), name.encode())
+        self._library.record_storage(storage, role, name)

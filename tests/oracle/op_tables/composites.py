@@ -30,21 +30,19 @@ def _library():
     from spillway import _native
 
     library = _native.load()
-    library.spillway_set_transparent.argtypes = [ctypes.c_char_p]
-    library.spillway_set_transparent.restype = None
-    library.spillway_transparent_seen.restype = ctypes.c_void_p
+    library.functions.spillway_set_transparent.argtypes = [ctypes.c_char_p]
+    library.functions.spillway_set_transparent.restype = None
+    library.functions.spillway_transparent_seen.restype = ctypes.c_void_p
     return library
 
 
 def _under_fuzz(library, names, case):
     """The case's results with these operators transparent, and those that called others."""
-    from spillway import _native
-
-    library.spillway_set_transparent(",".join(names).encode())
-    _native.take(library.spillway_transparent_seen())
+    library.functions.spillway_set_transparent(",".join(names).encode())
+    library.take(library.functions.spillway_transparent_seen())
     with fuzzed():
         results = case.compute()
-        seen = _native.take(library.spillway_transparent_seen()) or ""
+        seen = library.take(library.functions.spillway_transparent_seen()) or ""
     return results, set(filter(None, seen.split(",")))
 
 

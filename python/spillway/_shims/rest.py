@@ -22,7 +22,7 @@ def install() -> None:
 
     def wake_before(module: Any, name: str) -> None:
         if hasattr(module, name):
-            _call_before(library.spillway_wake, module, name)
+            _call_before(library.wake, module, name)
 
     wake_before(torch.autograd.profiler, "_enable_profiler")
     _imports.when_imported(
@@ -33,15 +33,13 @@ def install() -> None:
         "torch.profiler.profiler",
         lambda module: wake_before(module, "_enable_execution_trace_observer"),
     )
-    _wake_before_threads(library.spillway_wake)
+    _wake_before_threads(library.wake)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        library.spillway_never_rest()
+        library.never_rest()
     # Every process group, the default one too, is made by this function.
     _imports.when_imported(
         "torch.distributed.distributed_c10d",
-        lambda module: _call_before(
-            library.spillway_never_rest, module, "_new_process_group_helper"
-        ),
+        lambda module: _call_before(library.never_rest, module, "_new_process_group_helper"),
     )
 
 

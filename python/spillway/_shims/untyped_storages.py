@@ -60,7 +60,7 @@ def manage(storage: torch.UntypedStorage, keep_contents: bool) -> torch.UntypedS
     """
     library = _native.loaded()
     if library is not None:
-        _native.check(library.spillway_manage_made(storage._cdata, int(keep_contents)))
+        library.manage_made(storage, keep_contents)
     return storage
 
 
@@ -130,7 +130,7 @@ def _wrap_resizing() -> None:
         touch(self, True)
         library = _native.loaded()
         if library is not None:
-            library.spillway_serve_when_resized(self._cdata)
+            library.serve_when_resized(self)
         result = original(self, *arguments, **keywords)
         touch(self, False)
         return result
