@@ -9,7 +9,7 @@ import pytest
 MIB = 2**20
 GIB = 2**30
 ROOT = pathlib.Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "planners" / "partitioned.md"
+PAGE = ROOT / "docs" / "planners" / "README.md"
 
 
 def towers(count, layers):

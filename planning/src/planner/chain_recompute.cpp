@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016. See
-// docs/planners/chain-recompute.md.
+// docs/planners/README.md.
 #include <algorithm>
 #include <array>
 #include <cmath>

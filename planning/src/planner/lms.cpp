@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Le, Imai, Negishi, Kawachiya, "Automatic GPU memory management for large neural models in
-// TensorFlow", ISMM 2019, and its release TFLMS v2. See docs/planners/lms.md.
+// TensorFlow", ISMM 2019, and its release TFLMS v2. See docs/planners/README.md.
 #include <algorithm>
 #include <array>
 #include <utility>

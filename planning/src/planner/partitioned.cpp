@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // J. Wei, A. Qiao, A. Jayarajan, G. Gibson, V. Vasudevan, E. Xing, "Training larger models on
-// TensorFlow without additional GPU" (TensorFlowMem), SysML 2018. See docs/planners/partitioned.md.
+// TensorFlow without additional GPU" (TensorFlowMem), SysML 2018. See docs/planners/README.md.
 #include <algorithm>
 #include <array>
 

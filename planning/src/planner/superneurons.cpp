@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wang et al., "SuperNeurons: dynamic GPU memory management for training deep neural networks",
-// PPoPP 2018. See docs/planners/superneurons.md.
+// PPoPP 2018. See docs/planners/README.md.
 #include <algorithm>
 #include <array>
 #include <string>

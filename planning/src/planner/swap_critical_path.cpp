@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Meng, Sun, Yang, Qiu, Gu, "Training deeper models by GPU memory optimization on TensorFlow", ML
-// Systems workshop at NIPS 2017. See docs/planners/swap-critical-path.md.
+// Systems workshop at NIPS 2017. See docs/planners/README.md.
 #include <algorithm>
 #include <array>
 

@@ -8,7 +8,7 @@
 namespace spillway::planning {
 namespace {
 
-// 10 to 50 us were measured for a fault that brings in 64 KiB (docs/planners/unified-memory.md).
+// 10 to 50 us were measured for a fault that brings in 64 KiB (docs/planners/README.md).
 constexpr std::int64_t kFaultNs = 25'000;
 constexpr double kMostFaultNs = 1e9;
 
