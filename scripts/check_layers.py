@@ -3,8 +3,8 @@
 
 The compiler already keeps a layer from seeing one above it, since each has its own include root.
 This adds what include roots cannot say: the order of the folders inside a layer, that the decision
-layer knows no threads or clocks, that only adapters know a framework, and that nothing that ships
-sees the test library.
+layer knows no threads or clocks, that only adapters know a framework, that nothing that ships sees
+the test library, and that a header which only its own layer uses lies beside its source.
 """
 
 import pathlib
@@ -38,8 +38,17 @@ FOLDER_ORDER = {
     "adapters/torch": ["ops", "threads", "session", "record", "hook", "api"],
 }  # fmt: skip
 
-# Folders with sources alone, whose headers are nobody else's.
-SOURCE_ROOTS = {"tools": "tools/src", "adapters/torch": "adapters/torch/csrc"}
+# Folders of sources, whose headers are nobody else's.
+SOURCE_ROOTS = {
+    "planning": "planning/src",
+    "runtime": "runtime/src",
+    "tools": "tools/src",
+    "adapters/torch": "adapters/torch/csrc",
+}
+
+# Include roots, or parts of them, of which nobody else need use all: the test library, and parts
+# whose user in another layer is to come.
+MAY_BE_UNUSED = ("tests/support/", "runtime/include/spillway/runtime/device/")
 
 # The layers whose time is a number they are given. core is not among them: it reads files and holds
 # what threads share.
@@ -97,19 +106,45 @@ def check_include(path, layer, name, owners):
         yield from check_order(path, name, layer, is_test)
 
 
+def check_interfaces(owners, included):
+    """Headers of an include root that no file outside of the layer needs.
+
+    `included`: the names that each file includes, by its path.
+    """
+    path_of = {name: f"{layer}/include/{name}" for name, layer in owners.items()}
+    needed = set()
+    found = [
+        name
+        for path, names in included.items()
+        for name in names
+        if name in owners and not path.startswith(f"{owners[name]}/")
+    ]
+    while found:
+        name = found.pop()
+        if name not in needed:
+            needed.add(name)
+            found += [deeper for deeper in included.get(path_of[name], ()) if deeper in owners]
+    for name in sorted(owners.keys() - needed):
+        if not path_of[name].startswith(MAY_BE_UNUSED):
+            yield f"{path_of[name]}: only {owners[name]} uses it: it belongs beside its source"
+
+
 def main():
     problems = []
     owners = layer_of_headers()
+    included = {}
     for layer in SEES:
         for path in sorted((ROOT / layer).rglob("*")):
             if path.suffix not in (".hpp", ".cpp"):
                 continue
             text = path.read_text(encoding="utf-8")
+            where = path.relative_to(ROOT)
+            included[str(where)] = [match[2] for match in INCLUDE.finditer(text)]
             for match in INCLUDE.finditer(text):
                 line = text.count("\n", 0, match.start(2)) + 1
-                where = path.relative_to(ROOT)
                 for problem in check_include(where, layer, match[2], owners):
                     problems.append(f"{where}:{line}: {problem}")
+    problems += check_interfaces(owners, included)
     print("\n".join(problems), end="\n" if problems else "")
     return 1 if problems else 0
 

@@ -18,10 +18,10 @@
 #include <optional>
 #include <string>
 
+#include "memory/shared_budget.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
-#include "spillway/runtime/memory/shared_budget.hpp"
 #include "spillway/runtime/settings.hpp"
 
 namespace spillway::runtime {

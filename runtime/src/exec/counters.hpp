@@ -3,10 +3,10 @@
 
 #include "budget_share.hpp"
 #include "floor_meter.hpp"
+#include "run_outcome.hpp"
 #include "spillway/base/ids.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
-#include "spillway/runtime/exec/run_outcome.hpp"
 #include "spillway/runtime/exec/statistics.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"

@@ -13,10 +13,10 @@
 #include "freed_storages.hpp"
 #include "op_fit.hpp"
 #include "room_maker.hpp"
+#include "run_outcome.hpp"
 #include "shortages.hpp"
 #include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/exec/mover.hpp"
-#include "spillway/runtime/exec/run_outcome.hpp"
 #include "status_publisher.hpp"
 #include "waits.hpp"
 

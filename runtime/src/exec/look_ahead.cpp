@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/runtime/exec/look_ahead.hpp"
+#include "look_ahead.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/runtime/exec/patience.hpp"
+#include "patience.hpp"
 
 namespace spillway::runtime {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "patience.hpp"
 #include "spillway/base/bytes.hpp"
-#include "spillway/runtime/exec/patience.hpp"
 #include "spillway/runtime/exec/shown_frame.hpp"
 
 namespace spillway::runtime {

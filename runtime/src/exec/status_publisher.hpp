@@ -16,12 +16,12 @@
 
 #include "budget_share.hpp"
 #include "counters.hpp"
+#include "run_outcome.hpp"
 #include "spillway/base/bytes.hpp"
-#include "spillway/runtime/exec/run_outcome.hpp"
-#include "spillway/runtime/exec/status_rhythm.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/status_page.hpp"
+#include "status_rhythm.hpp"
 
 namespace spillway::runtime {
 

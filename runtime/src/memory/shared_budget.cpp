@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/runtime/memory/shared_budget.hpp"
+#include "shared_budget.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The status page of a running program.
 #include "engine_fixture.hpp"
-#include "spillway/runtime/exec/status_rhythm.hpp"
+#include "exec/status_rhythm.hpp"
 #include "spillway/runtime/status_page.hpp"
 
 namespace spillway::runtime {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often the status page is brought up to date, and how far the step is.
-#include "spillway/runtime/exec/status_rhythm.hpp"
+#include "exec/status_rhythm.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/runtime/memory/shared_budget.hpp"
+#include "memory/shared_budget.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
