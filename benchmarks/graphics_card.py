@@ -26,9 +26,9 @@ _QUEUED_CYCLES = 40_000_000  # some 20 ms, in which PyTorch issues some 2000 ops
 class CardReport(report.Report):
     """A report that names the card before the machine it is in."""
 
-    def circumstances(self):
-        of_the_host = super().circumstances()
-        return f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}. {of_the_host}"
+    def machine(self):
+        card = f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}"
+        return f"{card}. {super().machine()}"
 
 
 def machine_name():

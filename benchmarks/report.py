@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
+MACHINES = "## Machines"
 HEAD = """\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
 # Benchmarks
@@ -55,27 +56,55 @@ class Report:
         self.framework = framework
 
     def add(self, key, question, lines):
-        body = [part for line in [*lines, "", self.circumstances()] for part in wrapped(line)]
-        print(f"\n## {question}\n", *body, sep="\n", flush=True)
+        here = self.machine()
+        self._print(question, [*lines, "", f"{self.run()}. {here}"])
         if self.page:
-            write_section(self.page, key, question, body)
+            text = self.page.read_text(encoding="utf-8") if self.page.exists() else HEAD
+            text, number = with_machine(text, here)
+            where = f"{self.run()}, on [machine {number}](#machines)."
+            text = with_section(text, key, question, body_of([*lines, "", where]))
+            self.page.write_text(text, encoding="utf-8")
 
-    def circumstances(self):
+    def run(self):
         date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-        return f"`{self.command}`, {date}. {machine(self.directory, self.framework)}"
+        return f"`{self.command}`, {date}, load {os.getloadavg()[0]:.1f} at the end"
+
+    def machine(self):
+        return machine(self.directory, self.framework)
+
+    def _print(self, question, lines):
+        print(f"\n## {question}\n", *body_of(lines), sep="\n", flush=True)
 
 
-def write_section(page, key, question, body):
-    """Replaces the section, or adds it at the end."""
+def body_of(lines):
+    return [part for line in lines for part in wrapped(line)]
+
+
+def with_section(text, key, question, body):
+    """The page with this section: in its place, or before that on machines."""
     begin, end = f"<!-- {key}: begin -->", f"<!-- {key}: end -->"
     section = "\n".join([begin, *body, end])
-    text = page.read_text(encoding="utf-8") if page.exists() else HEAD
     place = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if place.search(text):
-        text = place.sub(lambda _: section, text)
-    else:
-        text = f"{text.rstrip()}\n\n## {question}\n\n{section}\n"
-    page.write_text(text, encoding="utf-8")
+        return place.sub(lambda _: section, text)
+    above, heading, below = text.partition(f"\n{MACHINES}\n")
+    return f"{above.rstrip()}\n\n## {question}\n\n{section}\n{heading}{below}"
+
+
+def with_machine(text, told):
+    """The page with this machine in the list at its end, and the machine's number there."""
+    above, _, below = text.partition(f"\n{MACHINES}\n")
+    listed = re.findall(r"^\d+\. (.*(?:\n   .*)*)", below, re.MULTILINE)
+    known = [re.sub(r"\s+", " ", one) for one in listed]
+    if told not in known:
+        known.append(told)
+    items = []
+    for number, one in enumerate(known, 1):
+        items += textwrap.wrap(
+            f"{number}. {one}", 100, subsequent_indent="   ", break_on_hyphens=False
+        )
+    listing = "\n".join(items)
+    return f"{above.rstrip()}\n\n{MACHINES}\n\n{listing}\n", known.index(told) + 1
 
 
 def machine(directory, framework="torch"):
@@ -90,7 +119,6 @@ def machine(directory, framework="torch"):
         f"Python {platform.python_version()}",
         f"{framework} {version(framework)}",
         f"spillway {version('spillway')}",
-        f"load {os.getloadavg()[0]:.1f} at the end",
     ]
     return ", ".join(parts) + "."
 
