@@ -342,8 +342,16 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
   }
   ledger_.end_away(record);
   send(record, kind);
-  const bool ready = machine_.state(record.id) == ResidencyState::kResident;
-  return {.outcome = ready ? Outcome::kReady : Outcome::kPending, .short_by = {}};
+  switch (machine_.state(record.id)) {
+    case ResidencyState::kFetching:
+    case ResidencyState::kDemoting:
+      return {.outcome = Outcome::kPending, .short_by = {}};
+    case ResidencyState::kResident:
+      return {.outcome = Outcome::kReady, .short_by = {}};
+    default:  // it could not even be begun: nobody will tell of its end
+      record.failed = false;
+      return {.outcome = Outcome::kFailed, .short_by = {}};
+  }
 }
 
 void Mover::show_addresses(bool shown) {

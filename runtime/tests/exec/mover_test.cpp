@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/transfer/transfer_pool.hpp"
 #include "spillway/testing/fake_framework.hpp"
@@ -30,6 +31,25 @@ constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
                                    .colouring = Colouring::kNo};
 constexpr std::uint64_t kBytes = 200'000;
 constexpr Bytes kPages{200'704};
+
+/// The usual ones, which can be told that nothing more can be begun.
+class UnwillingTransfers final : public Transfers {
+ public:
+  TransferId submit(Transfer transfer, TransferDone done) override {
+    if (unwilling) throw UserError("no thread can be started");
+    return to_.submit(std::move(transfer), std::move(done));
+  }
+  bool cancel(TransferId id) override { return to_.cancel(id); }
+  void hurry(TransferId id) override { to_.hurry(id); }
+  void drain() override { to_.drain(); }
+  void before_fork() override { to_.before_fork(); }
+  [[nodiscard]] IoMethod method() const override { return to_.method(); }
+
+  bool unwilling = false;
+
+ private:
+  TransferPool to_;
+};
 
 class MoverTest : public ::testing::Test {
  public:
@@ -106,6 +126,25 @@ TEST_F(MoverTest, GoesToDiskAndComesBack) {
   EXPECT_EQ(mover_.leaving(), Bytes{0});
   kill(a);
   EXPECT_EQ(mover_.spool()->used_bytes(), Bytes{0});
+}
+
+// Nobody tells of the end of a copy that was not begun: who waits for it waits in vain.
+TEST_F(MoverTest, AFetchThatCannotBeBegunFailsAtOnce) {
+  auto made = std::make_unique<UnwillingTransfers>();
+  UnwillingTransfers& transfers = *made;
+  mover_.configure({}, nullptr, std::move(made));
+  auto& a = make(1);
+  evict(a);
+  memory_.release_idle();
+  transfers.unwilling = true;
+  const auto request = mover_.request(*a.record, Access::kRead, Overbooking::kAllow);
+  EXPECT_EQ(request.outcome, Outcome::kFailed);
+  EXPECT_EQ(mover_.failure(), "no thread can be started");
+  EXPECT_EQ(mover_.in_flight(), 0U);
+  EXPECT_EQ(state(a), ResidencyState::kOnDisk);
+  transfers.unwilling = false;
+  EXPECT_EQ(fetch(a), Outcome::kReady) << "it was said once";
+  EXPECT_TRUE(a.holds(1));
 }
 
 TEST_F(MoverTest, ComesBackWithoutACopyWhileNobodyTookItsPages) {
