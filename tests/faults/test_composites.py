@@ -106,6 +106,21 @@ def test_gradients_of_sparse_tensors_are_checked_under_fuzz():
 
 
 @in_child
+def test_a_list_is_made_of_a_tensor_that_stays_meanwhile():
+    """`tolist` runs ops before it reads through a pointer, and these may let others evict."""
+    import torch
+
+    from tests.oracle.op_tables import composites
+
+    activate(MODE="fuzz", BUDGET="2GiB", MIN_SIZE="1")
+    library = composites._library()
+    library.functions.spillway_set_transparent(",".join(composites.candidates()).encode())
+    x = torch.full((16,), 3)
+    torch.ones(4)  # x may leave
+    assert x.tolist() == [3] * 16
+
+
+@in_child
 def test_fuzz_shows_a_composite_that_reads_what_was_just_made():
     """Its arguments are the latest results: they would be in memory by chance."""
     import torch

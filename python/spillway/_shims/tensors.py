@@ -19,7 +19,6 @@ _METHODS = {
     "is_shared": False,
     "set_": True,
     "share_memory_": True,
-    "tolist": False,
 }
 
 
@@ -29,6 +28,7 @@ def install() -> None:
         if hasattr(torch.Tensor, name):
             _wrap_method(name, writes)
     _wrap_addresses()
+    _wrap_tolist()
     for name in ("apply_", "map_", "map2_"):
         _wrap_element_calls(name)
     _wrap_swapping()
@@ -69,6 +69,18 @@ def _wrapped_address(original):
         return original(self)
 
     return data_ptr
+
+
+def _wrap_tolist() -> None:
+    """Reads every element through a pointer, after ops that may let others evict."""
+    original = torch.Tensor.tolist
+
+    @functools.wraps(original)
+    def tolist(self):
+        with in_frame(b"Tensor.tolist", reads=[self]):
+            return original(self)
+
+    torch.Tensor.tolist = tolist
 
 
 def _wrap_element_calls(name: str) -> None:

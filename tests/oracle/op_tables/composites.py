@@ -83,4 +83,5 @@ def run(cases, unsafe, progress):
         culprits = _culprits(library, transparent, seen, case, expected)
         unsafe |= culprits
         transparent = [name for name in transparent if name not in unsafe]
+        seen_ever |= _under_fuzz(library, transparent, case)[1]  # it may come further now
     return {"seen": sorted(seen_ever), "unsafe": sorted(unsafe)}

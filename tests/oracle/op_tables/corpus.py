@@ -112,6 +112,17 @@ def _updated_statistics():
     return torch.batch_norm_update_stats(x, mean, variance, 0.1), mean, variance
 
 
+def _quantiles():
+    """Of a hundred numbers, which take another way through the composites than a database's few."""
+
+    def of(function):
+        x, levels = torch.arange(100.0), torch.tensor([0.1, 0.5])
+        opinfo.run_unrelated_op()
+        return function(x, levels)
+
+    return {f.__name__: lambda f=f: of(f) for f in (torch.quantile, torch.nanquantile)}
+
+
 def _own():
     def case(label, make, *shape):
         def attempts():
@@ -134,6 +145,7 @@ def _own():
     encoder = torch.nn.TransformerEncoderLayer
     yield case("encoder", lambda: encoder(8, 2, 16, batch_first=True), 3, 7, 8)
     yield Case("own.batch_norm_update_stats", lambda: {"stats": _updated_statistics})
+    yield Case("own.quantiles", _quantiles)
     yield case("conv.reflect", lambda: torch.nn.Conv2d(3, 4, 3, padding_mode="reflect"), 2, 3, 9, 9)
     yield from sparse.cases(Case)
 
