@@ -29,7 +29,10 @@ def enable(budget: str | int | None = None, **options: Any) -> None:
 
     path = _path()
     if not path.exists():
-        raise UserError(f"no plugin for this TensorFlow: there is no {path}")
+        raise UserError(
+            f"no plugin for this TensorFlow: there is no {path}. Install Spillway again in the "
+            "environment of this TensorFlow, of a version that docs/tensorflow.md names"
+        )
     if stats() is not None:
         raise UserError("TensorFlow is managed since it was imported: unset SPILLWAY_BUDGET first")
     if context.context()._context_handle is not None:

@@ -203,3 +203,9 @@ def test_a_real_program_is_recorded_at_each_size(command, tmp_path):
     assert 4 <= largest["batch"] < answer["too_large"]["batch"] == largest["batch"] + 1
     assert largest["batch"] * MIB < 40 * MIB < answer["too_large"]["peak"]
     assert answer["tries"][0]["batch"] == 16
+
+
+def test_a_temporary_folder_that_is_not_there_is_a_mistake_of_the_user(ask):
+    result, recorded = ask("1:4", TMPDIR="/nonexistent")
+    assert result.returncode == 2, result.stderr
+    assert "Set TMPDIR to a folder that you can write to" in result.stderr and not recorded

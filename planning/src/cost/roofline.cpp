@@ -14,8 +14,8 @@ namespace spillway::planning {
 std::vector<TimeNs> roofline_durations(const Trace& trace, const Machine& machine) {
   if (machine.device.memory_bytes_per_second.value <= 0) {
     throw UserError(fmt::format(
-        "machine {}: its memory's rate is not known, so that no op can be timed on it; state "
-        "device.memory_bytes_per_second in its file",
+        "machine {}: its memory's rate is not known, so that no op can be timed on it. State "
+        "device.memory.bytes_per_second in its file.",
         machine.name));
   }
   const AccessTable table(trace);

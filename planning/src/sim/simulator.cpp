@@ -373,8 +373,10 @@ void require_links(const Machine& machine, const Plan& plan) {
   const bool has_disk = machine.link(LinkKind::kHostToDisk).has_value();
   const auto require = [&](Tier tier) {
     if (tier == Tier::kHost ? has_host : tier == Tier::kDevice || has_disk) return;
-    throw UserError(fmt::format("The plan uses the {}, to which no link of the machine {} leads.",
-                                to_string(tier), machine.name));
+    throw UserError(
+        fmt::format("The plan uses the {}, to which no link of the machine {} leads. Name "
+                    "the machine that it was made for, or make it again for this one.",
+                    to_string(tier), machine.name));
   };
   for (const PlanPlace& place : plan.places) {
     for (const Tier tier : kTiers) {

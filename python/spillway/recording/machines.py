@@ -21,7 +21,9 @@ def find(machine: str) -> pathlib.Path:
     if path.suffix == ".json" or "/" in machine:
         if path.is_file():
             return path
-        raise UserError(f"There is no machine file {machine}.")
+        raise UserError(
+            f"There is no machine file {machine}. Name another, or a machine: {', '.join(names())}."
+        )
     for folder in FOLDERS:
         if (folder / f"{machine}.json").is_file():
             return folder / f"{machine}.json"

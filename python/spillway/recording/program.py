@@ -44,7 +44,7 @@ def _assumption(text: str | None) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise UserError(f'{ASSUME}: "{text}" is no number') from None
+        raise UserError(f'{ASSUME}: "{text}" is no number; give one such as 0.0.') from None
 
 
 class ProgramRecording:

@@ -82,7 +82,7 @@ def _write(path: str, text: str) -> None:
     try:
         pathlib.Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+        raise UserError(f"{path} cannot be written: {error.strerror}. Name another file.") from None
 
 
 def _parser() -> argparse.ArgumentParser:

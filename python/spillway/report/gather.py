@@ -58,7 +58,9 @@ def report(
     elif "budget_bytes" in document and "mode" in document:
         result = _of_run(document, subject, trace)
     else:
-        raise UserError(f"{subject} is neither a trace nor a plan nor the statistics of a run")
+        raise UserError(
+            f"{subject} is neither a trace nor a plan nor statistics of a run: name one of these"
+        )
     if compare:
         _add_comparison_of_planners(result, read_json(compare))
     if run:
@@ -120,7 +122,8 @@ def _of_plan(plan: dict[str, Any], path: str, trace_path: str, machine: str | No
     simulated = ask(*arguments)
     if not simulated.get("feasible", True):
         raise UserError(
-            f"{path} cannot be carried out: {simulated.get('reason', 'no reason told')}"
+            f"{path} cannot be carried out: {simulated.get('reason', 'no reason told')}. "
+            "Make it again with spillway plan"
         )
     timeline = simulated.get("timeline", {})
     spans = timeline.get("spans", [])

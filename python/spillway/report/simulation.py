@@ -19,7 +19,10 @@ def ask(*arguments: str) -> dict[str, Any]:
     """
     command = os.environ.get("SPILLWAY_COMMAND") or shutil.which("spillway")
     if command is None:
-        raise UserError("the command spillway is not on PATH; it simulates the plans of a report")
+        raise UserError(
+            "the command spillway, which simulates the plans of a report, is not on PATH: activate "
+            "the environment that it is installed in"
+        )
     # A file, since the answer for a long step is larger than a pipe's reader would like.
     with tempfile.TemporaryFile() as answer:
         done = subprocess.run(

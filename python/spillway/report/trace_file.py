@@ -32,7 +32,9 @@ def read_json(path: str | os.PathLike) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{os.fspath(path)} is no JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise UserError(f"{os.fspath(path)} holds no object")
+        raise UserError(
+            f"{os.fspath(path)} is neither a trace nor a plan nor statistics: it holds no object"
+        )
     return parsed
 
 

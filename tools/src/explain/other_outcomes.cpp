@@ -11,7 +11,8 @@ OtherOutcomes::OtherOutcomes(const PlanningInputs& inputs, const Plan& plan,
     : inputs_(inputs), plan_(plan), uses_(uses), simulator_(inputs.problem()) {
   const auto outcome = simulator_.run(plan);
   if (const auto* failure = std::get_if<planning::SimulationFailure>(&outcome)) {
-    throw UserError("The plan does not work: " + failure->reason + ".");
+    throw UserError("The plan does not work: " + failure->reason +
+                    ". Make it again with spillway plan.");
   }
   step_ns_ = std::get<planning::SimulationReport>(outcome).step_ns;
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <utility>
 
@@ -20,7 +22,10 @@ namespace {
 void write_text(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
-  if (!file.flush()) throw UserError(fmt::format("{} cannot be written.", path));
+  if (!file.flush()) {
+    throw UserError(
+        fmt::format("{} cannot be written: {}. Name another file.", path, std::strerror(errno)));
+  }
 }
 
 /// The plan says of itself what it was made of.

@@ -6,8 +6,8 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "plan/planner_run.hpp"
@@ -23,10 +23,14 @@ namespace {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "spillway-batch-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) {
-      throw UserError(fmt::format("No temporary folder: {}.", std::strerror(errno)));
+    std::error_code flaw;
+    const std::filesystem::path parent = std::filesystem::temp_directory_path(flaw);
+    std::string pattern = (parent / "spillway-batch-XXXXXX").string();
+    if (!flaw && ::mkdtemp(pattern.data()) == nullptr) flaw = {errno, std::generic_category()};
+    if (flaw) {
+      throw UserError(fmt::format(
+          "No temporary folder can be made: {}. Set TMPDIR to a folder that you can write to.",
+          flaw.message()));
     }
     path_ = pattern;
   }

@@ -74,7 +74,9 @@ ChildProcess::~ChildProcess() { sigprocmask(SIG_SETMASK, &mask_before_, nullptr)
 void ChildProcess::start(const ExecVector& arguments, const ExecVector& variables) {
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) {
-    throw UserError(fmt::format("Cannot start a process: {}.", std::strerror(errno)));
+    throw UserError(
+        fmt::format("Cannot start a process: {}. Raise the limit on open files (ulimit -n).",
+                    std::strerror(errno)));
   }
 
   // Where SIGCHLD is ignored the kernel reaps children itself and their status is lost. SIGPIPE
@@ -99,7 +101,10 @@ void ChildProcess::start(const ExecVector& arguments, const ExecVector& variable
   if (pid_ > 0) start_error_ = read_start_error(report[0]);
   close(report[0]);
   if (pid_ < 0) {
-    throw UserError(fmt::format("Cannot start a process: {}.", std::strerror(fork_error)));
+    throw UserError(
+        fmt::format("Cannot start a process: {}. Raise the limit on processes (ulimit -u) or "
+                    "the cgroup's pids.max.",
+                    std::strerror(fork_error)));
   }
   if (start_error_ != 0) waitpid(pid_, nullptr, 0);
 }
