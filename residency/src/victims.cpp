@@ -7,9 +7,9 @@
 namespace spillway::residency {
 namespace {
 
-// Distances are kept in tenths, so that 10 % is exact; longer ones than this are all alike.
+// Longer distances than this are all alike.
 constexpr std::uint64_t kLongestFinite = std::uint64_t{1} << 59;
-constexpr std::uint64_t kInfinite = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kInfinite = kNeverUsed;
 
 // Smaller ones that are looked at in place of a large one: a program of thousands of storages of
 // which none serves must not have all of them looked at.
@@ -20,12 +20,11 @@ struct Ranked {
   const Candidate* candidate;
 };
 
-std::uint64_t weighted_distance(const Candidate& candidate, std::uint64_t now) {
+std::uint64_t distance_of(const Candidate& candidate, std::uint64_t now) {
   if (candidate.next_use == kNeverUsed) return kInfinite;
   const bool known = candidate.next_use != kUnknownUse && candidate.next_use >= now;
-  const std::uint64_t distance =
-      known ? candidate.next_use - now : now - std::min(now, candidate.last_use);
-  return std::min(distance, kLongestFinite) * (candidate.clean ? 11 : 10);
+  return weighted_distance(
+      known ? candidate.next_use - now : now - std::min(now, candidate.last_use), candidate.clean);
 }
 
 // Order of a max-heap: true if `a` is the worse victim. Ties: a clean one costs nothing, a large
@@ -43,7 +42,7 @@ class HeapOrder final : public LeavingOrder {
   HeapOrder(std::span<const Candidate> candidates, std::uint64_t now) {
     heap_.reserve(candidates.size());
     for (const Candidate& candidate : candidates) {
-      heap_.push_back({weighted_distance(candidate, now), &candidate});
+      heap_.push_back({distance_of(candidate, now), &candidate});
     }
     std::make_heap(heap_.begin(), heap_.end(), worse);
   }
@@ -77,7 +76,7 @@ class Queue {
     do {
       front_.candidate = order_.next();
     } while (front_.candidate != nullptr && front_.candidate->bytes == Bytes{0});
-    if (front_.candidate != nullptr) front_.tenths = weighted_distance(*front_.candidate, now_);
+    if (front_.candidate != nullptr) front_.tenths = distance_of(*front_.candidate, now_);
   }
 
   LeavingOrder& order_;
@@ -126,8 +125,13 @@ std::uint64_t after_latest_use(std::span<const Candidate> candidates) {
 
 }  // namespace
 
+std::uint64_t weighted_distance(std::uint64_t distance, bool clean) {
+  if (distance == kNeverUsed) return kInfinite;
+  return std::min(distance, kLongestFinite) * (clean ? 11 : 10);
+}
+
 bool leaves_before(const Candidate& a, const Candidate& b, std::uint64_t now) {
-  return worse({weighted_distance(b, now), &b}, {weighted_distance(a, now), &a});
+  return worse({distance_of(b, now), &b}, {distance_of(a, now), &a});
 }
 
 std::vector<StorageId> choose_victims(LeavingOrder& order, Bytes needed, std::uint64_t now) {

@@ -9,17 +9,11 @@ namespace spillway::runtime {
 
 namespace {
 
-// A clean storage leaves for nothing, a dirty one costs a write: it is preferred to one used up to
-// a tenth later, as in residency::choose_victims.
-constexpr std::uint64_t kCleanTenths = 11;
-constexpr std::uint64_t kDirtyTenths = 10;
-
 std::int64_t signed_bytes(Bytes bytes) { return static_cast<std::int64_t>(bytes.count); }
 
+// As when victims are chosen: a clean storage leaves for nothing.
 std::uint64_t weighted(const ResidentStorage& storage) {
-  constexpr std::uint64_t kFarthest = residency::kNeverUsed / kCleanTenths;
-  if (storage.next_use == residency::kNeverUsed) return residency::kNeverUsed;
-  return std::min(storage.next_use, kFarthest) * (storage.clean ? kCleanTenths : kDirtyTenths);
+  return residency::weighted_distance(storage.next_use, storage.clean);
 }
 
 }  // namespace
