@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "finished_step.hpp"
+#include "spillway/base/name_hash.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -54,7 +55,7 @@ bool StepRecord::begin_op(const SeenOp& op, TimeNs now) {
   }
   peaks_.push_back(live_);
   open_peaks_[open_op().index] = live_;
-  recorder_.begin_op(std::string(op.type).c_str(), std::hash<std::string_view>()(op.node), now);
+  recorder_.begin_op(std::string(op.type).c_str(), hash_of_name(op.node), now);
   return true;
 }
 

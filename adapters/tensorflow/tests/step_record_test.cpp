@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "finished_step.hpp"
+#include "spillway/base/name_hash.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -73,6 +74,7 @@ TEST_F(StepRecordTest, ops_of_other_runs_leave_no_row) {
   ASSERT_EQ(trace->ops.size(), 2U);
   EXPECT_EQ(trace->ops.source[0], "layer/make");
   EXPECT_EQ(trace->ops.module[1], "layer");
+  EXPECT_EQ(trace->ops.signature[1], hash_of_name("layer/use")) << "the same in every run";
   EXPECT_EQ(trace->ops.name[1], "Relu");
   EXPECT_EQ(trace->ops.duration_ns[0], 10);
   EXPECT_EQ(trace->ops.frees[OpIndex{1}].size(), 1U);

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "op_tables.hpp"
+#include "spillway/base/name_hash.hpp"
 
 namespace spillway::torch {
 
@@ -142,7 +143,7 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
   const bool collective = view.starts_with("c10d::") || view.starts_with("_c10d_functional::");
   const bool packs = !collective && returns_object(schema);
   return new OpFacts{.name = name->c_str(),
-                     .name_hash = hash_of_op(*name),
+                     .name_hash = hash_of_name(*name),
                      .written = written_arguments(schema, *name),
                      .arguments = schema.is_vararg() ? kAll : schema.arguments().size(),
                      .results = schema.is_varret() ? kAll : schema.returns().size(),
@@ -184,12 +185,6 @@ c10::ArrayRef<const c10::IValue> results_of(const OpFacts& facts,
                                             const at::RecordFunction& function) {
   const std::vector<c10::IValue>& outputs = function.outputs();
   return last(c10::ArrayRef<const c10::IValue>(outputs.data(), outputs.size()), facts.results);
-}
-
-std::uint64_t hash_of_op(std::string_view name) {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash;
 }
 
 const OpFacts* facts_of(const at::RecordFunction& function) {

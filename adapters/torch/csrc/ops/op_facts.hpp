@@ -13,7 +13,7 @@ namespace spillway::torch {
 /// Facts of an operator for the hook, worked out once from its schema. Never freed.
 struct OpFacts {
   const char* name;         ///< e.g. "aten::add.Tensor"
-  std::uint64_t name_hash;  ///< by hash_of_op
+  std::uint64_t name_hash;  ///< hash_of_name of its name with its overload
   std::uint64_t written;    ///< bit i: argument i may be written
   std::size_t arguments;    ///< how many the schema has; SIZE_MAX where that varies
   std::size_t results;      ///< likewise
@@ -31,9 +31,6 @@ struct OpFacts {
     return argument < 64 ? ((written >> argument) & 1U) != 0 : written != 0;
   }
 };
-
-/// Of an operator's name with its overload; the same in every run.
-std::uint64_t hash_of_op(std::string_view name);
 
 /// The facts of the operator that `function` records; null for autograd nodes and user scopes.
 ///

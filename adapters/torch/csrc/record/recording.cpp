@@ -8,6 +8,7 @@
 
 #include "ops/op_key.hpp"
 #include "ops/op_tensors.hpp"
+#include "spillway/base/name_hash.hpp"
 
 namespace spillway::torch {
 
@@ -231,7 +232,7 @@ void Recording::open_leaf(const at::RecordFunction& function, const RecordedOpFa
   op.accumulates = t_state.accumulations > 0 || t_state.biases > 0 ||
                    (t_state.engine > 0 && !OpOrigins::in_node());
   op.row.signature = op_signature(facts.op->name_hash, inputs);
-  if (op.accumulates) op.signature_in_place = op_signature(hash_of_op(kAdditionInPlace), inputs);
+  if (op.accumulates) op.signature_in_place = op_signature(hash_of_name(kAdditionInPlace), inputs);
   op.random = facts.draws(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool written = facts.op->writes(i);
