@@ -87,6 +87,24 @@ void put_loops_before_exits(const Graph& graph, const std::vector<std::uint32_t>
   }
 }
 
+// oneDNN's pass, which comes after ours, makes one op of these two where they have one gradient: by
+// then all that the one needs has to come before both.
+void put_inputs_before_merged(const Graph& graph, const GraphOrder& order, Neighbours& neighbours) {
+  constexpr std::size_t kGradient = 2;
+  for (NodeIndex filter = 0; filter < graph.nodes.size(); ++filter) {
+    const std::vector<Edge>& needs = order.inputs[filter];
+    if (graph.nodes[filter].op != "Conv2DBackpropFilter" || needs.size() <= kGradient) continue;
+    // By value: what is added below moves the list.
+    const std::vector<NodeIndex> users = neighbours.after[needs[kGradient].from];
+    for (const NodeIndex bias : users) {
+      if (graph.nodes[bias].op != "BiasAddGrad" || order.context[bias] != order.context[filter]) {
+        continue;
+      }
+      for (const Edge& need : needs) neighbours.add(need.from, bias);
+    }
+  }
+}
+
 std::vector<std::uint32_t> find_levels(const Neighbours& neighbours,
                                        const std::vector<NodeIndex>& sequence) {
   std::vector<std::uint32_t> level(sequence.size(), 1);
@@ -112,6 +130,45 @@ bool is_control_flow(std::string_view op) {
          op == "LoopCond" || op == "ControlTrigger";
 }
 
+bool may_be_tied(const Node& node) {
+  static constexpr std::array<std::string_view, 16> kNot{
+      "_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "Placeholder", "NoOp", "Const",
+      "VarHandleOp", "_Send", "_Recv",
+      // oneDNN's pass makes one op of two of these if both wait for the same.
+      "Pad", "Conv2D", "_FusedConv2D", "BiasAdd", "Conv2DBackpropFilter", "BiasAddGrad"};
+  return !is_control_flow(node.op) && !node.inputs.empty() && !node.op.starts_with("Collective") &&
+         !node.op.starts_with("_Host") && std::ranges::find(kNot, node.op) == kNot.end();
+}
+
+std::vector<NodeIndex> depth_first_sequence(const Graph& graph, const GraphOrder& order) {
+  Neighbours neighbours = find_neighbours(order.inputs);
+  put_loops_before_exits(graph, order.frame, neighbours);
+  put_inputs_before_merged(graph, order, neighbours);
+  std::vector<std::size_t> missing(graph.nodes.size());
+  std::vector<NodeIndex> stack;
+  const auto push_all = [&stack](const std::vector<NodeIndex>& ready) {
+    stack.insert(stack.end(), ready.rbegin(), ready.rend());
+  };
+  std::vector<NodeIndex> ready;
+  for (NodeIndex i = 0; i < missing.size(); ++i) {
+    missing[i] = neighbours.before[i].size();
+    if (missing[i] == 0) ready.push_back(i);
+  }
+  push_all(ready);
+  std::vector<NodeIndex> sequence;
+  while (!stack.empty()) {
+    const NodeIndex node = stack.back();
+    stack.pop_back();
+    sequence.push_back(node);
+    ready.clear();
+    for (const NodeIndex after : neighbours.after[node]) {
+      if (--missing[after] == 0) ready.push_back(after);
+    }
+    push_all(ready);
+  }
+  return sequence;
+}
+
 GraphOrder order_graph(const Graph& graph) {
   GraphOrder order;
   order.inputs = find_edges(graph);
@@ -121,6 +178,7 @@ GraphOrder order_graph(const Graph& graph) {
   order.context = std::move(contexts.context);
   order.frame = std::move(contexts.frame);
   put_loops_before_exits(graph, order.frame, neighbours);
+  put_inputs_before_merged(graph, order, neighbours);
   order.sequence = sort_nodes(neighbours.before, neighbours.after);
   order.level = find_levels(neighbours, order.sequence);
   return order;

@@ -13,7 +13,8 @@
 //
 // The way from a NextIteration to its Merge, the only one that goes back, is no edge here; in its
 // place each NextIteration comes before the Exits of its frame, so that a loop is as long as its
-// body.
+// body. A BiasAddGrad comes after all that a Conv2DBackpropFilter of the same gradient needs, since
+// oneDNN's pass may make one op of the two.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +53,16 @@ struct GraphOrder {
 /// Throws Doubt where an input has no node, two nodes have one name, there is a cycle, or frames
 /// mix; MalformedMessage where an input's text is none.
 GraphOrder order_graph(const Graph& graph);
+
+/// The nodes in depth-first order: a node comes when all before it have come, and what became ready
+/// last comes next; what one node makes ready, and what follows nothing, keeps the graph's order.
+/// Results are then used up soon after they are made (TensorFlowMem, docs/references.md).
+std::vector<NodeIndex> depth_first_sequence(const Graph& graph, const GraphOrder& order);
+
+/// Whether an edge that only orders may lead to the node or from it: it is no control flow, takes
+/// part in no exchange with other devices, is neither an argument nor a result, and oneDNN's pass
+/// does not merge it with a neighbour, which computes other bits and ends where such edges differ.
+bool may_be_tied(const Node& node);
 
 /// Merge, Switch, Enter, Exit, NextIteration, LoopCond and their kin.
 bool is_control_flow(std::string_view op);

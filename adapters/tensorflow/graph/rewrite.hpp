@@ -21,18 +21,34 @@ namespace spillway::tf {
 
 constexpr std::string_view kSwapOutOp = "SpillwaySwapOut";
 constexpr std::string_view kSwapInOp = "SpillwaySwapIn";
+constexpr std::string_view kTickOp = "SpillwayTick";
+/// Of the names of nodes that are put in.
+constexpr std::string_view kPrefix = "spillway/";
+
+/// One wait of a tensor, which ends with a swap-in.
+struct HoleName {
+  std::vector<std::string> users{};  ///< nodes
+  std::uint32_t due = 0;             ///< the clock's time at which the swap-in begins by itself
+  std::uint32_t latest = 0;          ///< and the last at which it may
+};
 
 /// The name, in the framework's graph, of the tensor that a pair moves.
 struct PairName {
-  std::string tensor;  ///< node, and `:port` where that is not 0
-  std::string op;
-  bool in_loop = false;     ///< may run several times in one step
-  std::uint32_t holes = 0;  ///< waits: one before each swap-in
+  std::string tensor{};  ///< node, and `:port` where that is not 0
+  std::string node{};
+  std::string op{};
+  bool in_loop = false;              ///< may run several times in one step
+  std::vector<std::string> early{};  ///< nodes that use the tensor itself
+  std::uint64_t clock = 0;           ///< of its context; where clocks trigger swap-ins
+  std::vector<HoleName> holes{};     ///< one before each swap-in
 };
 
 struct Rewritten {
   std::string graph;
   std::vector<PairName> pairs;
+  /// The heavy ops of each clock, by name: its time is how many of them, from the first on, are
+  /// done. Empty where edges trigger swap-ins.
+  std::vector<std::vector<std::string>> clocks;
 };
 
 struct RewriteResult {
@@ -41,12 +57,22 @@ struct RewriteResult {
   std::size_t nodes = 0;
 };
 
+/// What holds a swap-in back until it is due.
+enum class Trigger : std::uint8_t {
+  kEdge,   ///< a tick that it follows
+  kClock,  ///< nothing in the graph: it asks, and ticks tell how far the step is; in functions
+};
+
 struct RewriteOptions {
   PairOptions pairs;
   /// The number of the first hole. Each pair has as many in a row as it has swap-ins: the attribute
   /// `hole` of a swap-in is that of the one before it, of a swap-out that of its first, with how
   /// many there are as `holes`.
   std::uint64_t first_hole = 0;
+  Trigger trigger = Trigger::kEdge;
+  std::uint64_t first_clock = 0;    ///< the number of the first clock
+  bool serialise_levels = false;    ///< see ordering_edges.hpp, here and below
+  std::size_t partition_nodes = 0;  ///< 0: no barriers
 };
 
 RewriteResult rewrite_graph(std::string_view graph, const OpCatalogue& catalogue,

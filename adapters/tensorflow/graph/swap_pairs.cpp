@@ -82,20 +82,24 @@ bool is_heavy(string_view op) {
 }
 
 class PairSearch {
+  using Output = std::pair<NodeIndex, std::uint32_t>;
+
  public:
   PairSearch(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
              const PairOptions& options)
       : graph_(graph), order_(order), catalogue_(catalogue), options_(options) {}
 
   SwapPairs run() {
-    sort_heavy();
-    std::map<std::pair<NodeIndex, std::uint32_t>, std::vector<Use>> late;
-    std::set<std::pair<NodeIndex, std::uint32_t>> stay;
+    result_.heavy = heavy_nodes(graph_, order_);
+    std::map<Output, std::vector<Use>> late;
+    std::set<Output> stay;
     for (NodeIndex node = 0; node < graph_.nodes.size(); ++node) {
       for (std::uint32_t input = 0; input < order_.inputs[node].size(); ++input) {
         const Edge& edge = order_.inputs[node][input];
         if (is_long(edge, node)) {
           late[{edge.from, edge.port}].push_back({.node = node, .input = input});
+        } else if (!edge.control) {
+          early_[{edge.from, edge.port}].push_back(node);
         }
         if (must_see_producer(graph_.nodes[node].op, input)) stay.emplace(edge.from, edge.port);
       }
@@ -108,17 +112,6 @@ class PairSearch {
   }
 
  private:
-  void sort_heavy() {
-    const auto contexts =
-        order_.context.empty() ? 0 : *std::ranges::max_element(order_.context) + std::size_t{1};
-    result_.heavy.resize(contexts);
-    std::vector<NodeIndex> nodes(order_.sequence);
-    std::ranges::stable_sort(nodes, {}, [this](NodeIndex i) { return order_.level[i]; });
-    for (const NodeIndex i : nodes) {
-      if (is_heavy(graph_.nodes[i].op)) result_.heavy[order_.context[i]].push_back(i);
-    }
-  }
-
   [[nodiscard]] bool is_long(const Edge& edge, NodeIndex user) const {
     const Node& source = graph_.nodes[edge.from];
     return !edge.control && !edge.back && order_.context[edge.from] == order_.context[user] &&
@@ -142,12 +135,20 @@ class PairSearch {
     const std::vector<DataType>& types = types_of_outputs(node);
     if (port >= types.size() || !is_plain(types[port])) return;
     std::ranges::stable_sort(uses, {}, [this](const Use& use) { return order_.level[use.node]; });
-    SwapPair pair{.node = node, .port = port, .type = types[port], .swap_ins = {}};
+    SwapPair pair{.node = node,
+                  .port = port,
+                  .type = types[port],
+                  .early = std::move(early_[{node, port}]),
+                  .swap_ins = {}};
     for (const Use& use : uses) {
       const bool shares = !pair.swap_ins.empty() &&
                           order_.level[use.node] <=
                               order_.level[pair.swap_ins.back().uses.front().node] + options_.group;
-      if (!shares) pair.swap_ins.push_back({.uses = {}, .tick = tick_before(node, use.node)});
+      if (!shares) {
+        pair.swap_ins.push_back({.uses = {},
+                                 .tick = tick_before(node, use.node, options_.ahead),
+                                 .last = tick_before(node, use.node, 1)});
+      }
       pair.swap_ins.back().uses.push_back(use);
     }
     result_.pairs.push_back(std::move(pair));
@@ -155,13 +156,14 @@ class PairSearch {
 
   // The heavy op, as a place in its context's row, that a swap-in for `user` waits for: `ahead`
   // before the user. None if that lies before what is swapped.
-  [[nodiscard]] std::optional<std::uint32_t> tick_before(NodeIndex node, NodeIndex user) const {
+  [[nodiscard]] std::optional<std::uint32_t> tick_before(NodeIndex node, NodeIndex user,
+                                                         std::uint32_t ahead) const {
     const std::vector<NodeIndex>& heavy = result_.heavy[order_.context[user]];
     const auto end = std::ranges::lower_bound(heavy, order_.level[user], {},
                                               [this](NodeIndex i) { return order_.level[i]; });
     const auto before = static_cast<std::size_t>(end - heavy.begin());
-    if (before < options_.ahead) return std::nullopt;
-    const std::size_t tick = before - options_.ahead;
+    if (before < ahead) return std::nullopt;
+    const std::size_t tick = before - ahead;
     if (order_.level[heavy[tick]] <= order_.level[node]) return std::nullopt;
     return static_cast<std::uint32_t>(tick);
   }
@@ -180,10 +182,23 @@ class PairSearch {
   const OpCatalogue& catalogue_;
   const PairOptions& options_;
   SwapPairs result_;
+  std::map<Output, std::vector<NodeIndex>> early_;
   std::unordered_map<NodeIndex, std::vector<DataType>> types_;
 };
 
 }  // namespace
+
+std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphOrder& order) {
+  const auto contexts =
+      order.context.empty() ? 0 : *std::ranges::max_element(order.context) + std::size_t{1};
+  std::vector<std::vector<NodeIndex>> heavy(contexts);
+  std::vector<NodeIndex> nodes(order.sequence);
+  std::ranges::stable_sort(nodes, {}, [&order](NodeIndex i) { return order.level[i]; });
+  for (const NodeIndex i : nodes) {
+    if (is_heavy(graph.nodes[i].op)) heavy[order.context[i]].push_back(i);
+  }
+  return heavy;
+}
 
 SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
                      const PairOptions& options) {

@@ -40,12 +40,14 @@ struct Use {
 struct SwapIn {
   std::vector<Use> uses;              ///< by level
   std::optional<std::uint32_t> tick;  ///< waits for the heavy ops of its context up to this one
+  std::optional<std::uint32_t> last;  ///< the last of them that it could wait for
 };
 
 struct SwapPair {
   NodeIndex node = 0;
   std::uint32_t port = 0;
   DataType type = 0;
+  std::vector<NodeIndex> early;  ///< users of the tensor itself
   std::vector<SwapIn> swap_ins;
 };
 
@@ -53,6 +55,9 @@ struct SwapPairs {
   std::vector<SwapPair> pairs;
   std::vector<std::vector<NodeIndex>> heavy;  ///< of each context, by level
 };
+
+/// Ops whose time is worth waiting for, of each context, by level.
+std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphOrder& order);
 
 SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
                      const PairOptions& options);

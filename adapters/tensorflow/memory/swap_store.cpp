@@ -13,9 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/runtime/steady_time.hpp"
+
 namespace spillway::tf {
 namespace {
 
+using runtime::now_ns;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
@@ -23,6 +26,19 @@ using Clock = std::chrono::steady_clock;
 // a swap-in may still use.
 constexpr milliseconds kPatience{2000};
 constexpr milliseconds kLook{20};
+
+// Bytes on their way, until its last owner is gone.
+class Passing {
+ public:
+  Passing(LinkMeter& meter, Bytes bytes) : meter_(meter), bytes_(bytes) { meter_.begin(now_ns()); }
+  ~Passing() { meter_.end(now_ns(), bytes_); }
+  Passing(const Passing&) = delete;
+  Passing& operator=(const Passing&) = delete;
+
+ private:
+  LinkMeter& meter_;
+  Bytes bytes_;
+};
 
 // A program's handlers run on its own threads.
 std::thread start_thread(std::function<void()> body) {
@@ -120,7 +136,8 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
     return;
   }
   auto copy = std::make_shared<Copy>(store_, *id, bytes);
-  const auto end = [this, ticket = ticket, bytes = bytes, copy, done = done](int error) {
+  const auto end = [this, ticket = ticket, bytes = bytes, copy, done = done,
+                    passing = std::make_shared<Passing>(out_meter_, bytes)](int error) {
     {
       const std::lock_guard lock(mutex_);
       writing_.erase(ticket);
@@ -253,7 +270,9 @@ bool SwapStore::start_those_with_room() {
 }
 
 void SwapStore::load(Request request, std::byte* memory) {
-  const auto end = [this, memory, copy = request.copy, done = request.done](int error) {
+  const auto end = [this, memory, copy = request.copy, done = request.done,
+                    passing =
+                        std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
     if (error == 0) {
       done(memory, "");
       return;

@@ -28,6 +28,7 @@
 #include <unordered_map>
 
 #include "budgeted_memory.hpp"
+#include "link_meter.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/store/tiered_store.hpp"
 
@@ -80,6 +81,9 @@ class SwapStore {
   [[nodiscard]] runtime::StoreUsage usage() const { return store_.usage(); }
   [[nodiscard]] runtime::StoreStatistics statistics() const { return store_.statistics(); }
   [[nodiscard]] std::string transfers() const { return store_.transfers(); }
+  /// How fast copies were made and brought back.
+  [[nodiscard]] const LinkMeter& out() const { return out_meter_; }
+  [[nodiscard]] const LinkMeter& in() const { return in_meter_; }
 
   /// No transfer is in flight, and no thread of the store's runs, until after_fork(). In the child
   /// nothing leaves any more, and what left before cannot be brought back.
@@ -114,6 +118,8 @@ class SwapStore {
   void swap_out_now(const Leaving& leaving);
 
   BudgetedMemory& memory_;
+  LinkMeter out_meter_;
+  LinkMeter in_meter_;
   runtime::TieredStore store_;
   std::mutex mutex_;
   std::condition_variable work_;

@@ -26,7 +26,7 @@ SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
                      std::function<void(std::size_t)> on_run)
     : options_(options), take_peak_(std::move(take_peak)), on_run_(std::move(on_run)) {}
 
-std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop) {
+std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop, bool by_plan) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t first = holes_.size();
   for (const bool loops : in_loop) holes_.push_back({.graph = graphs_.size(), .in_loop = loops});
@@ -35,8 +35,40 @@ std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop) {
   graphs_.push_back({.first = first,
                      .count = in_loop.size(),
                      .counting_hole = first + static_cast<std::uint64_t>(counting),
-                     .all_in_loops = std::ranges::count(in_loop, false) == 0});
+                     .all_in_loops = std::ranges::count(in_loop, false) == 0,
+                     .by_plan = by_plan});
   return first;
+}
+
+void SwapTable::follow(std::span<const HoleDecision> decisions) {
+  const std::lock_guard lock(mutex_);
+  if (decisions.empty() || gave_up_) return;
+  const Graph& graph = graphs_[holes_[decisions.front().hole].graph];
+  for (std::uint64_t i = graph.first; i < graph.first + graph.count; ++i) {
+    holes_[i].passes = false;
+    holes_[i].had_to_leave = false;
+    holes_[i].due.reset();
+  }
+  for (const HoleDecision& decision : decisions) {
+    holes_[decision.hole].passes = !decision.leaves;
+    holes_[decision.hole].due = decision.due;
+  }
+  ++changes_;
+}
+
+void SwapTable::measure_instead(std::uint64_t hole) {
+  const std::lock_guard lock(mutex_);
+  graphs_[holes_[hole].graph].by_plan = false;
+}
+
+std::size_t SwapTable::graph_of(std::uint64_t hole) const {
+  const std::lock_guard lock(mutex_);
+  return holes_[hole].graph;
+}
+
+std::optional<std::uint64_t> SwapTable::due(std::uint64_t hole) const {
+  const std::lock_guard lock(mutex_);
+  return gave_up_ ? std::nullopt : holes_[hole].due;
 }
 
 bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
@@ -55,7 +87,7 @@ bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
 
 bool SwapTable::copies_locked(std::uint64_t number, Bytes bytes) {
   Hole& hole = holes_[number];
-  if (!options_.always_copy && !gave_up_) count_run_locked(hole);
+  if (!options_.always_copy && !gave_up_ && !graphs_[hole.graph].by_plan) count_run_locked(hole);
   if (!may_leave(bytes) || hole.passes) return false;
   hole.left = true;
   return true;
@@ -132,6 +164,7 @@ void SwapTable::had_to_leave(std::uint64_t number) {
   if (!hole.passes) return;
   hole.passes = false;
   hole.had_to_leave = true;
+  ++late_leaves_;
   ++changes_;
 }
 
@@ -148,7 +181,10 @@ void SwapTable::give_up_locked() {
 
 SwapTableState SwapTable::state() const {
   const std::lock_guard lock(mutex_);
-  SwapTableState state{.holes = holes_.size(), .changes = changes_, .gave_up = gave_up_};
+  SwapTableState state{.holes = holes_.size(),
+                       .changes = changes_,
+                       .gave_up = gave_up_,
+                       .late_leaves = late_leaves_};
   for (const Hole& hole : holes_) {
     if (hole.most_in_store.count == 0) continue;
     ++state.used;

@@ -18,6 +18,10 @@
 // the same a tensor that stayed leaves late, while somebody waits: its hole passes no more. If an
 // allocation fails tensors leave in every hole again, for good.
 //
+// Where a plan decides (`by_plan`) nothing of this is measured: everything copies until there is a
+// plan, and then what it says. A tensor that left late since memory ran out leaves in its hole from
+// then on, until the next plan.
+//
 // A tensor below the smallest size always stays. Thread-safe.
 #pragma once
 
@@ -27,6 +31,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,12 +46,20 @@ struct SwapTableOptions {
   bool always_copy = false;  ///< fuzz
 };
 
+/// What a plan says of a hole.
+struct HoleDecision {
+  std::uint64_t hole = 0;
+  bool leaves = false;
+  std::uint64_t due = 0;  ///< its swap-in, by the hole's clock
+};
+
 struct SwapTableState {
   std::uint64_t holes = 0;
   std::uint64_t used = 0;     ///< those in which a tensor ever left
   std::uint64_t passing = 0;  ///< of those
   std::uint64_t changes = 0;
   bool gave_up = false;
+  std::uint64_t late_leaves = 0;  ///< tensors that were to stay and had to leave
 };
 
 class SwapTable {
@@ -57,7 +70,17 @@ class SwapTable {
             std::function<void(std::size_t graph)> on_run = {});
 
   /// Numbers for the holes of a graph: the first one's. They copy. `in_loop`: one for each.
-  std::uint64_t add_holes(const std::vector<bool>& in_loop);
+  /// `by_plan`: plans decide what passes.
+  std::uint64_t add_holes(const std::vector<bool>& in_loop, bool by_plan = false);
+
+  /// What passes in a graph from now on, and when swap-ins are due; holes that are not named copy.
+  /// Nothing where an allocation has failed.
+  void follow(std::span<const HoleDecision> decisions);
+  /// No plan decides any more in the graph of the hole: what passes is measured.
+  void measure_instead(std::uint64_t hole);
+  [[nodiscard]] std::size_t graph_of(std::uint64_t hole) const;
+  /// When the swap-in that ends the hole is due; nothing where no plan says so.
+  [[nodiscard]] std::optional<std::uint64_t> due(std::uint64_t hole) const;
 
   /// A tensor comes to a hole: whether it leaves.
   bool copies(std::uint64_t hole, Bytes bytes);
@@ -89,6 +112,7 @@ class SwapTable {
     bool left = false;  // a tensor was to leave in it, be it that it was taken back
     bool passes = false;
     bool had_to_leave = false;  // it never passes again
+    std::optional<std::uint64_t> due{};
   };
   struct Graph {
     std::uint64_t first = 0;
@@ -99,6 +123,7 @@ class SwapTable {
     std::uint64_t ran = 0;         // holes in this round
     std::uint64_t wait_until = 2;  // the round in which what it does now ends
     bool settled = false;          // nothing is left to change
+    bool by_plan = false;
   };
 
   bool copies_locked(std::uint64_t number, Bytes bytes);
@@ -118,6 +143,7 @@ class SwapTable {
   std::optional<std::size_t> measured_;  // graph
   std::uint64_t rounds_of_others_ = 0;   // since the measured one ran
   std::uint64_t changes_ = 0;
+  std::uint64_t late_leaves_ = 0;
   bool gave_up_ = false;
 };
 

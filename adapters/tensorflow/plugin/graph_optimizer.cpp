@@ -98,7 +98,7 @@ void start_session() {
     register_cpu_allocator();
     listen_to_work(Session::get()->standstill());
     Session::get()->set_framework(std::string("tensorflow ") + TF_Version());
-    if (Session::get()->record() != nullptr) watch_devices(*Session::get()->record());
+    if (OpWatcher* const watcher = Session::get()->watcher()) watch_devices(*watcher);
   } catch (const std::exception& error) {
     end_process(error.what());
   }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -72,13 +73,19 @@ runtime::Poison poison_in(const runtime::Settings& settings) {
   return settings.effective_mode() == Mode::kFuzz ? runtime::Poison::kYes : runtime::Poison::kNo;
 }
 
-void end_fork(bool in_child) {
-  Session* const ours = Session::get();
-  ours->memory().after_fork(in_child);
-  if (ours->record() != nullptr) ours->record()->after_fork();
-  ours->waiting().after_fork();
-  ours->store().after_fork(in_child);
+std::string describe(const PlanState& plan) {
+  if (plan.plans == 0) {
+    return fmt::format("spillway: {} made no plan{}{}\n", plan.planner,
+                       plan.no_plan.empty() ? "" : ": ", plan.no_plan);
+  }
+  return fmt::format(
+      "spillway: {} made {} plans, by the last of which {} pairs copy; predicted peak {}, "
+      "measured {}\n",
+      plan.planner, plan.plans, plan.copying, to_string(plan.predicted_peak),
+      plan.measured_peak.count == 0 ? "not yet" : to_string(plan.measured_peak));
 }
+
+constexpr double kDiskRate = 1e9;  // bytes per second, before anything was copied
 
 }  // namespace
 
@@ -100,7 +107,15 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
           *store_, table_, standstill_, [this](const std::string& reason) { note_stays(reason); })),
       reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {
   memory_.set_victims([this](Bytes bytes) { waiting_->make_room(bytes); });
-  if (settings.effective_mode() != Mode::kRecord || settings.trace_path.empty()) return;
+  if (settings.effective_mode() == Mode::kRecord) {
+    start_recording();
+  } else if (!settings.planner.empty()) {
+    start_planning(budget);
+  }
+}
+
+void Session::start_recording() {
+  if (settings_.trace_path.empty()) return;
   require_writable(settings_.trace_path, "SPILLWAY_TRACE");
   settings_.trace_path = std::filesystem::absolute(settings_.trace_path).lexically_normal();
   record_ = std::make_unique<StepRecord>(
@@ -108,19 +123,81 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
   memory_.set_observer(*record_);
 }
 
+void Session::start_planning(Bytes budget) {
+  planner_ = parse_planner(settings_.planner);
+  if (table_.always_copies()) return;
+  profiler_ = std::make_unique<RunProfiler>();
+  memory_.set_observer(*profiler_);
+  const auto rates = [this] {
+    return CopyRates{.out = store_->out().bytes_per_second(kDiskRate),
+                     .in = store_->in().bytes_per_second(kDiskRate)};
+  };
+  plans_ = std::make_unique<PlanLoop>(
+      PlanLoopOptions{.choice = *planner_, .budget = budget, .rates = rates, .now = now_ns},
+      *profiler_, table_);
+}
+
+OpWatcher* Session::watcher() {
+  if (record_) return record_.get();
+  return profiler_.get();
+}
+
 void Session::start(const runtime::Settings& settings) {
   refuse_what_is_not_there(settings);
   arm_faults(settings.faults);
   session.store(new Session(settings, find_budget(settings)), std::memory_order_release);
-  ::pthread_atfork(
-      [] {
-        get()->store().before_fork();
-        get()->waiting().before_fork();
-        get()->memory().before_fork();
-        if (get()->record() != nullptr) get()->record()->before_fork();
-      },
-      [] { end_fork(false); }, [] { end_fork(true); });
+  ::pthread_atfork([] { get()->before_fork(); }, [] { get()->after_fork(false); },
+                   [] { get()->after_fork(true); });
   std::atexit([] { get()->report(); });
+}
+
+void Session::before_fork() {
+  if (plans_) plans_->before_fork();
+  store_->before_fork();
+  waiting_->before_fork();
+  clock_.before_fork();
+  memory_.before_fork();
+  if (record_) record_->before_fork();
+  if (profiler_) profiler_->before_fork();
+}
+
+void Session::after_fork(bool in_child) {
+  if (profiler_) profiler_->after_fork();
+  if (record_) record_->after_fork();
+  memory_.after_fork(in_child);
+  clock_.after_fork();
+  waiting_->after_fork();
+  store_->after_fork(in_child);
+  if (plans_) plans_->after_fork();
+}
+
+RewriteOptions Session::rewrite_options() const {
+  RewriteOptions options{.pairs = {}, .first_hole = table_.state().holes};
+  if (!planner_) return options;
+  options.pairs = planner_->pairs;
+  options.trigger = Trigger::kClock;
+  options.first_clock = clocks_;
+  options.serialise_levels = planner_->serialise_levels;
+  options.partition_nodes = planner_->partition_nodes;
+  return options;
+}
+
+void Session::add_graph_locked(Rewritten& rewritten) {
+  std::vector<bool> in_loop;
+  for (const PairName& pair : rewritten.pairs) {
+    in_loop.insert(in_loop.end(), pair.holes.size(), pair.in_loop);
+  }
+  const bool by_plan = plans_ && std::ranges::count(in_loop, false) != 0;
+  const std::uint64_t first = table_.add_holes(in_loop, by_plan);
+  const std::uint64_t first_clock = clocks_;
+  clocks_ += rewritten.clocks.size();
+  ++graphs_;
+  if (!by_plan) return;
+  profiler_->watch(node_names(rewritten.graph));
+  plans_->add_graph({.pairs = std::move(rewritten.pairs),
+                     .clocks = std::move(rewritten.clocks),
+                     .first_hole = first,
+                     .first_clock = first_clock});
 }
 
 std::optional<std::string> Session::rewrite(std::string_view graph,
@@ -129,19 +206,13 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
   try {
     // Numbers are given out before it is known how many pairs there will be: one graph at a time.
     const std::lock_guard lock(mutex_);
-    RewriteResult result =
-        rewrite_graph(graph, catalogue, {.pairs = {}, .first_hole = table_.state().holes});
+    RewriteResult result = rewrite_graph(graph, catalogue, rewrite_options());
     if (settings_.effective_mode() == Mode::kRecord) {
       if (result.rewritten && record_) record_->watch(node_names(graph));
       return std::nullopt;
     }
     if (result.rewritten) {
-      std::vector<bool> in_loop;
-      for (const PairName& pair : result.rewritten->pairs) {
-        in_loop.insert(in_loop.end(), pair.holes, pair.in_loop);
-      }
-      table_.add_holes(in_loop);
-      ++graphs_;
+      add_graph_locked(*result.rewritten);
       return std::move(result.rewritten->graph);
     }
     ++left_[result.reason];
@@ -156,6 +227,7 @@ void Session::begin_step(std::size_t graph) {
   steps_.begin(graph, now_ns(),
                moved.stored_on_host + moved.stored_on_disk + moved.loaded_from_host +
                    moved.loaded_from_disk);
+  if (plans_) plans_->on_run(graph);
 }
 
 RunFigures Session::figures() const {
@@ -202,6 +274,7 @@ std::string Session::statistics_json() {
   const runtime::StoreStatistics moved = store_->statistics();
   const SwapTableState table = table_.state();
   const StepFigures steps = steps_.figures();
+  const PlanState plan = plans_ ? plans_->state() : PlanState{};
   const std::lock_guard lock(mutex_);
   std::uint64_t left = 0;
   for (const auto& [reason, count] : left_) left += count;
@@ -230,7 +303,15 @@ std::string Session::statistics_json() {
                         {"pairs_used", table.used},
                         {"pairs_passing", table.passing},
                         {"plan_changes", table.changes},
-                        {"gave_up_passing", table.gave_up}}
+                        {"gave_up_passing", table.gave_up},
+                        {"planner", plan.planner},
+                        {"plans", plan.plans},
+                        {"pairs_copying", plan.copying},
+                        {"predicted_peak_bytes", plan.predicted_peak.count},
+                        {"predicted_step_ns", plan.predicted_step_ns},
+                        {"measured_peak_bytes", plan.measured_peak.count},
+                        {"late_leaves", table.late_leaves},
+                        {"no_plan_because", plan.no_plan}}
       .dump(2);
 }
 
@@ -240,11 +321,13 @@ std::string Session::summary() {
   const SwapTableState table = table_.state();
   const std::lock_guard lock(mutex_);
   return fmt::format(
-      "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them passing; "
-      "{} swapped out, {} swapped in; {} allocations waited, {} failed\n",
-      to_string(memory.peak_held), to_string(memory.budget), graphs_, table.holes, table.used,
-      table.passing, to_string(moved.stored_on_host + moved.stored_on_disk),
-      to_string(moved.loaded_from_host + moved.loaded_from_disk), memory.waits, memory.failures);
+             "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them "
+             "passing; {} swapped out, {} swapped in; {} allocations waited, {} failed\n",
+             to_string(memory.peak_held), to_string(memory.budget), graphs_, table.holes,
+             table.used, table.passing, to_string(moved.stored_on_host + moved.stored_on_disk),
+             to_string(moved.loaded_from_host + moved.loaded_from_disk), memory.waits,
+             memory.failures) +
+         (plans_ ? describe(plans_->state()) : "");
 }
 
 void Session::report() {

@@ -19,12 +19,16 @@
 #include <utility>
 
 #include "budgeted_memory.hpp"
+#include "plan_loop.hpp"
+#include "planner_choice.hpp"
 #include "rewrite.hpp"
+#include "run_profile.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "standstill.hpp"
 #include "status_reporter.hpp"
 #include "step_count.hpp"
 #include "step_record.hpp"
+#include "swap_clock.hpp"
 #include "swap_store.hpp"
 #include "swap_table.hpp"
 #include "waiting_tensors.hpp"
@@ -48,6 +52,11 @@ class Session {
   WaitingTensors& waiting() { return *waiting_; }
   /// Null unless a step is recorded.
   StepRecord* record() { return record_.get(); }
+  /// Null unless a planner decides.
+  RunProfiler* profiler() { return profiler_.get(); }
+  SwapClock& clock() { return clock_; }
+  /// Null where no op need be watched.
+  OpWatcher* watcher();
 
   /// The graph with its pairs, or nothing: why is kept for the summary. In record mode nothing, and
   /// the runs of a graph that would have pairs are recorded. Never throws.
@@ -76,6 +85,13 @@ class Session {
   Session(const runtime::Settings& settings, Bytes budget);
 
   void begin_step(std::size_t graph);
+  /// In the order of locks.
+  void before_fork();
+  void after_fork(bool in_child);
+  void start_recording();
+  void start_planning(Bytes budget);
+  [[nodiscard]] RewriteOptions rewrite_options() const;
+  void add_graph_locked(Rewritten& rewritten);
   /// False if it could not be written, which is said.
   [[nodiscard]] bool write_statistics();
   [[nodiscard]] bool write_recorded_step();
@@ -90,13 +106,18 @@ class Session {
   SwapTable table_;
   std::unique_ptr<SwapStore> store_;
   std::unique_ptr<WaitingTensors> waiting_;
+  SwapClock clock_;
   std::unique_ptr<StepRecord> record_;
+  std::optional<PlannerChoice> planner_;
+  std::unique_ptr<RunProfiler> profiler_;
+  std::unique_ptr<PlanLoop> plans_;  // null too where everything copies always
   std::unique_ptr<StatusReporter> reporter_;
   std::mutex mutex_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> overshot_{false};
   std::string overshoot_;                      // the reason, while overshot_
   std::uint64_t graphs_ = 0;                   // rewritten
+  std::uint64_t clocks_ = 0;                   // of those
   std::map<std::string, std::uint64_t> left_;  // reason to graphs
   std::string stays_;                          // the first reason
 };

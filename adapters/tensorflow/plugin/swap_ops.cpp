@@ -8,14 +8,20 @@
 // leave at any time between them, and no state is kept by step, frame or iteration. What is too
 // small to leave goes past all this.
 //
-// Both are stateful, or the framework would merge and fold them; both are asynchronous, so that no
-// thread of the executor waits for a copy.
+// Where clocks trigger swap-ins, one waits for the time that the table names, or its attribute;
+// what it waits for are heavy ops of lower levels than its first user, none of which needs it.
+//
+// All are stateful, or the framework would merge and fold them; the two of a pair are
+// asynchronous, so that no thread of the executor waits for a copy.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <utility>
 
+#include "revocable_wait.hpp"
 #include "session.hpp"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -41,6 +47,10 @@ void* nowhere() {
     return range == MAP_FAILED ? reinterpret_cast<void*>(4096) : range;
   }();
   return address;
+}
+
+SeenMemory memory_of(const Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.data()), {tensor.TotalBytes()}};
 }
 
 // The framework's hold on a tensor.
@@ -145,6 +155,7 @@ class SwapOut : public AsyncOpKernel {
       done();
       return;
     }
+    if (session->profiler() != nullptr) session->profiler()->came(hole_, memory_of(input));
     const auto waiting =
         session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_, holes_);
     context->set_output(0, tensor_over(new Token(waiting), input));
@@ -164,9 +175,40 @@ class SwapOut : public AsyncOpKernel {
   std::uint32_t holes_;
 };
 
+ClockRun clock_run(const OpKernelContext& context, std::uint64_t clock) {
+  return {.step = context.step_id(),
+          .frame = context.frame_iter().frame_id,
+          .iteration = context.frame_iter().iter_id,
+          .clock = clock};
+}
+
+// A heavy op is done, and all before it.
+class Tick : public ::tensorflow::OpKernel {
+ public:
+  explicit Tick(OpKernelConstruction* construction)
+      : OpKernel(construction),
+        clock_(number_of(construction, "clock")),
+        time_(number_of(construction, "time")) {}
+  bool IsExpensive() override { return false; }
+
+  void Compute(OpKernelContext* context) override {
+    Session* const session = Session::get();
+    if (session != nullptr) session->clock().tick(clock_run(*context, clock_), time_);
+  }
+
+ private:
+  std::uint64_t clock_;
+  std::uint64_t time_;
+};
+
 class SwapIn : public AsyncOpKernel {
  public:
-  using AsyncOpKernel::AsyncOpKernel;
+  explicit SwapIn(OpKernelConstruction* construction)
+      : AsyncOpKernel(construction),
+        hole_(number_of(construction, "hole")),
+        clock_(number_of(construction, "clock")),
+        due_(number_of(construction, "due")),
+        latest_(number_of(construction, "latest")) {}
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -180,9 +222,55 @@ class SwapIn : public AsyncOpKernel {
       done();
       return;
     }
-    Taken taken = Session::get()->waiting().take(token->waiting());
+    if (latest_ == 0) {
+      take(context, *token, std::move(done));
+    } else {
+      wait_until_due(context, *token, std::move(done));
+    }
+  }
+
+ private:
+  void wait_until_due(OpKernelContext* context, const Token& token, DoneCallback done) {
+    const std::uint64_t due = Session::get()->table().due(hole_).value_or(due_);
+    wait_for_clock(context, std::min(due, latest_), [this, context, &token, done](bool ended) {
+      if (ended) {
+        end_cancelled(context, done);
+      } else {
+        take(context, token, done);
+      }
+    });
+  }
+
+  // A step that fails elsewhere never comes to the time.
+  void wait_for_clock(OpKernelContext* context, std::uint64_t time,
+                      std::function<void(bool ended)> go_on) const {
+    SwapClock& clock = Session::get()->clock();
+    ::tensorflow::CancellationManager* const manager = context->cancellation_manager();
+    const auto registration = manager == nullptr ? 0 : manager->get_cancellation_token();
+    const auto wait = std::make_shared<RevocableWait>(
+        [&clock](SwapClock::Ticket ticket) { return clock.cancel(ticket); });
+    const auto cancel = [wait, go_on] {
+      if (wait->revoke()) go_on(true);
+    };
+    if (manager != nullptr && !manager->RegisterCallback(registration, cancel)) {
+      go_on(true);
+      return;
+    }
+    const SwapClock::Ticket ticket =
+        clock.wait_until(clock_run(*context, clock_), time, [manager, registration, go_on] {
+          if (manager != nullptr) manager->TryDeregisterCallback(registration);
+          go_on(false);
+        });
+    // From here on the step may have ended, and its manager be gone.
+    if (wait->know(ticket)) go_on(true);
+  }
+
+  void take(OpKernelContext* context, const Token& token, DoneCallback done) const {
+    Taken taken = Session::get()->waiting().take(token.waiting());
     if (taken.held != nullptr) {
-      context->set_output(0, static_cast<const HeldTensor&>(*taken.held).tensor());
+      const Tensor& tensor = static_cast<const HeldTensor&>(*taken.held).tensor();
+      note_back(tensor);
+      context->set_output(0, tensor);
       taken.held.reset();  // before a user of it begins, who may want to be the only one
       done();
       return;
@@ -190,8 +278,17 @@ class SwapIn : public AsyncOpKernel {
     bring_back(context, std::move(taken.copy), std::move(done));
   }
 
- private:
-  static void bring_back(OpKernelContext* context, std::shared_ptr<Copy> copy, DoneCallback done) {
+  void note_back(const Tensor& tensor) const {
+    RunProfiler* const profiler = Session::get()->profiler();
+    if (profiler != nullptr) profiler->came_back(hole_, memory_of(tensor));
+  }
+
+  static void end_cancelled(OpKernelContext* context, const DoneCallback& done) {
+    context->SetStatus(absl::CancelledError("the step ended before a swap-in"));
+    done();
+  }
+
+  void bring_back(OpKernelContext* context, std::shared_ptr<Copy> copy, DoneCallback done) const {
     // A step that failed elsewhere frees nothing any more that this one could wait for.
     const auto ticket = std::make_shared<std::atomic<SwapStore::Ticket>>(0);
     ::tensorflow::CancellationManager* const manager = context->cancellation_manager();
@@ -199,17 +296,15 @@ class SwapIn : public AsyncOpKernel {
     const auto cancel = [context, done, ticket] {
       const SwapStore::Ticket waiting = ticket->load();
       if (waiting == 0 || !Session::get()->store().cancel(waiting)) return;
-      context->SetStatus(absl::CancelledError("the step ended before a swap-in"));
-      done();
+      end_cancelled(context, done);
     };
     if (manager != nullptr && !manager->RegisterCallback(registration, cancel)) {
-      context->SetStatus(absl::CancelledError("the step ended before a swap-in"));
-      done();
+      end_cancelled(context, done);
       return;
     }
     ticket->store(
         Session::get()->store().swap_in(std::move(copy), tsl::Allocator::kAllocatorAlignment,
-                                        [context, done, manager, registration,
+                                        [this, context, done, manager, registration,
                                          under_way = Session::get()->standstill().copy_under_way()](
                                             std::byte* memory, const std::string& reason) {
                                           // A callback that runs now finds its ticket gone and
@@ -221,10 +316,11 @@ class SwapIn : public AsyncOpKernel {
                                         }));
   }
 
-  static void end(OpKernelContext* context, std::byte* memory, const std::string& reason) {
+  void end(OpKernelContext* context, std::byte* memory, const std::string& reason) const {
     const Tensor& token = context->input(0);
     if (memory != nullptr) {
       const Tensor tensor = tensor_over(new Restored(memory, token.TotalBytes()), token);
+      note_back(tensor);
       context->set_output(0, tensor);
       Session::get()->waiting().came_back(Token::in(token)->waiting(),
                                           std::make_unique<HeldTensor>(tensor));
@@ -234,6 +330,11 @@ class SwapIn : public AsyncOpKernel {
     context->SetStatus(
         absl::ResourceExhaustedError("Spillway could not bring a tensor back: " + reason));
   }
+
+  std::uint64_t hole_;
+  std::uint64_t clock_;
+  std::uint64_t due_;
+  std::uint64_t latest_;
 };
 
 absl::Status same_shape(::tensorflow::shape_inference::InferenceContext* context) {
@@ -254,8 +355,13 @@ REGISTER_OP("SpillwaySwapIn")
     .Output("y: T")
     .Attr("T: type")
     .Attr("hole: int")
+    .Attr("clock: int")
+    .Attr("due: int")
+    .Attr("latest: int")
     .SetIsStateful()
     .SetShapeFn(same_shape);
+REGISTER_OP("SpillwayTick").Attr("clock: int").Attr("time: int").SetIsStateful();
+REGISTER_KERNEL_BUILDER(Name("SpillwayTick").Device(::tensorflow::DEVICE_CPU), Tick);
 REGISTER_KERNEL_BUILDER(Name("SpillwaySwapOut").Device(::tensorflow::DEVICE_CPU), SwapOut);
 REGISTER_KERNEL_BUILDER(Name("SpillwaySwapIn").Device(::tensorflow::DEVICE_CPU), SwapIn);
 

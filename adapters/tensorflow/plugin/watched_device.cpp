@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "rewrite.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/common_runtime/process_state.h"
@@ -78,7 +79,9 @@ class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
     std::vector<SeenMemory> outputs;
     for (int i = 0; i < context->num_outputs(); ++i) {
       const Tensor* const output = context->mutable_output(i);
-      if (output != nullptr) outputs.push_back(memory_of(*output));
+      // A handle is no tensor of the program's.
+      if (output == nullptr || output->dtype() == ::tensorflow::DT_RESOURCE) continue;
+      outputs.push_back(memory_of(*output));
     }
     watcher_.end_op(outputs, now_ns());
   }
@@ -100,10 +103,13 @@ class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
   }
 
  private:
-  // An op that runs by itself has no call frame: it is of no graph.
+  // An op that runs by itself has no call frame: it is of no graph. Ticks are ours.
   bool begin(const OpKernel& kernel, const OpKernelContext& context) {
-    return context.call_frame() != nullptr &&
-           watcher_.begin_op({.step = context.step_id(),
+    if (!watcher_.watches() || context.call_frame() == nullptr ||
+        kernel.type_string_view() == kTickOp) {
+      return false;
+    }
+    return watcher_.begin_op({.step = context.step_id(),
                               .node = kernel.name_view(),
                               .type = kernel.type_string_view(),
                               .pure = is_pure(kernel.type_string())},

@@ -62,7 +62,7 @@ class StepRecordTest : public ::testing::Test {
   }};
 };
 
-TEST_F(StepRecordTest, ops_of_other_runs_leave_no_row) {
+TEST_F(StepRecordTest, OpsOfOtherRunsLeaveNoRow) {
   EXPECT_FALSE(begin(1, "layer/make")) << "nothing is watched yet";
   record_.watch(std::vector<std::string>{"layer/make", "layer/use"});
   EXPECT_FALSE(begin(2, "other"));
@@ -81,7 +81,7 @@ TEST_F(StepRecordTest, ops_of_other_runs_leave_no_row) {
   EXPECT_EQ(record_.take(), trace) << "it is kept";
 }
 
-TEST_F(StepRecordTest, memory_that_no_op_shows_is_workspace_so_that_the_peak_is_the_runs) {
+TEST_F(StepRecordTest, MemoryThatNoOpShowsIsWorkspaceSoThatThePeakIsTheRuns) {
   record_.watch(std::vector<std::string>{"layer/make", "layer/use"});
   const std::byte* const hidden = allocate(kMiB * 5);
   run_step(1, kMiB * 3);
@@ -93,7 +93,7 @@ TEST_F(StepRecordTest, memory_that_no_op_shows_is_workspace_so_that_the_peak_is_
   EXPECT_EQ(peak_bytes(*trace), kMiB * 9);
 }
 
-TEST_F(StepRecordTest, an_output_in_the_memory_of_an_input_is_the_same_storage) {
+TEST_F(StepRecordTest, AnOutputInTheMemoryOfAnInputIsTheSameStorage) {
   record_.watch(std::vector<std::string>{"make", "change"});
   ASSERT_TRUE(begin(1, "make"));
   const std::byte* const tensor = allocate();
@@ -108,7 +108,7 @@ TEST_F(StepRecordTest, an_output_in_the_memory_of_an_input_is_the_same_storage) 
   EXPECT_EQ(trace->ops.recomputable[1], 0) << "it destroys what it reads";
 }
 
-TEST_F(StepRecordTest, the_last_of_the_highest_runs_is_kept) {
+TEST_F(StepRecordTest, TheLastOfTheHighestRunsIsKept) {
   record_.watch(std::vector<std::string>{"layer/make", "layer/use"});
   run_step(1, kMiB * 100);
   run_step(2, kMiB * 99);
@@ -118,7 +118,7 @@ TEST_F(StepRecordTest, the_last_of_the_highest_runs_is_kept) {
   EXPECT_EQ(trace->ops.workspace[1], kMiB * 99);
 }
 
-TEST(FinishedStepTest, a_scope_is_the_name_without_calls_and_without_its_end) {
+TEST(FinishedStepTest, AScopeIsTheNameWithoutCallsAndWithoutItsEnd) {
   EXPECT_EQ(scope_of("StatefulPartitionedCall/model/conv_1/Relu"), "model/conv_1");
   EXPECT_EQ(scope_of("while/body/_1/PartitionedCall_2/gradient_tape/model/Mul"),
             "gradient_tape/model");
@@ -126,7 +126,7 @@ TEST(FinishedStepTest, a_scope_is_the_name_without_calls_and_without_its_end) {
   EXPECT_EQ(scope_of("StatefulPartitionedCall"), "");
 }
 
-TEST(FinishedStepTest, roles_follow_from_who_updates_and_who_reads) {
+TEST(FinishedStepTest, RolesFollowFromWhoUpdatesAndWhoReads) {
   Trace trace;
   const StorageId weight = trace.add(TraceStorage{.bytes = kMiB, .persistent = true});
   const StorageId momentum = trace.add(TraceStorage{.bytes = kMiB, .persistent = true});

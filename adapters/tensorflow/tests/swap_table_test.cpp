@@ -133,5 +133,41 @@ TEST(SwapTableTest, AGraphThatStoppedDoesNotHoldUpOthers) {
   EXPECT_TRUE(table.copies(one, Bytes{100}));
 }
 
+TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {
+  SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{1}}, [] { return Bytes{}; });
+  const std::uint64_t first = table.add_holes({false, false, false}, true);
+  for (int i = 0; i < 30; ++i) EXPECT_TRUE(table.copies(first, Bytes{10})) << "nothing is measured";
+  EXPECT_EQ(table.due(first), std::nullopt);
+  const std::vector<HoleDecision> plan{{.hole = first, .leaves = false, .due = 7},
+                                       {.hole = first + 1, .leaves = true, .due = 8}};
+  table.follow(plan);
+  EXPECT_FALSE(table.copies(first, Bytes{10}));
+  EXPECT_TRUE(table.copies(first + 1, Bytes{10}));
+  EXPECT_TRUE(table.copies(first + 2, Bytes{10})) << "of which the plan says nothing";
+  EXPECT_EQ(table.due(first), 7U);
+  table.had_to_leave(first);
+  EXPECT_TRUE(table.copies(first, Bytes{10}));
+  EXPECT_EQ(table.state().late_leaves, 1U);
+  table.follow(plan);
+  EXPECT_FALSE(table.copies(first, Bytes{10}));
+  table.give_up();
+  table.follow(plan);
+  EXPECT_TRUE(table.copies(first, Bytes{10})) << "for good";
+  EXPECT_EQ(table.due(first), std::nullopt);
+}
+
+TEST(SwapTableTest, AGraphWithoutAPlanIsMeasuredInstead) {
+  Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{200}});
+  SwapTable& table = training.table_;
+  const std::uint64_t planned = table.add_holes({false}, true);
+  for (int i = 0; i < 30; ++i) table.copies(planned, Bytes{100});
+  table.stored(planned, Bytes{100});
+  table.dropped(planned, Bytes{100});
+  EXPECT_TRUE(table.copies(planned, Bytes{100}));
+  table.measure_instead(planned);
+  for (int i = 0; i < 30; ++i) table.copies(planned, Bytes{100});
+  EXPECT_FALSE(table.copies(planned, Bytes{100}));
+}
+
 }  // namespace
 }  // namespace spillway::tf

@@ -9,6 +9,7 @@
 #include "session/at_exit.hpp"
 #include "session/cpu_allocator.hpp"
 #include "session/stale_pointer.hpp"
+#include "spillway/base/error.hpp"
 #include "threads/unseen_ops.hpp"
 
 namespace spillway::torch {
@@ -75,6 +76,9 @@ void Watch::after_fork(InChild in_child) {
 
 void Watch::start(const runtime::Settings& stated) {
   const std::lock_guard lock(mutex_);
+  if (!stated.planner.empty()) {
+    throw UserError("SPILLWAY_PLANNER: PyTorch's steps follow no planner's plan yet. Unset it.");
+  }
   const runtime::Settings settings = with_checked_outputs(stated);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
   try {

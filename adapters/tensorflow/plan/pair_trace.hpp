@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A measured run as planners know steps, and a plan for it as what the pairs of the graph do.
+//
+//     run: ops in order, each with the most that was allocated
+//     pairs: maker, users of each hole        ──> Trace ──planner──> Plan ──> a choice for each
+//     hole
+//
+// The trace has one storage for each pair outside of loops; all else that was allocated while an op
+// ran is that op's workspace, which nobody can move. An op between two uses of which no swap-in is
+// reads the storage, so that no planner moves it there. So whatever a planner decides can be
+// carried out.
+//
+// Every op writes a byte of its own besides, so that the distance of two ops is that of their
+// places.
+//
+// A hole leaves if the plan evicts its storage between the last use before it and the first one
+// after it. Its swap-in is due at the latest time of its clock at which all heavy ops counted so
+// far had begun before the op to which the plan ties the fetch.
+//
+// Pure functions. A pair of which an op did not run, or that nothing is known of, has no storage
+// and its holes no choice.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rewrite.hpp"
+#include "run_profile.hpp"
+#include "spillway/plan/plan.hpp"
+#include "spillway/trace/trace.hpp"
+
+namespace spillway::tf {
+
+/// A graph with pairs, and the numbers of its first hole and its first clock.
+struct PairedGraph {
+  std::vector<PairName> pairs{};
+  std::vector<std::vector<std::string>> clocks{};
+  std::uint64_t first_hole = 0;
+  std::uint64_t first_clock = 0;
+
+  [[nodiscard]] std::uint64_t holes() const;
+};
+
+/// A hole in which the storage could leave: its uses before and after it.
+struct PlannedWait {
+  std::uint64_t hole = 0;
+  StorageId storage{};
+  std::size_t before = 0;  ///< op
+  std::size_t after = 0;   ///< op, later than before + 1
+  std::size_t pair = 0;
+  std::size_t index = 0;  ///< of the hole in its pair
+};
+
+struct PairTrace {
+  Trace trace;
+  std::vector<PlannedWait> waits;
+  std::vector<std::uint64_t> short_holes;  ///< of pairs that have a storage: nothing lies between
+};
+
+PairTrace make_pair_trace(const RunProfile& run, const PairedGraph& graph);
+
+struct HoleChoice {
+  std::uint64_t hole = 0;
+  bool leaves = false;
+  std::uint64_t due = 0;  ///< of the hole's clock
+
+  bool operator==(const HoleChoice&) const = default;
+};
+
+/// The plan's actions are sorted.
+std::vector<HoleChoice> choose(const PairTrace& step, const RunProfile& run,
+                               const PairedGraph& graph, const Plan& plan);
+
+}  // namespace spillway::tf

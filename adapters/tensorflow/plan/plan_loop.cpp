@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_loop.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+#include <variant>
+
+#include "spillway/planning/plan_source.hpp"
+#include "spillway/planning/sim/simulator.hpp"
+
+namespace spillway::tf {
+namespace {
+
+constexpr TimeNs kSearch = 500'000'000;
+constexpr double kLeastShare = 0.3;
+constexpr std::uint64_t kLongestPause = 64;
+constexpr std::uint64_t kPatience = 16;  // runs of other graphs
+
+planning::PlanningContext context_of(const std::function<TimeNs()>& now) {
+  planning::PlanningContext context;
+  context.now = now;
+  context.time_limit_ns = kSearch;
+  context.explain = false;
+  return context;
+}
+
+std::string name_of(const PlannerChoice& choice) {
+  const std::string changes = choice.options.changes();
+  return std::string(choice.planner->name()) + (changes.empty() ? "" : " " + changes);
+}
+
+}  // namespace
+
+PlanLoop::PlanLoop(PlanLoopOptions options, RunProfiler& profiler, SwapTable& table)
+    : options_(std::move(options)), profiler_(profiler), table_(table) {
+  state_.planner = name_of(options_.choice);
+}
+
+void PlanLoop::add_graph(PairedGraph graph) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t number = table_.graph_of(graph.first_hole);
+  graphs_[number].graph = std::move(graph);
+}
+
+void PlanLoop::on_run(std::size_t graph) {
+  const std::lock_guard lock(mutex_);
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return;
+  Planned& planned = found->second;
+  ++planned.runs;
+  if (measured_) {
+    if (const auto run = profiler_.take()) {
+      measured_locked(graphs_.at(*measured_), *run);
+      measured_.reset();
+    } else if (*measured_ != graph && ++runs_of_others_ > kPatience) {
+      measured_.reset();  // it does not run any more
+    }
+  }
+  if (measured_ || planned.runs < planned.measure_at) return;
+  measured_ = graph;
+  runs_of_others_ = 0;
+  profiler_.start(planned.graph.first_hole, planned.graph.holes());
+}
+
+void PlanLoop::measured_locked(Planned& planned, const RunProfile& run) {
+  learn_locked(planned, run);
+  try {
+    follow_locked(planned, run);
+  } catch (const std::exception& error) {
+    say_no_plan_locked(planned, error.what());
+  }
+  planned.measure_at = planned.runs + planned.pause;
+  planned.pause = std::min(planned.pause * 2, kLongestPause);
+}
+
+// A former plan is followed on.
+void PlanLoop::say_no_plan_locked(Planned& planned, std::string reason) {
+  state_.no_plan = std::move(reason);
+  if (!planned.predicted) table_.measure_instead(planned.graph.first_hole);
+}
+
+void PlanLoop::learn_locked(Planned& planned, const RunProfile& run) {
+  const std::uint64_t late_leaves = table_.state().late_leaves;
+  if (planned.predicted) {
+    state_.predicted_peak = *planned.predicted;
+    state_.measured_peak = run.peak();
+    const Bytes missed = saturating_sub(run.peak(), *planned.predicted);
+    const double budget = static_cast<double>(options_.budget.count);
+    const bool above = static_cast<double>(run.peak().count) > 0.95 * budget;
+    if (above) planned.share -= static_cast<double>(missed.count) / budget;
+    if (late_leaves != planned.late_leaves) planned.share -= 0.05;
+    planned.share = std::max(planned.share, kLeastShare);
+  }
+  planned.late_leaves = late_leaves;
+}
+
+void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
+  const PairTrace step = make_pair_trace(run, planned.graph);
+  if (step.waits.empty()) {
+    say_no_plan_locked(planned, "no tensor outside of loops waits between two ops");
+    return;
+  }
+  Budgets budgets;
+  budgets[Tier::kDevice] = {
+      static_cast<std::uint64_t>(static_cast<double>(options_.budget.count) * planned.share)};
+  const Machine here = machine();
+  budgets[Tier::kHost] = here.host_capacity.value;
+  const planning::PlannerSource source(*options_.choice.planner, options_.choice.options, here,
+                                       budgets, context_of(options_.now));
+  const auto outcome = source.actions_for(step.trace);
+  const auto* const actions = std::get_if<planning::StepActions>(&outcome);
+  if (actions == nullptr) {
+    say_no_plan_locked(planned, "the step does not fit with the planner's choices");
+    return;
+  }
+  planned.decisions.clear();
+  state_.copying = 0;
+  for (const HoleChoice& choice : choose(step, run, planned.graph, actions->plan())) {
+    planned.decisions.push_back({choice.hole, choice.leaves, choice.due});
+    if (choice.leaves) ++state_.copying;
+  }
+  table_.follow(planned.decisions);
+  ++state_.plans;
+  state_.no_plan.clear();
+  const planning::Problem problem{step.trace, here, budgets};
+  const auto simulated = planning::simulate(problem, actions->plan());
+  if (const auto* report = std::get_if<planning::SimulationReport>(&simulated)) {
+    planned.predicted = report->peak[index_of(Tier::kDevice)].bytes;
+    if (state_.measured_peak.count == 0) state_.predicted_peak = *planned.predicted;
+    state_.predicted_step_ns = report->step_ns;
+  }
+}
+
+// The store counts as the host of a device, wherever it keeps its bytes.
+Machine PlanLoop::machine() const {
+  constexpr Bytes kPlenty{std::uint64_t{1} << 50};
+  const CopyRates rates = options_.rates();
+  Machine machine;
+  machine.name = "this process";
+  machine.device.name = "TensorFlow's memory";
+  machine.device.capacity.value = options_.budget;
+  machine.host_capacity.value = kPlenty;
+  machine.page_locked_capacity.value = kPlenty;
+  machine.links[index_of(LinkKind::kDeviceToHost)] = Link{.bytes_per_second = rates.out};
+  machine.links[index_of(LinkKind::kHostToDevice)] = Link{.bytes_per_second = rates.in};
+  return machine;
+}
+
+PlanState PlanLoop::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+}  // namespace spillway::tf

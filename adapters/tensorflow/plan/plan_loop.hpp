@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures runs of graphs with pairs, has them planned, and has the table follow the plan; again
+// after some steps.
+//
+//     run 1, 2   everything copies                        the profiler is started
+//     run 3      is measured
+//     run 4      planned; the table follows               and so on after 4, 8, 16, ... more runs
+//
+// A plan keeps to 90 % of the budget. Other choices make another order of execution, which was not
+// measured: where the measured peak was above the predicted one by some bytes, or tensors that were
+// to stay had to leave, the next plan keeps to so much less. Where a planner has no plan the table
+// goes by what it measures itself, and why is kept.
+//
+// A planner runs in the thread that begins the run, which waits for it: within the time limit of
+// its search. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pair_trace.hpp"
+#include "planner_choice.hpp"
+#include "run_profile.hpp"
+#include "spillway/base/bytes.hpp"
+#include "spillway/machine/machine.hpp"
+#include "swap_table.hpp"
+
+namespace spillway::tf {
+
+/// Bytes per second out of memory and into it.
+struct CopyRates {
+  double out = 0;
+  double in = 0;
+};
+
+struct PlanLoopOptions {
+  PlannerChoice choice;
+  Bytes budget{};
+  std::function<CopyRates()> rates;
+  std::function<TimeNs()> now;  ///< of a monotonic clock
+};
+
+/// Of the graph that was planned last.
+struct PlanState {
+  std::string planner;  ///< with its options; empty where none was named
+  std::uint64_t plans = 0;
+  std::uint64_t copying = 0;  ///< holes that leave by the plan
+  Bytes predicted_peak{};     ///< of the last plan under which a run was measured, else of the last
+  Bytes measured_peak{};      ///< of that run; 0: none was
+  TimeNs predicted_step_ns = 0;
+  std::string no_plan;  ///< why there is none
+};
+
+class PlanLoop {
+ public:
+  PlanLoop(PlanLoopOptions options, RunProfiler& profiler, SwapTable& table);
+
+  /// A graph whose first hole's number the table gave out.
+  void add_graph(PairedGraph graph);
+  /// A run of the graph, by the table's number, has begun.
+  void on_run(std::size_t graph);
+
+  [[nodiscard]] PlanState state() const;
+
+  /// No plan is being made until after_fork().
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
+ private:
+  struct Planned {
+    PairedGraph graph;
+    std::uint64_t runs = 0;
+    std::uint64_t measure_at = 2;  ///< the run in which the profiler is started
+    std::uint64_t pause = 4;       ///< runs until the next plan
+    double share = 0.9;            ///< of the budget, that plans keep to
+    std::uint64_t late_leaves = 0;
+    std::optional<Bytes> predicted{};
+    std::vector<HoleDecision> decisions{};
+  };
+
+  void measured_locked(Planned& planned, const RunProfile& run);
+  void say_no_plan_locked(Planned& planned, std::string reason);
+  void learn_locked(Planned& planned, const RunProfile& run);
+  void follow_locked(Planned& planned, const RunProfile& run);
+  [[nodiscard]] Machine machine() const;
+
+  PlanLoopOptions options_;
+  RunProfiler& profiler_;
+  SwapTable& table_;
+  mutable std::mutex mutex_;
+  std::map<std::size_t, Planned> graphs_;
+  std::optional<std::size_t> measured_;  ///< the graph for which the profiler runs
+  std::uint64_t runs_of_others_ = 0;     ///< meanwhile
+  PlanState state_;
+};
+
+}  // namespace spillway::tf

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner_choice.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "spillway/base/error.hpp"
+#include "spillway/base/nearest.hpp"
+#include "spillway/planning/registry.hpp"
+
+namespace spillway::tf {
+namespace {
+
+constexpr std::array<std::string_view, 5> kExecuted{"hybrid", "swap-critical-path", "lms",
+                                                    "partitioned", "superneurons"};
+// Of the paper's mixture of experts.
+constexpr std::size_t kPartitionNodes = 200;
+
+const planning::Planner& find(std::string_view name) {
+  if (std::ranges::find(kExecuted, name) != kExecuted.end()) return planning::planner_named(name);
+  const std::vector<std::string_view> names(kExecuted.begin(), kExecuted.end());
+  throw UserError(fmt::format(
+      "SPILLWAY_PLANNER: \"{}\" is no planner whose plans TensorFlow's graphs carry out.{} "
+      "Planners: {}.",
+      name, suggestion(name, names), fmt::join(names, ", ")));
+}
+
+bool is_on(std::string_view name, std::string_view value) {
+  if (value == "on") return true;
+  if (value == "off") return false;
+  throw UserError(fmt::format("SPILLWAY_PLANNER: {} is on or off, not \"{}\".", name, value));
+}
+
+bool has(const planning::Planner& planner, std::string_view option) {
+  return std::ranges::find(planner.options(), option, &planning::OptionField::name) !=
+         planner.options().end();
+}
+
+// Nothing runs again.
+void forbid_recomputing(PlannerChoice& choice) {
+  if (!has(*choice.planner, "recompute")) return;
+  constexpr std::string_view kOff = "off";
+  constexpr std::string_view kNone = "none";
+  choice.options.set("recompute", choice.planner->name() == "hybrid" ? kOff : kNone);
+}
+
+void set(PlannerChoice& choice, std::string_view name, std::string_view value) {
+  if (name == "recompute") {
+    throw UserError(
+        "SPILLWAY_PLANNER: recompute cannot be set: no op of a graph is computed again.");
+  }
+  if (name == "serialise-levels" && choice.planner->name() == "lms") {
+    choice.serialise_levels = is_on(name, value);
+    return;
+  }
+  choice.options.set(name, value);
+  if (choice.planner->name() == "lms") {
+    const auto whole = [&] {
+      return static_cast<std::uint32_t>(choice.options.get<std::int64_t>(name));
+    };
+    if (name == "threshold") choice.pairs.distance = whole();
+    if (name == "groupby") choice.pairs.group = whole();
+    if (name == "ahead") choice.pairs.ahead = std::max<std::uint32_t>(whole(), 1);
+  } else if (name == "partition-size" && choice.options.get<std::int64_t>(name) > 0) {
+    choice.partition_nodes = static_cast<std::size_t>(choice.options.get<std::int64_t>(name));
+  }
+}
+
+}  // namespace
+
+std::span<const std::string_view> executed_planners() { return kExecuted; }
+
+PlannerChoice parse_planner(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const planning::Planner& planner = find(text.substr(0, colon));
+  PlannerChoice choice{.planner = &planner,
+                       .options = planning::Options(planner.options()),
+                       .pairs = {},
+                       .serialise_levels = false,
+                       .partition_nodes = planner.name() == "partitioned" ? kPartitionNodes : 0};
+  forbid_recomputing(choice);
+  std::string_view rest =
+      colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  while (!rest.empty()) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) {
+      throw UserError(fmt::format("SPILLWAY_PLANNER: \"{}\" is no OPTION=VALUE.", part));
+    }
+    set(choice, part.substr(0, equals), part.substr(equals + 1));
+  }
+  return choice;
+}
+
+}  // namespace spillway::tf

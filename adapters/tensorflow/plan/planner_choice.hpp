@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner that a person names, with its options, and what of it is done when a graph is
+// rewritten.
+//
+//     lms                             threshold, ahead and groupby tuned
+//     lms:threshold=4,ahead=2         as given
+//     lms:serialise-levels=on         heavy ops of one level run one after the other
+//     partitioned:partition-size=50   partitions of 50 nodes, one after the other
+//
+// Options are those of `spillway plan`. What a rewritten graph cannot do is refused: nothing is
+// dropped and computed again. A value; errors: UserError.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "rewrite.hpp"
+#include "spillway/planning/planner.hpp"
+
+namespace spillway::tf {
+
+struct PlannerChoice {
+  const planning::Planner* planner = nullptr;
+  planning::Options options;
+  PairOptions pairs;
+  bool serialise_levels = false;
+  std::size_t partition_nodes = 0;  ///< 0: no barriers
+};
+
+/// Names of the planners whose plans a graph can carry out.
+std::span<const std::string_view> executed_planners();
+
+PlannerChoice parse_planner(std::string_view text);
+
+}  // namespace spillway::tf

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run of a graph with pairs, measured for a plan: which ops ran, for how long, with how much
+// memory, and when tensors that may leave were in it.
+//
+//     start ──> [rest of a run] ──> [a whole run] ──> the next run begins: take()
+//                                     └─ of another graph: the one after it is measured
+//
+// Nothing is measured, and nothing costs more than a look, unless it was started.
+// Thread-safe. Its lock is taken inside that of the memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "memory_observer.hpp"
+#include "op_watcher.hpp"
+
+namespace spillway::tf {
+
+struct ProfiledOp {
+  std::string node{};
+  TimeNs duration_ns = 0;
+  Bytes peak{};  ///< most that was allocated while it ran
+};
+
+/// A tensor of a pair was in memory.
+struct ProfiledStay {
+  std::uint64_t hole = 0;  ///< that it came to, or came back from
+  bool back = false;       ///< whether it came back
+  Bytes bytes{};
+  std::size_t from = 0;  ///< ops, both included
+  std::size_t to = 0;
+};
+
+struct RunProfile {
+  std::vector<ProfiledOp> ops;  ///< in the order in which they began
+  std::vector<ProfiledStay> stays;
+
+  [[nodiscard]] Bytes peak() const;
+};
+
+class RunProfiler final : public MemoryObserver, public OpWatcher {
+ public:
+  /// A run of these nodes is one that may be measured.
+  void watch(std::span<const std::string> nodes);
+  /// Measures the next whole run in which a tensor comes to one of these holes, whatever was
+  /// measured before.
+  void start(std::uint64_t first_hole, std::uint64_t holes);
+  /// The run that was measured, once.
+  [[nodiscard]] std::optional<RunProfile> take();
+
+  /// A swap-out was given this memory for the hole; a swap-in has handed it on after it.
+  void came(std::uint64_t hole, SeenMemory memory) { stay(hole, memory, false); }
+  void came_back(std::uint64_t hole, SeenMemory memory) { stay(hole, memory, true); }
+
+  [[nodiscard]] bool watches() const override { return on_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool begin_op(const SeenOp& op, TimeNs now) override;
+  void reads(SeenMemory /*memory*/) override {}
+  void writes(SeenMemory /*memory*/) override {}
+  void end_op(std::span<const SeenMemory> outputs, TimeNs now) override;
+  void is_input(SeenMemory /*memory*/) override {}
+
+  void allocated(const std::byte* pointer, Bytes bytes, Bytes live) override;
+  void freed(const std::byte* pointer) noexcept override;
+
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
+ private:
+  struct OpenOp {
+    std::uint64_t run = 0;  // 0: none
+    std::size_t index = 0;
+    TimeNs began = 0;
+  };
+
+  static OpenOp& open_op();
+  void stay(std::uint64_t hole, SeenMemory memory, bool back);
+  /// False where the op begins a run that is not measured, or none.
+  bool enter_run_locked(const SeenOp& op);
+
+  [[nodiscard]] bool is_wanted_locked() const;
+
+  std::atomic<bool> on_{false};
+  std::mutex mutex_;
+  std::unordered_set<std::string> nodes_;
+  std::uint64_t first_hole_ = 0;  // of those that are wanted
+  std::uint64_t holes_ = 0;
+  bool skips_ = false;                // the present run is not whole
+  std::optional<std::int64_t> step_;  // the framework's number of the present run
+  std::uint64_t run_ = 0;             // ours
+  RunProfile profile_;                // of the present run
+  std::optional<RunProfile> finished_;
+  Bytes live_{};
+  std::unordered_map<const std::byte*, Bytes> bytes_;        // of what was allocated in the run
+  std::map<std::size_t, Bytes> open_peaks_;                  // of the ops that run now
+  std::unordered_map<const std::byte*, std::size_t> stays_;  // that have not ended, by memory
+};
+
+}  // namespace spillway::tf

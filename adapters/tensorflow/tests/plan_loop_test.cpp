@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_loop.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace spillway::tf {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Maps of 10 MiB are made by ops f0, f1, ... and used by b..., b1, b0. What the table says leaves
+// is gone with the next op, and back one op before its use.
+class Training {
+ public:
+  static constexpr std::size_t kDepth = 8;
+  static constexpr Bytes kMap = kMiB * 10;
+
+  Training(const std::string& planner, Bytes budget)
+      : table_(
+            {.budget = budget, .smallest = Bytes{1}}, [] { return Bytes{}; },
+            [this](std::size_t graph) {
+              if (loop_) loop_->on_run(graph);
+            }) {
+    loop_ = std::make_unique<PlanLoop>(
+        PlanLoopOptions{.choice = parse_planner(planner),
+                        .budget = budget,
+                        .rates = [] { return CopyRates{.out = 1e15, .in = 1e15}; },
+                        .now = [this] { return now_ += 100'000'000; }},
+        profiler_, table_);
+    PairedGraph graph;
+    graph.first_hole = table_.add_holes(std::vector<bool>(kDepth, false), true);
+    graph.clocks.emplace_back();
+    for (std::size_t i = 0; i < kDepth; ++i) {
+      names_.push_back("f" + std::to_string(i));
+      graph.clocks[0].push_back(names_.back());
+    }
+    for (std::size_t i = kDepth; i-- > 0;) names_.push_back("b" + std::to_string(i));
+    for (std::size_t i = 0; i < kDepth; ++i) {
+      graph.pairs.push_back({.tensor = names_[i],
+                             .node = names_[i],
+                             .holes = {{.users = {"b" + std::to_string(i)}, .latest = kDepth}}});
+    }
+    profiler_.watch(names_);
+    loop_->add_graph(std::move(graph));
+  }
+
+  // The most that was in memory.
+  Bytes run() {
+    Bytes most{};
+    std::array<bool, kDepth> away{};
+    ++step_;
+    for (std::size_t op = 0; op < names_.size(); ++op) {
+      const bool begun =
+          profiler_.begin_op({.step = step_, .node = names_[op], .type = "Mul"}, now_ += 10);
+      if (op < kDepth) {
+        allocate(op);
+        profiler_.came(op, {&memory_[op], kMap});
+        away[op] = table_.copies(op, kMap);
+      }
+      most = std::max(most, live_);
+      if (begun) profiler_.end_op({}, now_ += 1000);
+      if (op < kDepth && away[op]) free(op);
+      if (op >= kDepth) free(2 * kDepth - 1 - op);
+      if (op + 1 < kDepth || op + 1 == names_.size()) continue;
+      const std::size_t next = 2 * kDepth - 2 - op;
+      if (!away[next]) continue;
+      allocate(next);
+      profiler_.came_back(next, {&memory_[next], kMap});
+    }
+    return most;
+  }
+
+  [[nodiscard]] PlanState state() const { return loop_->state(); }
+  SwapTable& table() { return table_; }
+
+ private:
+  void allocate(std::size_t map) {
+    live_ += kMap;
+    profiler_.allocated(&memory_[map], kMap, live_);
+  }
+  void free(std::size_t map) {
+    live_ -= kMap;
+    profiler_.freed(&memory_[map]);
+  }
+
+  std::array<std::byte, kDepth> memory_{};
+  std::vector<std::string> names_;
+  Bytes live_{};
+  TimeNs now_ = 0;
+  std::int64_t step_ = 0;
+  RunProfiler profiler_;
+  SwapTable table_;
+  std::unique_ptr<PlanLoop> loop_;
+};
+
+TEST(PlanLoopTest, EveryPlannerLetsPassWhatTheBudgetHasRoomFor) {
+  for (const std::string_view name : executed_planners()) {
+    SCOPED_TRACE(name);
+    Training training(std::string(name), kMiB * 60);
+    EXPECT_EQ(training.run(), Training::kMap) << "everything copies first";
+    Bytes most{};
+    for (int i = 0; i < 40; ++i) most = training.run();
+    const PlanState state = training.state();
+    EXPECT_GE(state.plans, 2U) << "it is planned again";
+    EXPECT_GT(state.copying, 0U);
+    EXPECT_LT(state.copying, Training::kDepth);
+    EXPECT_LE(state.predicted_peak, kMiB * 54);
+    EXPECT_LE(most, kMiB * 54);
+    EXPECT_GT(most, Training::kMap);
+    EXPECT_EQ(state.no_plan, "");
+  }
+}
+
+TEST(PlanLoopTest, WhereAllFitsNothingCopies) {
+  Training training("lms", kMiB * 200);
+  for (int i = 0; i < 10; ++i) training.run();
+  EXPECT_EQ(training.state().copying, 0U);
+  EXPECT_EQ(training.run(), Training::kMap * Training::kDepth);
+}
+
+TEST(PlanLoopTest, WithoutAPlanTheTableMeasuresAndWhyIsSaid) {
+  Training training("lms", kMiB * 10);
+  for (int i = 0; i < 10; ++i) training.run();
+  EXPECT_EQ(training.state().plans, 0U);
+  EXPECT_THAT(training.state().no_plan, HasSubstr("does not fit"));
+}
+
+// Memory ran out though the plan said that it would not: the next keeps to less.
+TEST(PlanLoopTest, ATensorThatHadToLeaveMakesTheNextPlanSmaller) {
+  // Of 67 MiB 90 % hold six maps, and 85 % five.
+  Training training("swap-critical-path", kMiB * 67);
+  for (int i = 0; i < 6; ++i) training.run();
+  const PlanState first = training.state();
+  ASSERT_EQ(first.plans, 1U);
+  for (std::uint64_t hole = 0; hole < Training::kDepth; ++hole) training.table().had_to_leave(hole);
+  for (int i = 0; i < 20; ++i) training.run();
+  EXPECT_GT(training.state().plans, 1U);
+  EXPECT_GT(training.state().copying, first.copying);
+}
+
+}  // namespace
+}  // namespace spillway::tf

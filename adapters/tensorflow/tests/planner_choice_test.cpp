@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner_choice.hpp"
+
+#include <gmock/gmock.h>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::tf {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string refusal(std::string_view text) {
+  try {
+    parse_planner(text);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PlannerChoiceTest, EachPlannerThatIsExecutedHasAName) {
+  for (const std::string_view name : executed_planners()) {
+    EXPECT_EQ(parse_planner(name).planner->name(), name);
+  }
+}
+
+TEST(PlannerChoiceTest, TheOptionsOfLmsAreThoseOfTheRewriting) {
+  const PlannerChoice choice = parse_planner("lms:threshold=4,ahead=5,groupby=6,tune=off");
+  EXPECT_EQ(choice.pairs.distance, 4U);
+  EXPECT_EQ(choice.pairs.ahead, 5U);
+  EXPECT_EQ(choice.pairs.group, 6U);
+  EXPECT_FALSE(choice.options.get<bool>("tune"));
+  EXPECT_FALSE(choice.serialise_levels);
+  EXPECT_TRUE(parse_planner("lms:serialise-levels=on").serialise_levels);
+}
+
+TEST(PlannerChoiceTest, PartitionsHaveTheSizeThatWasNamed) {
+  EXPECT_EQ(parse_planner("partitioned").partition_nodes, 200U);
+  EXPECT_EQ(parse_planner("partitioned:partition-size=5").partition_nodes, 5U);
+  EXPECT_EQ(parse_planner("hybrid").partition_nodes, 0U);
+}
+
+TEST(PlannerChoiceTest, NothingIsRecomputed) {
+  EXPECT_FALSE(parse_planner("hybrid").options.get<bool>("recompute"));
+  EXPECT_EQ(parse_planner("superneurons").options.get<std::string>("recompute"), "none");
+  EXPECT_THAT(refusal("hybrid:recompute=on"), HasSubstr("no op of a graph is computed again"));
+}
+
+TEST(PlannerChoiceTest, WhatIsNoPlannerIsRefusedByName) {
+  EXPECT_THAT(refusal("lmss"), HasSubstr("lms"));
+  EXPECT_THAT(refusal("chain-recompute"), HasSubstr("hybrid, swap-critical-path"));
+  EXPECT_THAT(refusal("lms:threshold"), HasSubstr("no OPTION=VALUE"));
+  EXPECT_THAT(refusal("lms:treshold=4"), HasSubstr("threshold"));
+  EXPECT_THAT(refusal("hybrid:serialise-levels=on"), HasSubstr("serialise-levels"));
+}
+
+}  // namespace
+}  // namespace spillway::tf

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_profile.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace spillway::tf {
+namespace {
+
+class RunProfilerTest : public ::testing::Test {
+ protected:
+  RunProfilerTest() { profiler_.watch(std::vector<std::string>{"make", "use"}); }
+
+  void op(std::int64_t step, std::string_view node, const std::function<void()>& body = {}) {
+    const bool begun = profiler_.begin_op({.step = step, .node = node, .type = "Mul"}, now_ += 10);
+    if (body) body();
+    if (begun) profiler_.end_op({}, now_ += 10);
+  }
+  void allocate(int place, Bytes bytes) {
+    live_ += bytes;
+    profiler_.allocated(&memory_[static_cast<std::size_t>(place)], bytes, live_);
+  }
+  void free(int place, Bytes bytes) {
+    live_ -= bytes;
+    profiler_.freed(&memory_[static_cast<std::size_t>(place)]);
+  }
+
+  // A tensor of hole 5 is made, swapped out, comes back and is used.
+  void run(std::int64_t step, Bytes bytes = kMiB) {
+    op(step, "make", [&] {
+      allocate(0, bytes);
+      profiler_.came(5, {memory_.data(), bytes});
+    });
+    op(step, "between", [&] { free(0, bytes); });
+    op(step, "more", [&] {
+      allocate(2, kMiB * 3);
+      free(2, kMiB * 3);
+    });
+    allocate(1, bytes);
+    profiler_.came_back(5, {&memory_[1], bytes});
+    op(step, "use");
+    free(1, bytes);
+  }
+
+  std::array<std::byte, 8> memory_{};
+  Bytes live_{};
+  TimeNs now_ = 0;
+  RunProfiler profiler_;
+};
+
+TEST_F(RunProfilerTest, NothingIsMeasuredUnlessItIsStarted) {
+  run(1);
+  run(2);
+  EXPECT_FALSE(profiler_.watches());
+  EXPECT_FALSE(profiler_.take());
+}
+
+// The first run that it sees may be half over.
+TEST_F(RunProfilerTest, TheNextWholeRunIsMeasuredOnce) {
+  run(1);
+  profiler_.start(5, 1);
+  run(2, kMiB * 7);
+  EXPECT_FALSE(profiler_.take());
+  run(3);
+  EXPECT_FALSE(profiler_.take()) << "it may go on";
+  run(4, kMiB * 9);
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  ASSERT_EQ(profile->ops.size(), 4U);
+  EXPECT_EQ(profile->ops[1].node, "between");
+  EXPECT_EQ(profile->ops[1].duration_ns, 10);
+  EXPECT_EQ(profile->ops[2].peak, kMiB * 3);
+  EXPECT_EQ(profile->peak(), kMiB * 3);
+  ASSERT_EQ(profile->stays.size(), 2U);
+  EXPECT_EQ(profile->stays[0].from, 0U);
+  EXPECT_EQ(profile->stays[0].to, 1U);
+  EXPECT_FALSE(profile->stays[0].back);
+  EXPECT_EQ(profile->stays[1].from, 2U);
+  EXPECT_EQ(profile->stays[1].to, 3U);
+  EXPECT_TRUE(profile->stays[1].back);
+  EXPECT_FALSE(profiler_.take());
+  EXPECT_FALSE(profiler_.watches());
+}
+
+TEST_F(RunProfilerTest, RunsOfOtherGraphsArePassedOver) {
+  profiler_.start(6, 2);
+  for (std::int64_t step = 1; step < 9; ++step) run(step);
+  EXPECT_FALSE(profiler_.take());
+  profiler_.start(5, 1);
+  for (std::int64_t step = 9; step < 12; ++step) run(step);
+  EXPECT_TRUE(profiler_.take());
+}
+
+}  // namespace
+}  // namespace spillway::tf

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "swap_clock.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace spillway::tf {
+namespace {
+
+TEST(SwapClockTest, WhoWaitsIsCalledAtItsTimeOrAtOnceIfThatIsPast) {
+  SwapClock clock;
+  const ClockRun run{.step = 7, .clock = 1};
+  std::vector<int> called;
+  EXPECT_NE(clock.wait_until(run, 3, [&] { called.push_back(3); }), 0U);
+  EXPECT_NE(clock.wait_until(run, 2, [&] { called.push_back(2); }), 0U);
+  EXPECT_EQ(clock.wait_until(run, 0, [&] { called.push_back(0); }), 0U);
+  clock.tick(run, 1);
+  EXPECT_EQ(called, std::vector<int>{0});
+  clock.tick(run, 2);
+  EXPECT_EQ(called, (std::vector<int>{0, 2}));
+  EXPECT_EQ(clock.wait_until(run, 2, [&] { called.push_back(4); }), 0U);
+  clock.tick(run, 3);
+  EXPECT_EQ(called, (std::vector<int>{0, 2, 4, 3}));
+  EXPECT_EQ(clock.waiting(), 0U);
+}
+
+TEST(SwapClockTest, RunsFramesAndIterationsHaveClocksOfTheirOwn) {
+  SwapClock clock;
+  const ClockRun run{.step = 7, .frame = 1, .iteration = 2, .clock = 3};
+  int called = 0;
+  clock.wait_until(run, 1, [&] { ++called; });
+  clock.tick({.step = 8, .frame = 1, .iteration = 2, .clock = 3}, 5);
+  clock.tick({.step = 7, .frame = 0, .iteration = 2, .clock = 3}, 5);
+  clock.tick({.step = 7, .frame = 1, .iteration = 1, .clock = 3}, 5);
+  clock.tick({.step = 7, .frame = 1, .iteration = 2, .clock = 4}, 5);
+  EXPECT_EQ(called, 0);
+  clock.tick(run, 1);
+  EXPECT_EQ(called, 1);
+}
+
+TEST(SwapClockTest, AWaitThatWasTakenBackIsNeverCalled) {
+  SwapClock clock;
+  const ClockRun run{.step = 1};
+  int called = 0;
+  const SwapClock::Ticket ticket = clock.wait_until(run, 1, [&] { ++called; });
+  EXPECT_TRUE(clock.cancel(ticket));
+  EXPECT_FALSE(clock.cancel(ticket));
+  clock.tick(run, 1);
+  EXPECT_EQ(called, 0);
+}
+
+// A step that failed leaves its clock behind; who waits for an old one is not forgotten.
+TEST(SwapClockTest, OldRunsGoAndWaitsStay) {
+  SwapClock clock;
+  int called = 0;
+  clock.wait_until({.step = 1}, 2, [&] { ++called; });
+  for (std::int64_t step = 2; step < 5000; ++step) clock.tick({.step = step}, 1);
+  clock.tick({.step = 1}, 2);
+  EXPECT_EQ(called, 1);
+}
+
+TEST(SwapClockTest, TicksAndWaitsOfManyThreadsMeet) {
+  SwapClock clock;
+  std::atomic<int> called{0};
+  constexpr int kTimes = 2000;
+  const ClockRun run{.step = 1};
+  std::thread waits([&] {
+    for (int i = 1; i <= kTimes; ++i)
+      clock.wait_until(run, static_cast<std::uint64_t>(i), [&] { ++called; });
+  });
+  for (int i = 1; i <= kTimes; ++i) clock.tick(run, static_cast<std::uint64_t>(i));
+  waits.join();
+  EXPECT_EQ(called.load(), kTimes);
+}
+
+}  // namespace
+}  // namespace spillway::tf

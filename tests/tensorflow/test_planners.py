@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Under every planner TensorFlow programs train to the same bits, and plans are carried out."""
+
+import pytest
+
+from tests.tensorflow.runner import MIB, assert_equal, run
+
+PLANNERS = ("hybrid", "swap-critical-path", "lms", "partitioned", "superneurons")
+# What only orders ops, at its strongest, beside the planners as they are.
+ORDERING = ("partitioned:partition-size=5", "lms:serialise-levels=on,threshold=4,ahead=3")
+BUDGETS = {"cnn": 40, "resnet": 24, "cnn_in_loop": 40}
+
+
+@pytest.mark.parametrize("program", BUDGETS)
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_planned_program_keeps_its_budget_and_its_bits(server, program, planner):
+    budget = f"{BUDGETS[program]}MiB"
+    found = server.train(program, SPILLWAY_BUDGET=budget, SPILLWAY_PLANNER=planner)
+    assert found.status == 0, found.errors
+    assert_equal(found, server.kept(program))
+    statistics = found.statistics
+    assert statistics["peak_device_bytes"] <= BUDGETS[program] * MIB
+    assert statistics["failed_allocations"] == 0
+    assert statistics["planner"].startswith(planner)
+    assert statistics["evicted_bytes"] > 0
+    if program != "cnn_in_loop":  # all of which is in a loop, where the rules decide
+        assert statistics["plans"] > 0, statistics["no_plan_because"]
+
+
+@pytest.mark.parametrize("program", ["cnn", "transformer", "gan", "session"])
+@pytest.mark.parametrize("planner", PLANNERS[:1] + ORDERING)
+def test_what_a_planner_puts_into_the_graph_changes_no_bit_in_fuzz(server, program, planner):
+    found = server.train(program, SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER=planner)
+    assert found.status == 0, found.errors
+    assert_equal(found, server.kept(program))
+    assert found.statistics["fetched_bytes"] > 0
+
+
+def test_a_budget_for_all_lets_everything_pass(server):
+    found = server.train("cnn", SPILLWAY_BUDGET="1GiB", SPILLWAY_PLANNER="hybrid")
+    assert_equal(found, server.kept("cnn"))
+    assert found.statistics["plans"] > 0
+    assert found.statistics["pairs_copying"] == 0
+
+
+def test_the_summary_says_what_was_planned():
+    found = run(
+        "train.py", "cnn", SPILLWAY_BUDGET="40MiB", SPILLWAY_PLANNER="lms", SPILLWAY_SUMMARY="1"
+    )
+    assert "spillway: lms made" in found.errors
+    assert "predicted peak" in found.errors
+
+
+def test_what_is_no_planner_ends_the_program():
+    found = run("train.py", "cnn", SPILLWAY_BUDGET="40MiB", SPILLWAY_PLANNER="lsm")
+    assert found.status == 2
+    assert 'Did you mean "lms"' in found.errors
