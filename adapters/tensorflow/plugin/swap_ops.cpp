@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -290,30 +289,30 @@ class SwapIn : public AsyncOpKernel {
 
   void bring_back(OpKernelContext* context, std::shared_ptr<Copy> copy, DoneCallback done) const {
     // A step that failed elsewhere frees nothing any more that this one could wait for.
-    const auto ticket = std::make_shared<std::atomic<SwapStore::Ticket>>(0);
+    const auto wait = std::make_shared<RevocableWait>(
+        [](SwapStore::Ticket ticket) { return Session::get()->store().cancel(ticket); });
     ::tensorflow::CancellationManager* const manager = context->cancellation_manager();
     const auto registration = manager == nullptr ? 0 : manager->get_cancellation_token();
-    const auto cancel = [context, done, ticket] {
-      const SwapStore::Ticket waiting = ticket->load();
-      if (waiting == 0 || !Session::get()->store().cancel(waiting)) return;
-      end_cancelled(context, done);
+    const auto cancel = [context, done, wait] {
+      if (wait->revoke()) end_cancelled(context, done);
     };
     if (manager != nullptr && !manager->RegisterCallback(registration, cancel)) {
       end_cancelled(context, done);
       return;
     }
-    ticket->store(
+    const SwapStore::Ticket ticket =
         Session::get()->store().swap_in(std::move(copy), tsl::Allocator::kAllocatorAlignment,
                                         [this, context, done, manager, registration,
                                          under_way = Session::get()->standstill().copy_under_way()](
                                             std::byte* memory, const std::string& reason) {
-                                          // A callback that runs now finds its ticket gone and
+                                          // A callback that runs now finds its wait gone and
                                           // touches nothing.
                                           if (manager != nullptr)
                                             manager->TryDeregisterCallback(registration);
                                           end(context, memory, reason);
                                           done();
-                                        }));
+                                        });
+    if (wait->know(ticket)) end_cancelled(context, done);
   }
 
   void end(OpKernelContext* context, std::byte* memory, const std::string& reason) const {
