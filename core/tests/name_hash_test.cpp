@@ -13,6 +13,10 @@ TEST(NameHash, IsFnv1aOf64Bits) {
   EXPECT_EQ(hash_of_name("foobar"), 0x85944171f73967e8U);
 }
 
+TEST(NameHash, OfTwoPartsIsThatOfTheWhole) {
+  EXPECT_EQ(hash_of_name("bar", hash_of_name("foo")), hash_of_name("foobar"));
+}
+
 // A byte above 127 is no negative number.
 TEST(NameHash, TakesBytesAsTheyAre) {
   EXPECT_EQ(hash_of_name("\xff"), (0xcbf29ce484222325U ^ 0xffU) * 0x100000001b3U);

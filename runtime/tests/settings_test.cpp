@@ -148,6 +148,7 @@ TEST(Settings, ReadEveryVariable) {
                                          {"SPILLWAY_TRACE", "t.json"},
                                          {"SPILLWAY_STATUS_PAGE", "/proc/7/fd/3"},
                                          {"SPILLWAY_PLANNER", "lms:ahead=2"},
+                                         {"SPILLWAY_PLAN_CACHE", "/plans"},
                                          {"SPILLWAY_KEEP_OPS", "aten::mm,aten::add"},
                                          {"SPILLWAY_FAULTS", "spool.open=EIO@1"}});
   EXPECT_EQ(settings.budget, parse_budget("12GiB", ""));
@@ -166,6 +167,7 @@ TEST(Settings, ReadEveryVariable) {
   EXPECT_EQ(settings.trace_path, "t.json");
   EXPECT_EQ(settings.status_path, "/proc/7/fd/3");
   EXPECT_EQ(settings.planner, "lms:ahead=2");
+  EXPECT_EQ(settings.plan_cache, "/plans");
   EXPECT_EQ(settings.keep_ops, "aten::mm,aten::add");
   EXPECT_EQ(settings.faults, "spool.open=EIO@1");
 }
@@ -268,7 +270,7 @@ TEST(SettingDescriptions, AreTheVariablesThatAreRead) {
     EXPECT_FALSE(row.value.empty()) << row.variable;
     EXPECT_TRUE(row.flag.empty() || row.flag.substr(0, 2) == "--") << row.variable;
   }
-  EXPECT_EQ(setting_descriptions().size(), 19U) << "docs/settings.md and the tests follow";
+  EXPECT_EQ(setting_descriptions().size(), 20U) << "docs/settings.md and the tests follow";
 }
 
 TEST(SettingDescriptions, StandInTheDocumentation) {

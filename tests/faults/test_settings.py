@@ -45,6 +45,8 @@ WRONG = [
         "/proc",
         "the spool directory /proc cannot be used: its file system takes no new",
     ),
+    ("PLANNER", "lms", "PyTorch's steps follow no planner's plan yet"),
+    ("PLAN_CACHE", "/tmp", "PyTorch's steps follow no planner's plan yet"),
     ("BUGDET", "1GiB", 'Did you mean "SPILLWAY_BUDGET"?'),
     ("XYZZYX", "1", "there are"),
 ]

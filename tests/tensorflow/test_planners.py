@@ -43,6 +43,16 @@ def test_a_budget_for_all_lets_everything_pass(server):
     assert found.statistics["pairs_copying"] == 0
 
 
+def test_the_next_run_begins_with_the_plan(server, tmp_path):
+    settings = {"SPILLWAY_BUDGET": "40MiB", "SPILLWAY_PLANNER": "hybrid"}
+    settings["SPILLWAY_PLAN_CACHE"] = str(tmp_path)
+    for kept in (0, 1):
+        found = server.train("cnn", **settings)
+        assert_equal(found, server.kept("cnn"))
+        assert found.statistics["plans_kept"] >= kept
+    assert found.statistics["peak_device_bytes"] <= 40 * MIB
+
+
 def test_the_summary_says_what_was_planned():
     found = run(
         "train.py", "cnn", SPILLWAY_BUDGET="40MiB", SPILLWAY_PLANNER="lms", SPILLWAY_SUMMARY="1"

@@ -9,6 +9,7 @@
 #include "graph_def.hpp"
 #include "graph_order.hpp"
 #include "ordering_edges.hpp"
+#include "spillway/base/name_hash.hpp"
 #include "wire.hpp"
 
 namespace spillway::tf {
@@ -169,6 +170,21 @@ void check_untouched(const Graph& graph) {
   }
 }
 
+// Of what does not change between processes: attributes hold handles and addresses. No name has the
+// byte that ends one here.
+std::uint64_t signature_of(const Graph& graph) {
+  std::uint64_t hash = hash_of_name("");
+  const auto add = [&hash](std::string_view text) {
+    hash = hash_of_name("\xff", hash_of_name(text, hash));
+  };
+  for (const Node& node : graph.nodes) {
+    add(node.name);
+    add(node.op);
+    for (const std::string& input : node.inputs) add(input);
+  }
+  return hash;
+}
+
 // A function keeps ops that only have effects; a session's graph loses what no result needs, which
 // ticks of a clock would be.
 bool is_function(const Graph& graph) {
@@ -198,6 +214,7 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions opti
   const SwapPairs found = find_pairs(graph, order, catalogue, options.pairs);
   if (found.pairs.empty()) throw Doubt("no tensor waits long for its user");
   Rewritten rewritten;
+  rewritten.signature = signature_of(graph);
   Rewriting rewriting(graph, order, found, options);
   rewritten.clocks = rewriting.add_ticks();
   std::uint64_t hole = options.first_hole;

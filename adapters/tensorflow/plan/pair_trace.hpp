@@ -39,6 +39,7 @@ struct PairedGraph {
   std::vector<std::vector<std::string>> clocks{};
   std::uint64_t first_hole = 0;
   std::uint64_t first_clock = 0;
+  std::uint64_t signature = 0;
 
   [[nodiscard]] std::uint64_t holes() const;
 };

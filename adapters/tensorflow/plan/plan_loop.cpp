@@ -33,13 +33,19 @@ std::string name_of(const PlannerChoice& choice) {
 }  // namespace
 
 PlanLoop::PlanLoop(PlanLoopOptions options, RunProfiler& profiler, SwapTable& table)
-    : options_(std::move(options)), profiler_(profiler), table_(table) {
-  state_.planner = name_of(options_.choice);
+    : options_(std::move(options)),
+      planner_(name_of(options_.choice)),
+      profiler_(profiler),
+      table_(table) {
+  state_.planner = planner_;
 }
 
 void PlanLoop::add_graph(PairedGraph graph) {
   const std::lock_guard lock(mutex_);
   const std::size_t number = table_.graph_of(graph.first_hole);
+  const auto kept = options_.cache.read(graph.signature, graph.first_hole, graph.holes());
+  table_.follow(kept);
+  if (!kept.empty()) ++state_.kept;
   graphs_[number].graph = std::move(graph);
 }
 
@@ -121,6 +127,7 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     if (choice.leaves) ++state_.copying;
   }
   table_.follow(planned.decisions);
+  options_.cache.write(planned.graph.signature, planned.graph.first_hole, planned.decisions);
   ++state_.plans;
   state_.no_plan.clear();
   const planning::Problem problem{step.trace, here, budgets};

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "pair_trace.hpp"
+#include "plan_cache.hpp"
 #include "planner_choice.hpp"
 #include "run_profile.hpp"
 #include "spillway/base/bytes.hpp"
@@ -43,6 +44,7 @@ struct CopyRates {
 struct PlanLoopOptions {
   PlannerChoice choice;
   Bytes budget{};
+  PlanCache cache;
   std::function<CopyRates()> rates;
   std::function<TimeNs()> now;  ///< of a monotonic clock
 };
@@ -51,6 +53,7 @@ struct PlanLoopOptions {
 struct PlanState {
   std::string planner;  ///< with its options; empty where none was named
   std::uint64_t plans = 0;
+  std::uint64_t kept = 0;     ///< graphs that began with a plan of a former run
   std::uint64_t copying = 0;  ///< holes that leave by the plan
   Bytes predicted_peak{};     ///< of the last plan under which a run was measured, else of the last
   Bytes measured_peak{};      ///< of that run; 0: none was
@@ -68,6 +71,8 @@ class PlanLoop {
   void on_run(std::size_t graph);
 
   [[nodiscard]] PlanState state() const;
+  /// Its name, with its options. Waits for no plan that is being made.
+  [[nodiscard]] const std::string& planner() const { return planner_; }
 
   /// No plan is being made until after_fork().
   void before_fork() { mutex_.lock(); }
@@ -92,6 +97,7 @@ class PlanLoop {
   [[nodiscard]] Machine machine() const;
 
   PlanLoopOptions options_;
+  const std::string planner_;
   RunProfiler& profiler_;
   SwapTable& table_;
   mutable std::mutex mutex_;

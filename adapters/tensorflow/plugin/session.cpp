@@ -132,8 +132,11 @@ void Session::start_planning(Bytes budget) {
     return CopyRates{.out = store_->out().bytes_per_second(kDiskRate),
                      .in = store_->in().bytes_per_second(kDiskRate)};
   };
+  const PlanCache cache(settings_.plan_cache, fmt::format("{} {} {}", settings_.planner,
+                                                          budget.count, settings_.min_size.count));
   plans_ = std::make_unique<PlanLoop>(
-      PlanLoopOptions{.choice = *planner_, .budget = budget, .rates = rates, .now = now_ns},
+      PlanLoopOptions{
+          .choice = *planner_, .budget = budget, .cache = cache, .rates = rates, .now = now_ns},
       *profiler_, table_);
 }
 
@@ -197,7 +200,8 @@ void Session::add_graph_locked(Rewritten& rewritten) {
   plans_->add_graph({.pairs = std::move(rewritten.pairs),
                      .clocks = std::move(rewritten.clocks),
                      .first_hole = first,
-                     .first_clock = first_clock});
+                     .first_clock = first_clock,
+                     .signature = rewritten.signature});
 }
 
 std::optional<std::string> Session::rewrite(std::string_view graph,
@@ -306,6 +310,7 @@ std::string Session::statistics_json() {
                         {"gave_up_passing", table.gave_up},
                         {"planner", plan.planner},
                         {"plans", plan.plans},
+                        {"plans_kept", plan.kept},
                         {"pairs_copying", plan.copying},
                         {"predicted_peak_bytes", plan.predicted_peak.count},
                         {"predicted_step_ns", plan.predicted_step_ns},

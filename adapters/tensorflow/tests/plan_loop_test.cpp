@@ -2,9 +2,11 @@
 #include "plan_loop.hpp"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +23,7 @@ class Training {
   static constexpr std::size_t kDepth = 8;
   static constexpr Bytes kMap = kMiB * 10;
 
-  Training(const std::string& planner, Bytes budget)
+  Training(const std::string& planner, Bytes budget, const std::string& cache = {})
       : table_(
             {.budget = budget, .smallest = Bytes{1}}, [] { return Bytes{}; },
             [this](std::size_t graph) {
@@ -30,6 +32,7 @@ class Training {
     loop_ = std::make_unique<PlanLoop>(
         PlanLoopOptions{.choice = parse_planner(planner),
                         .budget = budget,
+                        .cache = PlanCache(cache, planner),
                         .rates = [] { return CopyRates{.out = 1e15, .in = 1e15}; },
                         .now = [this] { return now_ += 100'000'000; }},
         profiler_, table_);
@@ -115,6 +118,21 @@ TEST(PlanLoopTest, EveryPlannerLetsPassWhatTheBudgetHasRoomFor) {
     EXPECT_GT(most, Training::kMap);
     EXPECT_EQ(state.no_plan, "");
   }
+}
+
+TEST(PlanLoopTest, AGraphBeginsWithThePlanOfAFormerRun) {
+  const std::string folder = ::testing::TempDir() + "plan-loop-" + std::to_string(::getpid());
+  Bytes most{};
+  {
+    Training training("lms", kMiB * 60, folder);
+    EXPECT_EQ(training.run(), Training::kMap);
+    for (int i = 0; i < 40; ++i) most = training.run();
+    EXPECT_EQ(training.state().kept, 0U);
+  }
+  Training training("lms", kMiB * 60, folder);
+  EXPECT_EQ(training.state().kept, 1U);
+  EXPECT_EQ(training.run(), most) << "in its first run";
+  std::filesystem::remove_all(folder);
 }
 
 TEST(PlanLoopTest, WhereAllFitsNothingCopies) {

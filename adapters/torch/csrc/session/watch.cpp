@@ -76,8 +76,10 @@ void Watch::after_fork(InChild in_child) {
 
 void Watch::start(const runtime::Settings& stated) {
   const std::lock_guard lock(mutex_);
-  if (!stated.planner.empty()) {
-    throw UserError("SPILLWAY_PLANNER: PyTorch's steps follow no planner's plan yet. Unset it.");
+  if (!stated.planner.empty() || !stated.plan_cache.empty()) {
+    throw UserError(
+        "SPILLWAY_PLANNER, SPILLWAY_PLAN_CACHE: PyTorch's steps follow no planner's plan yet. "
+        "Unset them.");
   }
   const runtime::Settings settings = with_checked_outputs(stated);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());

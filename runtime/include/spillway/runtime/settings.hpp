@@ -81,6 +81,7 @@ struct Settings {
   std::string status_path;  ///< SPILLWAY_STATUS_PAGE: shared page, set by `run`
   std::string budget_page;  ///< SPILLWAY_BUDGET_PAGE: see memory/shared_budget.hpp
   std::string planner;      ///< SPILLWAY_PLANNER: who decides for TensorFlow, with options
+  std::string plan_cache;   ///< SPILLWAY_PLAN_CACHE: directory of its plans
   std::string keep_ops;     ///< SPILLWAY_KEEP_OPS: ops whose tensors never move
   std::string faults;       ///< SPILLWAY_FAULTS: see base/fault.hpp; tests only
 
