@@ -61,6 +61,7 @@ class Slot(ctypes.Structure):
         ("ending", U32),
         ("unwritten", U32),
         ("io", ctypes.c_char * 96),
+        ("planner", ctypes.c_char * 64),
         ("movers", Mover * 5),
     ]
 
@@ -73,7 +74,7 @@ def claim(**counters):
     """Claims the first free slot; the order of stores is the engine's: the pid last."""
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
-    assert page.version == 5, page.version
+    assert page.version == 6, page.version
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2

@@ -14,25 +14,42 @@ PROGRAM = Path(__file__).parent / "programs" / "train.py"
 COMMAND = os.environ.get("COMMAND_UNDER_TEST")
 
 
-@pytest.mark.skipif(not COMMAND, reason="COMMAND_UNDER_TEST does not name the command spillway")
-def test_the_summary_is_that_of_the_run(tmp_path):
-    statistics = tmp_path / "statistics.json"
+pytestmark = pytest.mark.skipif(
+    not COMMAND, reason="COMMAND_UNDER_TEST does not name the command spillway"
+)
+
+
+def run_mlp(folder, **variables):
+    """The run's statistics, what it shows as JSON, and its standard error."""
+    statistics = folder / "statistics.json"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
     done = subprocess.run(
         [COMMAND, "run", "--budget", "16MiB", "--summary", "on", "--json", "--stats", statistics,
-         "--", sys.executable, PROGRAM, "mlp", tmp_path / "result.npz"],
-        env=environment | {"TF_CPP_MIN_LOG_LEVEL": "2"}, capture_output=True, text=True,
-        timeout=600,
+         "--", sys.executable, PROGRAM, "mlp", folder / "result.npz"],
+        env=environment | {"TF_CPP_MIN_LOG_LEVEL": "2"} | variables, capture_output=True,
+        text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(statistics.read_text())
-    shown = json.loads(done.stdout.splitlines()[-1])
+    return told, json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_the_planner_is_named(tmp_path):
+    told, shown, errors = run_mlp(tmp_path, SPILLWAY_PLANNER="lms:ahead=2")
+    assert shown["planner"] == told["planner"]
+    assert shown["planner"].startswith("lms ")
+    assert f"\n  planner   {shown['planner']}\n" in errors
+
+
+def test_the_summary_is_that_of_the_run(tmp_path):
+    told, shown, errors = run_mlp(tmp_path)
+    assert shown["planner"] == ""
     assert shown["peak_device"] == told["peak_device_bytes"] <= 16 << 20
     assert shown["evicted"] == told["evicted_bytes"] > 0
     assert shown["fetched"] == told["fetched_bytes"] > 0
     assert shown["steps"] == told["steps"] > 1
     assert shown["stall_ns"] == told["stall_ns"]
-    summary = done.stderr[done.stderr.index("spillway: enforce for") :]
+    summary = errors[errors.index("spillway: enforce for") :]
     assert "of budget 16 MiB" in summary
     assert re.search(rf"^  steps +{told['steps']}, the last took ", summary, re.MULTILINE)
     assert max(map(len, summary.splitlines())) <= 80

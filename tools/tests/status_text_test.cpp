@@ -55,6 +55,17 @@ TEST(StatusLine, ShowsEverythingWhereThereIsRoom) {
             "spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12 1.8 s");
 }
 
+TEST(StatusLine, NamesThePlannerWhereThereIsRoom) {
+  ProcessStatus planned = busy_process();
+  planned.planner = "lms";
+  const StatusTotals totals = totals_of({busy_process(), planned});
+  EXPECT_EQ(format_status_line(totals, 120),
+            "spillway 2x 1.6 GiB / 2 GiB  by lms  disk 4.2 GiB  moved 6.8 GiB/step  stall 4 %  "
+            "step 12 1.8 s");
+  EXPECT_EQ(format_status_line(totals, 85),
+            "spillway 2x 1.6 GiB / 2 GiB  disk 4.2 GiB  moved 6.8 GiB/step  stall 4 %  step 12");
+}
+
 TEST(StatusLine, DropsTheLeastTellingPartsFirst) {
   const StatusTotals totals = totals_of({busy_process()});
   EXPECT_EQ(format_status_line(totals, 79),
@@ -347,12 +358,14 @@ TEST_F(StatusPageReading, TrustsNothingInASlot) {
   slot.pid = 1;
   slot.mode = 1000;
   slot.io.fill('\n');
+  slot.planner.fill('\n');
   slot.movers[0].name.fill('x');
   slot.movers[0].name[0] = '\033';
   slot.movers[0].moved_bytes = 1;
   const auto processes = read_processes(*page_);
   EXPECT_EQ(processes[0].mode, runtime::Mode::kOff);
   EXPECT_EQ(processes[0].io, std::string(runtime::kIoNameBytes, '?'));
+  EXPECT_EQ(processes[0].planner, std::string(runtime::kPlannerNameBytes, '?'));
   ASSERT_EQ(processes[0].movers.size(), 1U);
   EXPECT_EQ(processes[0].movers[0].name, "?" + std::string(runtime::kMoverNameBytes - 1, 'x'));
 }
@@ -379,10 +392,19 @@ TEST(Summary, NamesEveryFigure) {
             "      3 GiB  aten::convolution [2, 32, 96, 96, 96] float\n");
 }
 
+TEST(Summary, NamesThePlanner) {
+  ProcessStatus planned = busy_process();
+  EXPECT_EQ(format_summary(totals_of({planned})).find("planner"), std::string::npos);
+  planned.planner = "lms threshold=4";
+  EXPECT_NE(format_summary(totals_of({planned})).find("\n  planner   lms threshold=4\n"),
+            std::string::npos);
+}
+
 TEST(Summary, FitsEightyColumns) {
   ProcessStatus large = busy_process();
   large.movers.push_back({std::string(95, 'm'), kGiB});
   large.overshoot = kMiB;
+  large.planner = std::string(runtime::kPlannerNameBytes, 'p');
   large.elapsed = large.stall = 3'600'000'000'000 * 1000;
   EXPECT_LE(widest_line(format_summary(totals_of({large, large}))), 80U);
   EXPECT_LE(widest_line(format_never_loaded(true)), 80U);

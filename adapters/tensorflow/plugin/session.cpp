@@ -240,7 +240,8 @@ RunFigures Session::figures() const {
           .moved = store_->statistics(),
           .steps = steps_.figures(),
           .stall = memory_.usage().waited_ns + standstill_.total(),
-          .transfers = store_->transfers()};
+          .transfers = store_->transfers(),
+          .planner = plans_ ? plans_->planner() : ""};
 }
 
 void Session::note_stays(const std::string& reason) {

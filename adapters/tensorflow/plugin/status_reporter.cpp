@@ -90,6 +90,7 @@ void StatusReporter::publish() {
   slot_->started_ns.store(whole(started_), kRelaxed);
   slot_->elapsed_ns.store(whole(now_ns() - started_), kRelaxed);
   std::strncpy(slot_->io.data(), figures.transfers.c_str(), runtime::kIoNameBytes - 1);
+  std::strncpy(slot_->planner.data(), figures.planner.c_str(), runtime::kPlannerNameBytes - 1);
 }
 
 void StatusReporter::end(bool unwritten) {

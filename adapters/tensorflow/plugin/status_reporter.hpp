@@ -26,6 +26,7 @@ struct RunFigures {
   StepFigures steps;
   TimeNs stall = 0;       ///< allocations, over all threads, and standstills
   std::string transfers;  ///< how bytes move
+  std::string planner;    ///< with its options; empty where none decides
 };
 
 class StatusReporter {

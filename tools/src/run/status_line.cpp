@@ -52,6 +52,7 @@ std::vector<Part> parts_of(const StatusTotals& totals) {
   if (sum.unmanaged > Bytes{0}) {
     parts.push_back({2, fmt::format("unmanaged {}", short_bytes(sum.unmanaged)), ""});
   }
+  if (!sum.planner.empty()) parts.push_back({1, "by " + sum.planner, ""});
   const bool rests = totals.processes != 0 && totals.resting == totals.processes;
   if (rests) {
     parts.push_back({8, fits_text(totals), ""});

@@ -108,6 +108,7 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
                     static_cast<std::uint32_t>(runtime::Ending::kUnsaid);
   status.unwritten = slot.unwritten.load(std::memory_order_relaxed) != 0;
   status.io = readable_name(slot.io);
+  status.planner = readable_name(slot.planner);
   const std::string& obstacle = runtime::PagePool::why_not();
   status.pages = obstacle.empty() ? "page pool" : "plain arena: " + obstacle;
   status.movers = read_movers(slot);
@@ -197,6 +198,7 @@ StatusTotals total_of(std::span<const ProcessStatus> processes) {
   totals.sum.pages = processes.front().pages;
   totals.fullest = processes.front();
   for (const ProcessStatus& status : processes) {
+    if (totals.sum.planner.empty()) totals.sum.planner = status.planner;
     add(totals.sum, status);
     if (status.stopped_after_step != 0) ++totals.resting;
     totals.longest_elapsed = std::max(totals.longest_elapsed, status.elapsed);

@@ -90,6 +90,7 @@ std::string format_summary(const StatusTotals& totals, bool failed) {
   const ProcessStatus& sum = totals.sum;
   std::string text = header(totals) + outcome_lines(totals, failed) + device_line(totals);
   if (!sum.pages.empty()) text += line("pages", sum.pages);
+  if (!sum.planner.empty()) text += line("planner", sum.planner);
   if (sum.overshoot > Bytes{0}) {
     text += line("overshoot", fmt::format("{} above the budget at most", to_string(sum.overshoot)));
   }

@@ -16,11 +16,12 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 5;
+inline constexpr std::uint32_t kStatusVersion = 6;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
 inline constexpr std::size_t kIoNameBytes = 96;
+inline constexpr std::size_t kPlannerNameBytes = 64;
 
 /// A storage that moved much. The name is NUL-terminated and cut to fit.
 struct StatusMover {
@@ -67,10 +68,11 @@ struct StatusSlot {
   std::atomic<std::uint64_t> short_bytes;         ///< what the last of them was short
   std::atomic<std::uint64_t> ops_at_shortage;     ///< `ops` when that was found
   std::atomic<std::uint64_t> started_ns;          ///< steady clock, when the engine started
-  std::atomic<std::uint64_t> ended_ns;   ///< the same at the end: set by it, or by a reader
-  std::atomic<std::uint32_t> ending;     ///< Ending as a number
-  std::atomic<std::uint32_t> unwritten;  ///< 1: it said that it could not write a file
-  std::array<char, kIoNameBytes> io;     ///< how bytes move; NUL-terminated
+  std::atomic<std::uint64_t> ended_ns;          ///< the same at the end: set by it, or by a reader
+  std::atomic<std::uint32_t> ending;            ///< Ending as a number
+  std::atomic<std::uint32_t> unwritten;         ///< 1: it said that it could not write a file
+  std::array<char, kIoNameBytes> io;            ///< how bytes move; NUL-terminated
+  std::array<char, kPlannerNameBytes> planner;  ///< whose plan is followed; NUL-terminated
   std::array<StatusMover, kTopMovers> movers;
 };
 
