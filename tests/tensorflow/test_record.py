@@ -55,6 +55,28 @@ def test_the_step_has_layers_durations_and_roles(recorded):
     assert {"parameter", "gradient", "activation", "input"} <= large
 
 
+def test_storages_are_named_after_their_layers(recorded):
+    trace = json.loads(recorded[0].read_text())
+    names = [storage["name"] for storage in trace["storages"] if storage["role"] == "activation"]
+    assert any(name.startswith("sequential") and "/conv2d" in name for name in names)
+    assert not any(name.startswith("StatefulPartitionedCall/") for name in names)
+
+
+def test_planners_are_compared_a_plan_is_explained_and_drawn(recorded, tmp_path):
+    path, found = recorded
+    budget = str(found.statistics["peak_live_bytes"] * 6 // 10)
+    compared = answer("compare", path, "--budget", budget, "--host", "4GiB")
+    steps = {point["planner"]: point.get("step_ns") for point in compared["points"]}
+    assert compared["compute_ns"] <= steps["hybrid"] <= steps["lru"]
+    plan = tmp_path / "plan.json"
+    answer("plan", path, "--budget", budget, "--host", "4GiB", "-o", plan)
+    explained = answer("explain", plan, "--trace", path)["decisions"]
+    assert any("conv2d" in decision["name"] for decision in explained)
+    page = tmp_path / "step.html"
+    answer("report", plan, "--trace", path, "-o", page)
+    assert "conv2d" in page.read_text()
+
+
 @pytest.mark.parametrize("planner", ["hybrid", "lms"])
 def test_a_plan_for_half_of_it_is_made_and_simulated(recorded, tmp_path, planner):
     path, found = recorded

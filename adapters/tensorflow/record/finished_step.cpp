@@ -56,14 +56,16 @@ std::vector<Users> find_users(const Trace& trace) {
 
 }  // namespace
 
-std::string scope_of(std::string_view node) {
+std::string_view name_in_function(std::string_view node) {
   constexpr std::string_view kCall = "PartitionedCall";
   // `StatefulPartitionedCall_3/` too.
-  if (const std::size_t call = node.rfind(kCall); call != std::string_view::npos) {
-    const std::size_t end = node.find('/', call);
-    if (end == std::string_view::npos) return {};
-    node.remove_prefix(end + 1);
-  }
+  const std::size_t call = node.rfind(kCall);
+  const std::size_t end = call == std::string_view::npos ? call : node.find('/', call);
+  return end == std::string_view::npos ? node : node.substr(end + 1);
+}
+
+std::string scope_of(std::string_view node) {
+  node = name_in_function(node);
   const std::size_t last = node.rfind('/');
   return last == std::string_view::npos ? std::string() : std::string(node.substr(0, last));
 }

@@ -12,9 +12,11 @@
 
 namespace spillway::tf {
 
-/// The layer, or another scope, that a node is of: its name without the functions that it was
-/// inlined from, and without its own part. `StatefulPartitionedCall/model/conv_1/Relu` is of
-/// `model/conv_1`.
+/// A node's name without the functions that it was inlined from.
+std::string_view name_in_function(std::string_view node);
+
+/// The layer, or another scope, that a node is of: its name in its function without its own part.
+/// `StatefulPartitionedCall/model/conv_1/Relu` is of `model/conv_1`.
 std::string scope_of(std::string_view node);
 
 /// Sets each op's workspace to `peaks`, the most that was allocated while it ran, less the storages

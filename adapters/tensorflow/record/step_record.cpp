@@ -98,7 +98,7 @@ void StepRecord::end_op(std::span<const SeenMemory> outputs, TimeNs now) {
     const auto id = find_locked(memory);
     if (!id) continue;
     op.touched += memory.bytes;
-    recorder_.made(*id, memory.bytes, op.name.c_str(), false);
+    recorder_.made(*id, memory.bytes, std::string(name_in_function(op.name)).c_str(), false);
   }
   const std::string scope = scope_of(op.name);
   recorder_.note({.flop = {},

@@ -124,6 +124,8 @@ TEST(FinishedStepTest, AScopeIsTheNameWithoutCallsAndWithoutItsEnd) {
             "gradient_tape/model");
   EXPECT_EQ(scope_of("Relu"), "");
   EXPECT_EQ(scope_of("StatefulPartitionedCall"), "");
+  EXPECT_EQ(name_in_function("StatefulPartitionedCall_3/model/conv_1/Relu"), "model/conv_1/Relu");
+  EXPECT_EQ(name_in_function("StatefulPartitionedCall"), "StatefulPartitionedCall");
 }
 
 TEST(FinishedStepTest, RolesFollowFromWhoUpdatesAndWhoReads) {
