@@ -71,6 +71,11 @@ std::optional<std::uint64_t> SwapTable::due(std::uint64_t hole) const {
   return gave_up_ ? std::nullopt : holes_[hole].due;
 }
 
+Bytes SwapTable::largest(std::uint64_t hole) const {
+  const std::lock_guard lock(mutex_);
+  return holes_[hole].largest;
+}
+
 bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
   std::optional<std::size_t> runs;
   bool copies = false;
@@ -87,6 +92,7 @@ bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
 
 bool SwapTable::copies_locked(std::uint64_t number, Bytes bytes) {
   Hole& hole = holes_[number];
+  hole.largest = std::max(hole.largest, bytes);
   if (!options_.always_copy && !gave_up_ && !graphs_[hole.graph].by_plan) count_run_locked(hole);
   if (!may_leave(bytes) || hole.passes) return false;
   hole.left = true;

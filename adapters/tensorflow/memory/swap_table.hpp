@@ -82,6 +82,9 @@ class SwapTable {
   /// When the swap-in that ends the hole is due; nothing where no plan says so.
   [[nodiscard]] std::optional<std::uint64_t> due(std::uint64_t hole) const;
 
+  /// The largest tensor that ever came to the hole.
+  [[nodiscard]] Bytes largest(std::uint64_t hole) const;
+
   /// A tensor comes to a hole: whether it leaves.
   bool copies(std::uint64_t hole, Bytes bytes);
   /// In that hole it lies in the store from now on, and no longer.
@@ -113,6 +116,7 @@ class SwapTable {
     bool passes = false;
     bool had_to_leave = false;  // it never passes again
     std::optional<std::uint64_t> due{};
+    Bytes largest{};
   };
   struct Graph {
     std::uint64_t first = 0;

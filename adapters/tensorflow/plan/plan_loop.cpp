@@ -16,6 +16,8 @@ constexpr TimeNs kSearch = 500'000'000;
 constexpr double kLeastShare = 0.3;
 constexpr std::uint64_t kLongestPause = 64;
 constexpr std::uint64_t kPatience = 16;  // runs of other graphs
+constexpr double kAsLarge = 0.95;
+constexpr std::uint32_t kMostSmaller = 8;
 
 planning::PlanningContext context_of(const std::function<TimeNs()>& now) {
   planning::PlanningContext context;
@@ -69,7 +71,23 @@ void PlanLoop::on_run(std::size_t graph) {
   profiler_.start(planned.graph.first_hole, planned.graph.holes());
 }
 
+bool PlanLoop::is_of_smaller_batch(const RunProfile& run) const {
+  Bytes seen{};
+  Bytes most{};
+  for (const ProfiledStay& stay : run.stays) {
+    if (stay.back) continue;
+    seen += stay.bytes;
+    most += table_.largest(stay.hole);
+  }
+  return static_cast<double>(seen.count) < kAsLarge * static_cast<double>(most.count);
+}
+
 void PlanLoop::measured_locked(Planned& planned, const RunProfile& run) {
+  if (is_of_smaller_batch(run) && ++planned.smaller <= kMostSmaller) {
+    planned.measure_at = planned.runs;
+    return;
+  }
+  planned.smaller = 0;
   learn_locked(planned, run);
   try {
     follow_locked(planned, run);

@@ -6,6 +6,9 @@
 //     run 3      is measured
 //     run 4      planned; the table follows               and so on after 4, 8, 16, ... more runs
 //
+// A run whose tensors are smaller than they were before is of a smaller batch, for which nobody
+// need plan: another is measured in its place, up to eight times.
+//
 // A plan keeps to 90 % of the budget. Other choices make another order of execution, which was not
 // measured: where the measured peak was above the predicted one by some bytes, or tensors that were
 // to stay had to leave, the next plan keeps to so much less. Where a planner has no plan the table
@@ -86,12 +89,14 @@ class PlanLoop {
     std::uint64_t pause = 4;       ///< runs until the next plan
     double share = 0.9;            ///< of the budget, that plans keep to
     std::uint64_t late_leaves = 0;
+    std::uint32_t smaller = 0;  ///< runs in a row that were of a smaller batch
     std::optional<Bytes> predicted{};
     std::vector<HoleDecision> decisions{};
   };
 
   void measured_locked(Planned& planned, const RunProfile& run);
   void say_no_plan_locked(Planned& planned, std::string reason);
+  [[nodiscard]] bool is_of_smaller_batch(const RunProfile& run) const;
   void learn_locked(Planned& planned, const RunProfile& run);
   void follow_locked(Planned& planned, const RunProfile& run);
   [[nodiscard]] Machine machine() const;

@@ -54,7 +54,7 @@ class Training {
   }
 
   // The most that was in memory.
-  Bytes run() {
+  Bytes run(Bytes map = kMap) {
     Bytes most{};
     std::array<bool, kDepth> away{};
     ++step_;
@@ -62,19 +62,19 @@ class Training {
       const bool begun =
           profiler_.begin_op({.step = step_, .node = names_[op], .type = "Mul"}, now_ += 10);
       if (op < kDepth) {
-        allocate(op);
-        profiler_.came(op, {&memory_[op], kMap});
-        away[op] = table_.copies(op, kMap);
+        allocate(op, map);
+        profiler_.came(op, {&memory_[op], map});
+        away[op] = table_.copies(op, map);
       }
       most = std::max(most, live_);
       if (begun) profiler_.end_op({}, now_ += 1000);
-      if (op < kDepth && away[op]) free(op);
-      if (op >= kDepth) free(2 * kDepth - 1 - op);
+      if (op < kDepth && away[op]) free(op, map);
+      if (op >= kDepth) free(2 * kDepth - 1 - op, map);
       if (op + 1 < kDepth || op + 1 == names_.size()) continue;
       const std::size_t next = 2 * kDepth - 2 - op;
       if (!away[next]) continue;
-      allocate(next);
-      profiler_.came_back(next, {&memory_[next], kMap});
+      allocate(next, map);
+      profiler_.came_back(next, {&memory_[next], map});
     }
     return most;
   }
@@ -83,12 +83,12 @@ class Training {
   SwapTable& table() { return table_; }
 
  private:
-  void allocate(std::size_t map) {
-    live_ += kMap;
-    profiler_.allocated(&memory_[map], kMap, live_);
+  void allocate(std::size_t map, Bytes bytes) {
+    live_ += bytes;
+    profiler_.allocated(&memory_[map], bytes, live_);
   }
-  void free(std::size_t map) {
-    live_ -= kMap;
+  void free(std::size_t map, Bytes bytes) {
+    live_ -= bytes;
     profiler_.freed(&memory_[map]);
   }
 
@@ -133,6 +133,16 @@ TEST(PlanLoopTest, AGraphBeginsWithThePlanOfAFormerRun) {
   EXPECT_EQ(training.state().kept, 1U);
   EXPECT_EQ(training.run(), most) << "in its first run";
   std::filesystem::remove_all(folder);
+}
+
+// Every third run, the first that is measured among them, is of a batch for which all fits.
+TEST(PlanLoopTest, NothingIsPlannedForASmallerBatch) {
+  Training training("lms", kMiB * 60);
+  for (int i = 1; i <= 60; ++i) {
+    EXPECT_LE(training.run(i % 3 == 0 ? kMiB : Training::kMap), kMiB * 54) << i;
+  }
+  EXPECT_GE(training.state().plans, 2U);
+  EXPECT_GT(training.state().predicted_peak, Training::kMap);
 }
 
 TEST(PlanLoopTest, WhereAllFitsNothingCopies) {
