@@ -148,7 +148,7 @@ constexpr auto kRows = std::to_array<Row>({
      }},
     {{"SPILLWAY_MODE", "--mode", "off|record|enforce|fuzz|verify",
       "What is done with the tensors seen; enforce where a budget is set."},
-     [](Settings& s, std::string_view t, std::string_view) { s.mode = parse_mode(t); }},
+     [](Settings& s, std::string_view t, std::string_view v) { s.mode = parse_mode(t, v); }},
     {{"SPILLWAY_SPOOL_DIR", "--spool-dir", "DIR",
       "Directory of the spool file, on a real and fast disk."},
      [](Settings& s, std::string_view t, std::string_view) { s.spool_dir = t; }},
@@ -216,6 +216,15 @@ constexpr std::array<std::string_view, 2> kOfTheCommands{"SPILLWAY_COMMAND", "SP
                       : fmt::format("{0} is not a setting.{1} Else unset {0}.", name, hint));
 }
 
+// Mode off is as if nothing were set.
+void require_mode_of_trace(const Settings& settings) {
+  if (settings.trace_path.empty() || settings.mode == Mode::kOff) return;
+  if (settings.effective_mode() == Mode::kRecord) return;
+  throw UserError(fmt::format(
+      "SPILLWAY_TRACE: \"{}\" is written by SPILLWAY_MODE=record alone. Else unset SPILLWAY_TRACE.",
+      settings.trace_path));
+}
+
 }  // namespace
 
 std::string_view to_string(IoMethod method) {
@@ -224,9 +233,9 @@ std::string_view to_string(IoMethod method) {
 
 std::string_view to_string(Mode mode) { return kModes.at(static_cast<std::size_t>(mode)); }
 
-Mode parse_mode(std::string_view text) {
+Mode parse_mode(std::string_view text, std::string_view what) {
   const auto found = std::find(kModes.begin(), kModes.end(), trimmed(text));
-  if (found == kModes.end()) throw_no_choice("mode", text, kModes);
+  if (found == kModes.end()) throw_no_choice(what, text, kModes);
   return static_cast<Mode>(found - kModes.begin());
 }
 
@@ -319,6 +328,7 @@ Settings settings_from_environment(std::span<const NameValue> environment) {
     if (row == kRows.end()) throw_unknown_variable(name);
     row->apply(settings, entry.second, name);
   }
+  require_mode_of_trace(settings);
   return settings;
 }
 

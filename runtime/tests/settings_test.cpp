@@ -42,11 +42,12 @@ std::string error_of(const std::string& variable, const std::string& value) {
 
 TEST(ParseMode, KnowsItsWords) {
   for (const Mode mode : {Mode::kOff, Mode::kRecord, Mode::kEnforce, Mode::kFuzz, Mode::kVerify}) {
-    EXPECT_EQ(parse_mode(to_string(mode)), mode);
+    EXPECT_EQ(parse_mode(to_string(mode), "m"), mode);
   }
   EXPECT_EQ(to_string(Mode::kEnforce), "enforce");
-  EXPECT_THAT(error_of([] { (void)parse_mode("enfroce"); }), HasSubstr("mean \"enforce\"?"));
-  EXPECT_THAT(error_of([] { (void)parse_mode(""); }), HasSubstr("off, record, enforce"));
+  EXPECT_THAT(error_of([] { (void)parse_mode("enfroce", "m"); }),
+              AllOf(HasSubstr("m: \"enfroce\""), HasSubstr("mean \"enforce\"?")));
+  EXPECT_THAT(error_of([] { (void)parse_mode("", "m"); }), HasSubstr("off, record, enforce"));
 }
 
 TEST(ParseBudget, TakesBytesSharesAndAuto) {
@@ -136,7 +137,7 @@ TEST(Settings, ReadEveryVariable) {
                                          {"SPILLWAY_HOST_BUDGET", "80%"},
                                          {"SPILLWAY_DISK_BUDGET", "auto"},
                                          {"SPILLWAY_EMULATE_DEVICE", "2GiB"},
-                                         {"SPILLWAY_MODE", "verify"},
+                                         {"SPILLWAY_MODE", "record"},
                                          {"SPILLWAY_SPOOL_DIR", "/fast disk"},
                                          {"SPILLWAY_IO", "threads"},
                                          {"SPILLWAY_MIN_SIZE", "0"},
@@ -155,7 +156,7 @@ TEST(Settings, ReadEveryVariable) {
   EXPECT_EQ(settings.host_budget, parse_budget("80%", ""));
   EXPECT_EQ(settings.disk_budget, parse_budget("auto", ""));
   EXPECT_EQ(settings.emulate_device, kGiB * 2);
-  EXPECT_EQ(settings.mode, Mode::kVerify);
+  EXPECT_EQ(settings.mode, Mode::kRecord);
   EXPECT_EQ(settings.spool_dir, "/fast disk");
   EXPECT_EQ(settings.io, IoMethod::kThreads);
   EXPECT_EQ(settings.min_size, Bytes{0});
@@ -186,6 +187,21 @@ TEST(Settings, EnforceWhereALimitIsStated) {
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", "1GiB"}, {"SPILLWAY_MODE", "off"}}).effective_mode(),
             Mode::kOff);
   EXPECT_EQ(settings_of({{"SPILLWAY_MODE", "record"}}).effective_mode(), Mode::kRecord);
+}
+
+TEST(Settings, RefuseATraceThatNoModeWrites) {
+  const auto error = [](std::vector<NameValue> others) {
+    others.emplace_back("SPILLWAY_TRACE", "t.json");
+    return error_of([&] { (void)settings_of(others); });
+  };
+  const std::string expected =
+      "SPILLWAY_TRACE: \"t.json\" is written by SPILLWAY_MODE=record alone. "
+      "Else unset SPILLWAY_TRACE.";
+  EXPECT_EQ(error({}), expected);
+  EXPECT_EQ(error({{"SPILLWAY_BUDGET", "1GiB"}}), expected);
+  EXPECT_EQ(error({{"SPILLWAY_MODE", "verify"}}), expected);
+  EXPECT_EQ(error({{"SPILLWAY_MODE", "record"}}), "accepted");
+  EXPECT_EQ(error({{"SPILLWAY_MODE", "off"}}), "accepted");
 }
 
 TEST(Settings, NameTheNearestVariable) {

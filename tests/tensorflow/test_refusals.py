@@ -93,10 +93,11 @@ print(float(tf.reduce_sum(tf.ones((1024, 1024)))))
     ("variables", "words"),
     [
         ({"SPILLWAY_BUDGET": "much"}, '"much" is not a budget'),
+        ({"SPILLWAY_BUDGET": "4KiB"}, "SPILLWAY_BUDGET: 4 KiB is too little"),
         ({"SPILLWAY_BUDGT": "1GiB", "SPILLWAY_MODE": "fuzz"}, 'Did you mean "SPILLWAY_BUDGET"'),
         (
             {"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_TRACE": "step.json"},
-            "not there for TensorFlow yet",
+            'SPILLWAY_TRACE: "step.json" is written by SPILLWAY_MODE=record alone.',
         ),
     ],
 )

@@ -41,28 +41,27 @@ void refuse_what_is_not_there(const runtime::Settings& settings) {
   };
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
-  refuse(!settings.trace_path.empty() && settings.effective_mode() != Mode::kRecord,
-         "SPILLWAY_TRACE without SPILLWAY_MODE=record");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
 }
 
 Bytes find_budget(const runtime::Settings& settings) {
   const runtime::MachineMemory machine = runtime::measure_memory(1, {});
-  return settings.budget ? runtime::resolve_budget(*settings.budget, machine, "budget")
+  return settings.budget ? runtime::resolve_budget(*settings.budget, machine, "SPILLWAY_BUDGET")
                          : machine.total;
 }
 
 runtime::TieredStoreOptions store_options(const runtime::Settings& settings) {
   runtime::TieredStoreOptions options;
   if (settings.host_budget) {
-    options.host_budget = runtime::resolve_budget(*settings.host_budget,
-                                                  runtime::measure_memory(1, {}), "host budget");
+    options.host_budget = runtime::resolve_budget(
+        *settings.host_budget, runtime::measure_memory(1, {}), "SPILLWAY_HOST_BUDGET");
   }
   options.spool.directory = settings.spool_dir;
   options.spool.warn = runtime::warn_once;
   if (settings.disk_budget) {
-    options.spool.budget = runtime::resolve_budget(
-        *settings.disk_budget, runtime::measure_disk(settings.spool_dir, 1), "disk budget");
+    options.spool.budget =
+        runtime::resolve_budget(*settings.disk_budget, runtime::measure_disk(settings.spool_dir, 1),
+                                "SPILLWAY_DISK_BUDGET");
   }
   const Mode mode = settings.effective_mode();
   options.verify = mode == Mode::kVerify || mode == Mode::kFuzz;

@@ -13,8 +13,9 @@ namespace {
 
 std::shared_ptr<Spool> open_spool(const Settings& settings, bool spool_stays) {
   const MachineMemory disk = measure_disk(settings.spool_dir, local_world_size());
-  const Bytes budget =
-      settings.disk_budget ? resolve_budget(*settings.disk_budget, disk, "disk budget") : Bytes{0};
+  const Bytes budget = settings.disk_budget
+                           ? resolve_budget(*settings.disk_budget, disk, "SPILLWAY_DISK_BUDGET")
+                           : Bytes{0};
   if (spool_stays) return nullptr;
   // The program may change its directory before the file is opened.
   const std::string directory =
@@ -31,11 +32,11 @@ StartResources start_resources(const Settings& settings, const HeldResources& he
   StartResources result{.budget = kNoLimit, .host_budget = {}, .spool = {}, .transfers = {}};
   if (settings.emulate_device) {
     result.budget = *settings.emulate_device;
-    result.host_budget = settings.host_budget
-                             ? resolve_budget(*settings.host_budget, machine, "host budget")
-                             : machine.total;
+    result.host_budget = settings.host_budget ? resolve_budget(*settings.host_budget, machine,
+                                                               "SPILLWAY_HOST_BUDGET")
+                                              : machine.total;
   } else if (settings.budget && mode != Mode::kOff) {
-    result.budget = resolve_budget(*settings.budget, machine, "budget");
+    result.budget = resolve_budget(*settings.budget, machine, "SPILLWAY_BUDGET");
   }
   if (moves(mode)) {
     result.spool = open_spool(settings, held.spool_stays);

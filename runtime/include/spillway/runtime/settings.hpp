@@ -22,7 +22,7 @@ std::string_view to_string(Mode mode);
 /// Whether anything leaves the device in this mode.
 constexpr bool moves(Mode mode) { return mode != Mode::kOff && mode != Mode::kRecord; }
 /// Throws UserError naming the nearest mode.
-Mode parse_mode(std::string_view text);
+Mode parse_mode(std::string_view text, std::string_view what);
 
 /// How bytes get to the disk and back. See docs/disk.md.
 enum class IoMethod : std::uint8_t {
