@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,12 @@ COMMAND = os.environ.get("COMMAND_UNDER_TEST") or str(
 
 
 def answer(*words):
-    done = subprocess.run([COMMAND, *words, "--json"], capture_output=True, text=True, timeout=600)
+    # A report is drawn by the python3 on PATH, which is to be this one.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [COMMAND, *words, "--json"], capture_output=True, text=True, timeout=600,
+        env=os.environ | {"PATH": path},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
