@@ -30,9 +30,8 @@ SwapClock::Ticket SwapClock::wait_until(const ClockRun& run, std::uint64_t time,
                                         std::function<void()> due) {
   if (time != 0) {
     const std::lock_guard lock(mutex_);
-    Run& known = runs_[run];
-    if (known.time < time) {
-      known.waits.push_back({.ticket = ++last_ticket_, .time = time, .due = std::move(due)});
+    if (!has_gone_locked(run) && runs_[run].time < time) {
+      runs_[run].waits.push_back({.ticket = ++last_ticket_, .time = time, .due = std::move(due)});
       return last_ticket_;
     }
   }
@@ -62,8 +61,17 @@ std::size_t SwapClock::waiting() const {
 
 void SwapClock::forget_locked() {
   for (auto run = runs_.begin(); runs_.size() > kMostRuns && run != runs_.end();) {
-    run = run->second.waits.empty() ? runs_.erase(run) : std::next(run);
+    if (!run->second.waits.empty()) {
+      ++run;
+      continue;
+    }
+    forgotten_ = std::max(forgotten_, std::optional(run->first));
+    run = runs_.erase(run);
   }
+}
+
+bool SwapClock::has_gone_locked(const ClockRun& run) const {
+  return forgotten_ && run <= *forgotten_ && !runs_.contains(run);
 }
 
 }  // namespace spillway::tf

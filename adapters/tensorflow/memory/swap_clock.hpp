@@ -6,7 +6,8 @@
 //
 // A run of one context of a graph has a clock of its own: its number, the framework's number of the
 // step, the frame and its iteration. The clocks of the latest runs are kept; older ones go, unless
-// somebody waits for them.
+// somebody waits for them. A step with a long loop may go on in a run whose clock has gone: its
+// time is not known any more, so nobody waits for it.
 //
 // Thread-safe. Callbacks run in the thread of the tick, with no lock held.
 #pragma once
@@ -17,6 +18,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 
 namespace spillway::tf {
 
@@ -37,7 +39,8 @@ class SwapClock {
   /// It is `time` now.
   void tick(const ClockRun& run, std::uint64_t time);
 
-  /// Calls `due` once it is `time`: now, if it is. The result names the wait unless it has ended.
+  /// Calls `due` once it is `time`: now, if it is or if the run's clock has gone. The result names
+  /// the wait unless it has ended.
   Ticket wait_until(const ClockRun& run, std::uint64_t time, std::function<void()> due);
   /// Takes back a wait: it is never called then. False if it has been, or is being.
   bool cancel(Ticket ticket);
@@ -62,9 +65,11 @@ class SwapClock {
   };
 
   void forget_locked();
+  [[nodiscard]] bool has_gone_locked(const ClockRun& run) const;
 
   mutable std::mutex mutex_;
-  std::map<ClockRun, Run> runs_;  // older steps first: the framework counts them up
+  std::map<ClockRun, Run> runs_;       // older steps first: the framework counts them up
+  std::optional<ClockRun> forgotten_;  // the latest that has gone
   Ticket last_ticket_ = 0;
 };
 

@@ -62,6 +62,21 @@ TEST(SwapClockTest, OldRunsGoAndWaitsStay) {
   EXPECT_EQ(called, 1);
 }
 
+// A step whose loop turns often goes on after it: the ticks that were are not told again.
+TEST(SwapClockTest, NobodyWaitsForARunWhoseClockHasGone) {
+  SwapClock clock;
+  const ClockRun outside{.step = 1};
+  clock.tick(outside, 3);
+  for (std::int64_t turn = 0; turn < 5000; ++turn) {
+    clock.tick({.step = 1, .frame = 9, .iteration = turn}, 1);
+  }
+  int called = 0;
+  EXPECT_EQ(clock.wait_until(outside, 2, [&] { ++called; }), 0U);
+  EXPECT_EQ(called, 1);
+  EXPECT_NE(clock.wait_until({.step = 2}, 1, [&] { ++called; }), 0U);
+  EXPECT_EQ(called, 1);
+}
+
 TEST(SwapClockTest, TicksAndWaitsOfManyThreadsMeet) {
   SwapClock clock;
   std::atomic<int> called{0};
