@@ -28,6 +28,8 @@ class LinkMeter {
     if (busy_ns_ <= 0 || passed_.count == 0) return fallback;
     return static_cast<double>(passed_.count) * 1e9 / static_cast<double>(busy_ns_);
   }
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
 
  private:
   mutable std::mutex mutex_;

@@ -318,9 +318,13 @@ void SwapStore::before_fork() {
   store_.drain();
   mutex_.lock();
   store_.before_fork();
+  out_meter_.before_fork();
+  in_meter_.before_fork();
 }
 
 void SwapStore::after_fork(bool in_child) {
+  in_meter_.after_fork();
+  out_meter_.after_fork();
   in_child_ = in_child;
   paused_ = false;
   mutex_.unlock();
