@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under every planner TensorFlow programs train to the same bits, and plans are carried out."""
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.tensorflow.runner import MIB, assert_equal, run
+from tests.tensorflow.runner import MIB, PROGRAMS, assert_equal, environment, run
 
 PLANNERS = ("hybrid", "swap-critical-path", "lms", "partitioned", "superneurons")
 # What only orders ops, at its strongest, beside the planners as they are.
@@ -51,6 +54,26 @@ def test_the_next_run_begins_with_the_plan(server, tmp_path):
         assert_equal(found, server.kept("cnn"))
         assert found.statistics["plans_kept"] >= kept
     assert found.statistics["peak_device_bytes"] <= 40 * MIB
+
+
+def test_plans_are_kept_where_the_program_began(tmp_path):
+    """A program may change its directory before its graph is there."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    script = PROGRAMS / "train.py"
+    code = f"""
+import os, runpy, sys, tensorflow
+os.chdir({str(elsewhere)!r})
+sys.path.insert(0, {str(PROGRAMS)!r})
+sys.argv = ["train.py", "cnn", "arrays.npz"]
+runpy.run_path({str(script)!r}, run_name="__main__")
+"""
+    variables = environment(
+        SPILLWAY_BUDGET="40MiB", SPILLWAY_PLANNER="lms", SPILLWAY_PLAN_CACHE="plans"
+    )
+    subprocess.run([sys.executable, "-c", code], env=variables, cwd=tmp_path, check=True)
+    assert list((tmp_path / "plans").glob("tensorflow-*.json"))
+    assert not (elsewhere / "plans").exists()
 
 
 def test_the_summary_says_what_was_planned():

@@ -99,6 +99,10 @@ print(float(tf.reduce_sum(tf.ones((1024, 1024)))))
             {"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_TRACE": "step.json"},
             'SPILLWAY_TRACE: "step.json" is written by SPILLWAY_MODE=record alone.',
         ),
+        (
+            {"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_PLAN_CACHE": "plans"},
+            "SPILLWAY_PLAN_CACHE: no planner is named whose plans to keep.",
+        ),
     ],
 )
 def test_a_wrong_setting_ends_the_program(variables, words):

@@ -42,6 +42,11 @@ void refuse_what_is_not_there(const runtime::Settings& settings) {
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
+  if (!settings.plan_cache.empty() && settings.planner.empty()) {
+    throw UserError(
+        "SPILLWAY_PLAN_CACHE: no planner is named whose plans to keep. Set "
+        "SPILLWAY_PLANNER, or unset it.");
+  }
 }
 
 Bytes find_budget(const runtime::Settings& settings) {
@@ -131,6 +136,9 @@ void Session::start_planning(Bytes budget) {
     return CopyRates{.out = store_->out().bytes_per_second(kDiskRate),
                      .in = store_->in().bytes_per_second(kDiskRate)};
   };
+  if (!settings_.plan_cache.empty()) {  // wherever the program goes
+    settings_.plan_cache = std::filesystem::absolute(settings_.plan_cache).lexically_normal();
+  }
   const PlanCache cache(settings_.plan_cache, fmt::format("{} {} {}", settings_.planner,
                                                           budget.count, settings_.min_size.count));
   plans_ = std::make_unique<PlanLoop>(
