@@ -21,6 +21,9 @@ _METHODS = {
     "share_memory_": True,
 }
 
+# Methods of Tensor that reach every element through pointers while ops run, and whether they write.
+_ELEMENT_METHODS = {"apply_": True, "map_": True, "map2_": True, "tolist": False}
+
 
 def install() -> None:
     """Wraps them. To be called once."""
@@ -28,9 +31,8 @@ def install() -> None:
         if hasattr(torch.Tensor, name):
             _wrap_method(name, writes)
     _wrap_addresses()
-    _wrap_tolist()
-    for name in ("apply_", "map_", "map2_"):
-        _wrap_element_calls(name)
+    for name, writes in _ELEMENT_METHODS.items():
+        _wrap_element_method(name, writes)
     _wrap_swapping()
     _wrap_generator_state()
 
@@ -71,20 +73,7 @@ def _wrapped_address(original):
     return data_ptr
 
 
-def _wrap_tolist() -> None:
-    """Reads every element through a pointer, after ops that may let others evict."""
-    original = torch.Tensor.tolist
-
-    @functools.wraps(original)
-    def tolist(self):
-        with in_frame(b"Tensor.tolist", reads=[self]):
-            return original(self)
-
-    torch.Tensor.tolist = tolist
-
-
-def _wrap_element_calls(name: str) -> None:
-    """Methods that call Python for every element, through pointers, whatever ops that runs."""
+def _wrap_element_method(name: str, writes: bool) -> None:
     original = getattr(torch.Tensor, name, None)
     if original is None:
         return
@@ -92,8 +81,9 @@ def _wrap_element_calls(name: str) -> None:
 
     @functools.wraps(original)
     def wrapper(self, *arguments, **keywords):
-        used = filter(is_tensor, (*arguments, *keywords.values()))
-        with in_frame(frame, reads=used, writes=[self]):
+        others = filter(is_tensor, (*arguments, *keywords.values()))
+        reads, written = (others, [self]) if writes else ([self, *others], [])
+        with in_frame(frame, reads, written):
             return original(self, *arguments, **keywords)
 
     setattr(torch.Tensor, name, wrapper)
