@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 
-TEST(Bytes, SubtractionBelowZeroIsABug) {
+TEST(BytesTest, SubtractionBelowZeroIsABug) {
   EXPECT_EQ(kMiB - kKiB, Bytes{1023 * 1024});
   EXPECT_EQ(kMiB - kMiB, Bytes{0});
   EXPECT_THROW((void)(kKiB - kMiB), InternalError);
@@ -21,14 +21,14 @@ TEST(Bytes, SubtractionBelowZeroIsABug) {
   EXPECT_EQ(saturating_sub(kMiB, kKiB), kMiB - kKiB);
 }
 
-TEST(Bytes, RoundsUpToGranules) {
+TEST(BytesTest, RoundsUpToGranules) {
   EXPECT_EQ(round_up({0}, 4096), Bytes{0});
   EXPECT_EQ(round_up({1}, 4096), Bytes{4096});
   EXPECT_EQ(round_up({4096}, 4096), Bytes{4096});
   EXPECT_EQ(round_up({4097}, 4096), Bytes{8192});
 }
 
-TEST(BytesText, IsShort) {
+TEST(BytesTextTest, IsShort) {
   EXPECT_EQ(to_string(Bytes{0}), "0 B");
   EXPECT_EQ(to_string(Bytes{512}), "512 B");
   EXPECT_EQ(to_string(Bytes{1023}), "1023 B");
@@ -39,12 +39,12 @@ TEST(BytesText, IsShort) {
   EXPECT_EQ(to_string(Bytes{kMost}), "16 EiB");
 }
 
-TEST(BytesText, RoundsIntoTheNextUnit) {
+TEST(BytesTextTest, RoundsIntoTheNextUnit) {
   EXPECT_EQ(to_string(kMiB - Bytes{1}), "1023.999 KiB");
   EXPECT_EQ(to_string(kGiB - Bytes{1}), "1 GiB");
 }
 
-TEST(ParseBytes, KnowsEveryUnit) {
+TEST(ParseBytesTest, KnowsEveryUnit) {
   EXPECT_EQ(parse_bytes("4096", "x"), Bytes{4096});
   EXPECT_EQ(parse_bytes("0", "x"), Bytes{0});
   EXPECT_EQ(parse_bytes("7B", "x"), Bytes{7});
@@ -59,14 +59,14 @@ TEST(ParseBytes, KnowsEveryUnit) {
   EXPECT_EQ(parse_bytes("2TiB", "x"), kGiB * 2048);
 }
 
-TEST(ParseBytes, TakesFractionsAndSpace) {
+TEST(ParseBytesTest, TakesFractionsAndSpace) {
   EXPECT_EQ(parse_bytes(" 1.5 GiB ", "x"), kMiB * 1536);
   EXPECT_EQ(parse_bytes(".5k", "x"), Bytes{512});
   EXPECT_EQ(parse_bytes("2.", "x"), Bytes{2});
   EXPECT_EQ(parse_bytes("1.9", "x"), Bytes{1}) << "rounded down";
 }
 
-TEST(ParseBytes, IsExactUpToTheLargestNumber) {
+TEST(ParseBytesTest, IsExactUpToTheLargestNumber) {
   EXPECT_EQ(parse_bytes("18446744073709551615", "x"), Bytes{kMost});
   EXPECT_EQ(parse_bytes("9007199254740993", "x"), Bytes{9007199254740993}) << "2^53 + 1";
   EXPECT_THROW(parse_bytes("18446744073709551616", "x"), UserError);
@@ -75,7 +75,7 @@ TEST(ParseBytes, IsExactUpToTheLargestNumber) {
   EXPECT_EQ(parse_bytes("15EiB", "x"), kGiB * (std::uint64_t{15} << 30));
 }
 
-TEST(ParseBytes, RefusesEverythingElseByName) {
+TEST(ParseBytesTest, RefusesEverythingElseByName) {
   for (const char* text :
        {"",    " ",      "GiB",    ".",   "-1",   "-1GiB",       "+1",     "nan",
         "inf", "1e9",    "0x10",   "1 2", "1..5", "1.2.3",       "12GiBs", "12 Gi",
@@ -90,7 +90,7 @@ TEST(ParseBytes, RefusesEverythingElseByName) {
   }
 }
 
-TEST(Check, NamesConditionOperandsAndPlace) {
+TEST(CheckTest, NamesConditionOperandsAndPlace) {
   const int have = 3;
   SPILLWAY_CHECK(have == 3, "never shown");
   try {

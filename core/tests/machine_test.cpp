@@ -45,20 +45,20 @@ std::string problem_after(const std::function<void(Machine&)>& change) {
   return validate(machine).value_or("valid");
 }
 
-TEST(Machine, ACopyTakesLatencyAndBytesOverRate) {
+TEST(MachineTest, ACopyTakesLatencyAndBytesOverRate) {
   EXPECT_EQ(copy_time(Link{1e9, 10'000, ""}, Bytes{5'000}), 15'000);
   EXPECT_EQ(copy_time(Link{3e9, 0, ""}, Bytes{1}), 0) << "a third of a nanosecond";
   EXPECT_EQ(copy_time(Link{3e9, 0, ""}, Bytes{5}), 2) << "1.67 ns";
 }
 
-TEST(Machine, ItsCapacitiesAreBudgets) {
+TEST(MachineTest, ItsCapacitiesAreBudgets) {
   const Budgets budgets = capacities(small_card());
   EXPECT_EQ(budgets[Tier::kDevice], kGiB * 12);
   EXPECT_EQ(budgets[Tier::kHost], kGiB * 48) << "copies need page-locked memory";
   EXPECT_EQ(budgets[Tier::kDisk], kGiB * 500);
 }
 
-TEST(MachineValidate, NamesWhatIsWrong) {
+TEST(MachineValidateTest, NamesWhatIsWrong) {
   EXPECT_EQ(validate(small_card()), std::nullopt);
   EXPECT_THAT(problem_after([](Machine& m) { m.device.capacity.value = {}; }),
               HasSubstr("device: it has no memory"));
@@ -79,7 +79,7 @@ TEST(MachineValidate, NamesWhatIsWrong) {
               HasSubstr("a capacity is"));
 }
 
-TEST(MachineText, ReadsWhatItWrote) {
+TEST(MachineTextTest, ReadsWhatItWrote) {
   EXPECT_EQ(parse_machine(format_machine(small_card()), "m"), small_card());
   Machine host;
   host.name = "host";
@@ -88,12 +88,12 @@ TEST(MachineText, ReadsWhatItWrote) {
   EXPECT_EQ(parse_machine(format_machine(host), "m"), host) << "no tier below, no link";
 }
 
-TEST(MachineText, TheDocumentedExampleIsWhatIsWritten) {
+TEST(MachineTextTest, TheDocumentedExampleIsWhatIsWritten) {
   const std::string example = documented_example("## Machine, version 1");
   EXPECT_EQ(format_machine(parse_machine(example, "docs/formats.md")), example);
 }
 
-TEST(MachineText, NamesTheMistakeAndItsPlace) {
+TEST(MachineTextTest, NamesTheMistakeAndItsPlace) {
   const std::string good = format_machine(small_card());
   const auto error = [&](std::string_view from, std::string_view to) -> std::string {
     std::string text = good;
@@ -135,7 +135,7 @@ void unsourced(const nlohmann::json& value, const std::string& path,
   }
 }
 
-TEST(MachineFiles, AreValidAndSayWhereEachNumberIsFrom) {
+TEST(MachineFilesTest, AreValidAndSayWhereEachNumberIsFrom) {
   int machines = 0;
   for (const auto& file : std::filesystem::directory_iterator(SPILLWAY_MACHINES)) {
     if (file.path().extension() != ".json") continue;
@@ -149,7 +149,7 @@ TEST(MachineFiles, AreValidAndSayWhereEachNumberIsFrom) {
   EXPECT_GE(machines, 10);
 }
 
-TEST(MachineFiles, WorkspaceIsReadByOpAndSize) {
+TEST(MachineFilesTest, WorkspaceIsReadByOpAndSize) {
   Machine machine = small_card();
   machine.workspace = {{{"aten::convolution", Bytes{7}, Bytes{100}},
                         {"aten::convolution", Bytes{1'000}, Bytes{0}},
@@ -172,7 +172,7 @@ TEST(MachineFiles, WorkspaceIsReadByOpAndSize) {
   EXPECT_THAT(error("\"7\": 100", "\"7\": -1"), HasSubstr("\"7\" is -1, not a whole number"));
 }
 
-TEST(MachineFiles, AMissingOneIsAUserError) {
+TEST(MachineFilesTest, AMissingOneIsAUserError) {
   EXPECT_THROW((void)read_machine("/no/such/machine.json"), UserError);
 }
 

@@ -14,7 +14,7 @@ std::string nearest(std::string_view word, std::vector<std::string_view> candida
   return std::string(nearest_word(word, candidates).value_or("-"));
 }
 
-TEST(NearestWord, CountsEachKindOfSlipOnce) {
+TEST(NearestWordTest, CountsEachKindOfSlipOnce) {
   // Three letters allow one slip.
   EXPECT_EQ(nearest("abc", {"abc"}), "abc");
   EXPECT_EQ(nearest("ab", {"abc"}), "abc") << "left out";
@@ -25,25 +25,25 @@ TEST(NearestWord, CountsEachKindOfSlipOnce) {
   EXPECT_EQ(nearest("bca", {"abc"}), "-") << "a letter moved by two is no neighbour's swap";
 }
 
-TEST(NearestWord, AllowsAThirdOfTheLongerWord) {
+TEST(NearestWordTest, AllowsAThirdOfTheLongerWord) {
   EXPECT_EQ(nearest("xxcdef", {"abcdef"}), "abcdef");
   EXPECT_EQ(nearest("xxxdef", {"abcdef"}), "-");
   EXPECT_EQ(nearest("xxxdefg", {"abcdefg"}), "abcdefg") << "7 / 3, rounded up";
 }
 
-TEST(NearestWord, PrefersTheNearestThenTheFirst) {
+TEST(NearestWordTest, PrefersTheNearestThenTheFirst) {
   EXPECT_EQ(nearest("buget", {"bucket", "budget", "gadget"}), "budget");
   EXPECT_EQ(nearest("bat", {"cat", "hat"}), "cat");
 }
 
-TEST(NearestWord, CopesWithNothing) {
+TEST(NearestWordTest, CopesWithNothing) {
   EXPECT_EQ(nearest("abc", {}), "-");
   EXPECT_EQ(nearest("", {"abc"}), "-");
   EXPECT_EQ(nearest("", {"a"}), "a") << "one slip of one letter";
   EXPECT_EQ(nearest("abc", {""}), "-");
 }
 
-TEST(NearestWord, IsSymmetric) {
+TEST(NearestWordTest, IsSymmetric) {
   const std::vector<std::string_view> words{"enforce", "enfroce", "record", "recrod", "verify",
                                             "off",     "fuzz",    "fzuz",   "of"};
   for (const std::string_view a : words) {
@@ -55,7 +55,7 @@ TEST(NearestWord, IsSymmetric) {
   }
 }
 
-TEST(NearestWord, ASuggestionFollowsASentence) {
+TEST(NearestWordTest, ASuggestionFollowsASentence) {
   constexpr std::array<std::string_view, 2> kWords{"host", "disk"};
   EXPECT_EQ(suggestion("dsik", kWords), " Did you mean \"disk\"?");
   EXPECT_EQ(suggestion("tape", kWords), "");

@@ -22,27 +22,27 @@ std::string refusal(const std::string& path) {
   }
 }
 
-class OutputPath : public testing::Test {
+class OutputPathTest : public testing::Test {
  protected:
-  OutputPath() : folder_(testing::TempDir() + "output_path/") {
+  OutputPathTest() : folder_(testing::TempDir() + "output_path/") {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
   std::string folder_;
 };
 
-TEST_F(OutputPath, LeavesNothingBehind) {
+TEST_F(OutputPathTest, LeavesNothingBehind) {
   EXPECT_EQ(refusal(folder_ + "stats.json"), "");
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
-TEST_F(OutputPath, TouchesNoFileThatIsThere) {
+TEST_F(OutputPathTest, TouchesNoFileThatIsThere) {
   std::ofstream(folder_ + "stats.json") << "kept";
   EXPECT_EQ(refusal(folder_ + "stats.json"), "");
   EXPECT_EQ(std::filesystem::file_size(folder_ + "stats.json"), 4U);
 }
 
-TEST_F(OutputPath, SaysWhatIsWrong) {
+TEST_F(OutputPathTest, SaysWhatIsWrong) {
   EXPECT_EQ(refusal(folder_ + "none/stats.json"),
             "--stats: " + folder_ + "none/stats.json cannot be written: there is no directory " +
                 folder_ + "none. Name another file.");
@@ -52,14 +52,14 @@ TEST_F(OutputPath, SaysWhatIsWrong) {
 }
 
 // There even root makes no file, whatever the permissions say.
-TEST_F(OutputPath, AsksTheFileSystemAndNotThePermissions) {
+TEST_F(OutputPathTest, AsksTheFileSystemAndNotThePermissions) {
   EXPECT_NE(refusal("/proc/stats.json"), "");
   EXPECT_NE(new_file_error("/proc"), 0);
   EXPECT_EQ(new_file_error(folder_), 0);
   EXPECT_EQ(new_file_error(folder_ + "none"), ENOENT);
 }
 
-TEST_F(OutputPath, TakesDevices) { EXPECT_EQ(refusal("/dev/null"), ""); }
+TEST_F(OutputPathTest, TakesDevices) { EXPECT_EQ(refusal("/dev/null"), ""); }
 
 }  // namespace
 }  // namespace spillway

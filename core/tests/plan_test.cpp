@@ -59,7 +59,7 @@ std::string error_of(const std::string& text) {
   }
 }
 
-TEST(Plan, KindsHaveWords) {
+TEST(PlanTest, KindsHaveWords) {
   for (std::size_t i = 0; i < kPlanActionKindCount; ++i) {
     const auto kind = static_cast<PlanActionKind>(i);
     EXPECT_EQ(parse_plan_action_kind(to_string(kind)), kind);
@@ -67,7 +67,7 @@ TEST(Plan, KindsHaveWords) {
   EXPECT_EQ(parse_plan_action_kind("Evict"), std::nullopt);
 }
 
-TEST(Plan, SortingKeepsTheOrderWithinAnOp) {
+TEST(PlanTest, SortingKeepsTheOrderWithinAnOp) {
   Plan plan;
   plan.actions = {PlanAction::fetch(OpIndex{2}, StorageId{1}),
                   PlanAction::drop(OpIndex{1}, StorageId{9}),
@@ -80,12 +80,12 @@ TEST(Plan, SortingKeepsTheOrderWithinAnOp) {
   EXPECT_EQ(plan.places[0].storage, StorageId{1});
 }
 
-TEST(PlanText, ReadsWhatItWrote) {
+TEST(PlanTextTest, ReadsWhatItWrote) {
   EXPECT_EQ(parse_plan(format_plan(small_plan()), "p"), small_plan());
   EXPECT_EQ(parse_plan(format_plan(Plan{}), "p"), Plan{});
 }
 
-TEST(PlanText, HasAnActionPerLine) {
+TEST(PlanTextTest, HasAnActionPerLine) {
   const std::string text = format_plan(small_plan());
   EXPECT_THAT(text, HasSubstr("\n{\"at\":3,\"do\":\"evict\",\"storage\":2,\"tier\":\"host\"},\n"));
   EXPECT_THAT(text, HasSubstr("\n{\"at\":9,\"do\":\"recompute\",\"op\":2},\n"));
@@ -93,12 +93,12 @@ TEST(PlanText, HasAnActionPerLine) {
   EXPECT_THAT(text, HasSubstr("\"structure\":\"fedcba9876543210\""));
 }
 
-TEST(PlanText, TheDocumentedExampleIsWhatIsWritten) {
+TEST(PlanTextTest, TheDocumentedExampleIsWhatIsWritten) {
   const std::string example = documented_example("## Plan, version 4");
   EXPECT_EQ(format_plan(parse_plan(example, "docs/formats.md")), example);
 }
 
-TEST(PlanText, NamesTheMistakeAndItsPlace) {
+TEST(PlanTextTest, NamesTheMistakeAndItsPlace) {
   const auto error = [](std::string_view from, std::string_view to) {
     std::string text = format_plan(small_plan());
     const auto at = text.find(from);
@@ -127,7 +127,7 @@ TEST(PlanText, NamesTheMistakeAndItsPlace) {
 }
 
 // It says neither where the durations are from nor what is left free, and calls recomputing replay.
-TEST(PlanText, ReadsVersion1) {
+TEST(PlanTextTest, ReadsVersion1) {
   std::string text = format_plan(small_plan());
   for (const auto& [from, to] : {std::pair("\"spillway_plan\":4", "\"spillway_plan\":1"),
                                  {"\"durations\":\"recorded\",\n", ""},
@@ -145,7 +145,7 @@ TEST(PlanText, ReadsVersion1) {
   EXPECT_EQ(parse_plan(text, "p"), expected);
 }
 
-TEST(PlanText, KeepsSignatures) {
+TEST(PlanTextTest, KeepsSignatures) {
   Plan plan = small_plan();
   EXPECT_EQ(format_plan(plan).find("\"ops\""), std::string::npos) << "none is known";
   plan.signatures = {0xf00d, 0, 0xfedcba9876543210};
@@ -156,14 +156,14 @@ TEST(PlanText, KeepsSignatures) {
               HasSubstr("op 0: \"signature\" is \"000000000000food\", not a hexadecimal number"));
 }
 
-TEST(PlanText, SeesEveryTruncation) {
+TEST(PlanTextTest, SeesEveryTruncation) {
   const std::string text = format_plan(small_plan());
   for (std::size_t size = 0; size + 1 < text.size(); ++size) {
     ASSERT_NE(error_of(text.substr(0, size)), "read") << size;
   }
 }
 
-TEST(PlanFile, IsCompressedWhereItsNameSaysSo) {
+TEST(PlanFileTest, IsCompressedWhereItsNameSaysSo) {
   std::string pattern = testing::TempDir() + "/spillway-plan-XXXXXX";
   const std::string directory = ::mkdtemp(pattern.data());
   for (const char* name : {"/p.json", "/p.json.zst"}) {

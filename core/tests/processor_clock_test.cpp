@@ -15,7 +15,7 @@ void work_for(TimeNs time) {
   }
 }
 
-TEST(ProcessorClock, CountsTheWorkOfAllThreadsOrOfOne) {
+TEST(ProcessorClockTest, CountsTheWorkOfAllThreadsOrOfOne) {
   constexpr TimeNs kWork = 5'000'000;
   const TimeNs mine = thread_processor_time();
   const TimeNs all = processor_time();
@@ -26,7 +26,7 @@ TEST(ProcessorClock, CountsTheWorkOfAllThreadsOrOfOne) {
   EXPECT_GE(thread_processor_time() - mine, kWork);
 }
 
-TEST(ProcessorClock, StandsStillWhileNothingIsDone) {
+TEST(ProcessorClockTest, StandsStillWhileNothingIsDone) {
   constexpr TimeNs kPause = 50'000'000;
   const TimeNs begin = processor_time();
   std::this_thread::sleep_for(std::chrono::nanoseconds(kPause));

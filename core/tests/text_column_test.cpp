@@ -10,7 +10,7 @@
 namespace spillway {
 namespace {
 
-TEST(TextColumn, StoresEachTextOnce) {
+TEST(TextColumnTest, StoresEachTextOnce) {
   TextColumn column;
   for (const char* text : {"mm", "add", "mm", "", "mm"}) column.push_back(text);
   EXPECT_EQ(column.size(), 5U);
@@ -24,7 +24,7 @@ TEST(TextColumn, StoresEachTextOnce) {
   EXPECT_EQ(column.distinct(), 3U);
 }
 
-TEST(TextColumn, EqualityIsOfTextsAndNotOfIds) {
+TEST(TextColumnTest, EqualityIsOfTextsAndNotOfIds) {
   TextColumn a;
   TextColumn b;
   b.push_back("zero");
@@ -37,7 +37,7 @@ TEST(TextColumn, EqualityIsOfTextsAndNotOfIds) {
   EXPECT_NE(a, b);
 }
 
-TEST(TextColumn, ManyTextsAreFoundAgain) {
+TEST(TextColumnTest, ManyTextsAreFoundAgain) {
   TextColumn column;
   std::vector<std::string> texts;
   std::mt19937 random(1);

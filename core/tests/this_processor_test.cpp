@@ -10,7 +10,7 @@
 namespace spillway {
 namespace {
 
-TEST(ThisProcessor, IsNamedByItsMaker) {
+TEST(ThisProcessorTest, IsNamedByItsMaker) {
   EXPECT_EQ(processor_name("processor\t: 0\nmodel name\t: Fast 9000\nflags\t: fma\n"), "Fast 9000");
   EXPECT_EQ(processor_name("model name\t: Fast"), "Fast");
   EXPECT_EQ(processor_name("processor\t: 0\n"), "processor");
@@ -18,7 +18,7 @@ TEST(ThisProcessor, IsNamedByItsMaker) {
   EXPECT_EQ(processor_name(""), "processor");
 }
 
-TEST(ThisProcessor, CountsThoseThatMayBeUsed) {
+TEST(ThisProcessorTest, CountsThoseThatMayBeUsed) {
   unsigned one = 0;
   std::thread pinned([&] {
     cpu_set_t set;

@@ -77,7 +77,7 @@ std::string problem_after(const std::function<void(Trace&)>& change) {
   return validate(trace).value_or("valid");
 }
 
-TEST(Trace, AddingReturnsPositions) {
+TEST(TraceTest, AddingReturnsPositions) {
   Trace trace = small_step();
   EXPECT_EQ(trace.add(TraceStorage{}), StorageId{5});
   EXPECT_EQ(trace.add(TraceOp{}), OpIndex{4});
@@ -86,7 +86,7 @@ TEST(Trace, AddingReturnsPositions) {
   EXPECT_EQ(trace.ops.frees.size(), 5U);
 }
 
-TEST(Trace, RolesHaveWords) {
+TEST(TraceTest, RolesHaveWords) {
   for (std::size_t i = 0; i < kStorageRoleCount; ++i) {
     const auto role = static_cast<StorageRole>(i);
     EXPECT_EQ(parse_storage_role(to_string(role)), role);
@@ -95,7 +95,7 @@ TEST(Trace, RolesHaveWords) {
   EXPECT_EQ(parse_storage_role("Parameter"), std::nullopt);
 }
 
-TEST(TracePeak, CountsWorkspaceAndWhatAnOpCreatesAndFrees) {
+TEST(TracePeakTest, CountsWorkspaceAndWhatAnOpCreatesAndFrees) {
   EXPECT_EQ(validate(small_step()), std::nullopt);
   EXPECT_EQ(peak_bytes(small_step()), Bytes{175});
   Trace without_workspace = small_step();
@@ -104,7 +104,7 @@ TEST(TracePeak, CountsWorkspaceAndWhatAnOpCreatesAndFrees) {
   EXPECT_EQ(peak_bytes(Trace{}), Bytes{0});
 }
 
-TEST(TracePeak, IsAtTheStartWhereMuchIsFreedFirst) {
+TEST(TracePeakTest, IsAtTheStartWhereMuchIsFreedFirst) {
   Trace trace;
   trace.add(TraceStorage{{100}, StorageRole::kGradient, false, ""});
   EXPECT_THAT(validate(trace), testing::Optional(HasSubstr("storage 0")));
@@ -113,7 +113,7 @@ TEST(TracePeak, IsAtTheStartWhereMuchIsFreedFirst) {
   EXPECT_EQ(peak_bytes(trace), Bytes{100});
 }
 
-TEST(TraceValidate, RefusesLivesThatDoNotAddUp) {
+TEST(TraceValidateTest, RefusesLivesThatDoNotAddUp) {
   const auto add = [](const TraceOp& op) { return [op](Trace& trace) { trace.add(op); }; };
   EXPECT_THAT(problem_after(add({.name = "x", .reads = {StorageId{5}}})),
               HasSubstr("op 4 (x): reads storage 5, but there are 5"));
@@ -141,7 +141,7 @@ TEST(TraceValidate, RefusesLivesThatDoNotAddUp) {
               HasSubstr("reads storage 0, which is created later"));
 }
 
-TEST(TraceValidate, RefusesAFreeBeforeTheCreate) {
+TEST(TraceValidateTest, RefusesAFreeBeforeTheCreate) {
   Trace trace;
   trace.add(TraceStorage{{8}, StorageRole::kGradient, false, ""});
   trace.add(TraceOp{.name = "zero_grad", .frees = {StorageId{0}}});
@@ -150,7 +150,7 @@ TEST(TraceValidate, RefusesAFreeBeforeTheCreate) {
               HasSubstr("op 0 (zero_grad): frees storage 0, which is created later"));
 }
 
-TEST(TraceValidate, RefusesPersistenceThatIsNone) {
+TEST(TraceValidateTest, RefusesPersistenceThatIsNone) {
   EXPECT_THAT(problem_after([](Trace& t) { t.storages.persistent[3] = 1; }),
               HasSubstr("storage 3: is persistent, but is created"));
   EXPECT_THAT(problem_after([](Trace& t) { t.storages.persistent[0] = 0; }),
@@ -159,7 +159,7 @@ TEST(TraceValidate, RefusesPersistenceThatIsNone) {
               HasSubstr("storage 0: persistent is 2"));
 }
 
-TEST(TraceValidate, RefusesColumnsThatDoNotFit) {
+TEST(TraceValidateTest, RefusesColumnsThatDoNotFit) {
   EXPECT_NE(problem_after([](Trace& t) { t.storages.name.pop_back(); }), "valid");
   EXPECT_NE(problem_after([](Trace& t) { t.ops.flop.pop_back(); }), "valid");
   EXPECT_NE(problem_after([](Trace& t) { t.ops.signature.pop_back(); }), "valid");
@@ -170,7 +170,7 @@ TEST(TraceValidate, RefusesColumnsThatDoNotFit) {
   EXPECT_NE(problem_after([](Trace& t) { t.ops.reads.items.push_back(kWeight); }), "valid");
 }
 
-TEST(TraceValidate, RefusesNumbersThatAreNone) {
+TEST(TraceValidateTest, RefusesNumbersThatAreNone) {
   EXPECT_THAT(problem_after([](Trace& t) { t.ops.duration_ns[1] = -1; }),
               HasSubstr("op 1 (aten::relu_): lasts -1 ns"));
   EXPECT_THAT(problem_after([](Trace& t) { t.storages.role[2] = static_cast<StorageRole>(77); }),
@@ -218,17 +218,17 @@ std::string with(std::string text, std::string_view from, std::string_view to) {
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-TEST(TraceText, ReadsWhatItWrote) {
+TEST(TraceTextTest, ReadsWhatItWrote) {
   EXPECT_EQ(parse_trace(format_trace(small_step()), "t"), small_step());
   EXPECT_EQ(parse_trace(format_trace(Trace{}), "t"), Trace{});
 }
 
-TEST(TraceValidate, RefusesARecomputableOpThatWritesInPlace) {
+TEST(TraceValidateTest, RefusesARecomputableOpThatWritesInPlace) {
   EXPECT_THAT(problem_after([](Trace& t) { t.ops.recomputable[3] = 1; }),
               HasSubstr("op 3 (aten::add_): is recomputable, but writes storage 0"));
 }
 
-TEST(TraceStructure, IsOfOpsAndBytesAndNotOfTimesAndNames) {
+TEST(TraceStructureTest, IsOfOpsAndBytesAndNotOfTimesAndNames) {
   const std::uint64_t hash = structure_hash(small_step());
   Trace other = small_step();
   other.ops.duration_ns[0] = 77;
@@ -241,13 +241,13 @@ TEST(TraceStructure, IsOfOpsAndBytesAndNotOfTimesAndNames) {
   EXPECT_NE(structure_hash(other), hash);
 }
 
-TEST(TraceText, HasAnOpPerLine) {
+TEST(TraceTextTest, HasAnOpPerLine) {
   const std::string text = format_trace(small_step());
   EXPECT_THAT(text, HasSubstr("\n{\"name\":\"aten::relu_\",\"ns\":0,\"thread\":1,\"creates\":[4],"
                               "\"reads\":[2],\"writes\":[2],\"frees\":[4]},\n"));
 }
 
-TEST(TraceText, KeepsViews) {
+TEST(TraceTextTest, KeepsViews) {
   Trace trace = small_step();
   trace.add(TraceOp{.name = "aten::t", .reads = {kWeight}, .views = {kWeight}});
   const std::string text = format_trace(trace);
@@ -255,25 +255,25 @@ TEST(TraceText, KeepsViews) {
   EXPECT_EQ(parse_trace(text, "t"), trace);
 }
 
-TEST(TraceText, ReplacesWhatIsNotUtf8) {
+TEST(TraceTextTest, ReplacesWhatIsNotUtf8) {
   Trace trace = small_step();
   trace.machine = "M\xff";
   EXPECT_EQ(parse_trace(format_trace(trace), "t").machine, "M\xef\xbf\xbd");
 }
 
-TEST(TraceText, RefusesToWriteNonsense) {
+TEST(TraceTextTest, RefusesToWriteNonsense) {
   Trace trace = small_step();
   trace.ops.duration_ns[0] = -1;
   EXPECT_THROW(format_trace(trace), InternalError);
 }
 
-TEST(TraceText, TheOrderOfMembersIsFree) {
+TEST(TraceTextTest, TheOrderOfMembersIsFree) {
   EXPECT_EQ(error_of(R"({"ops":[{"ns":1,"reads":[0],"name":"a"}],
       "storages":[{"persistent":true,"bytes":4,"id":0}],"spillway_trace":1})"),
             "read");
 }
 
-TEST(TraceText, OfAnotherKindIsCalledThat) {
+TEST(TraceTextTest, OfAnotherKindIsCalledThat) {
   EXPECT_EQ(error_of(R"({"spillway_plan":1,"actions":[]})"), "t.json is a plan, not a trace.");
   EXPECT_EQ(error_of(R"({"spillway_machine":1})"), "t.json is a machine, not a trace.");
   EXPECT_THAT(error_of(R"({"spillway_trase":3})"), HasSubstr("\"spillway_trase\" is not known"));
@@ -283,7 +283,7 @@ TEST(TraceText, OfAnotherKindIsCalledThat) {
   EXPECT_THAT(error_of(in_a_row), HasSubstr("op 1: \"spillway_plan\" is not known"));
 }
 
-TEST(TraceText, NamesTheMistakeAndItsPlace) {
+TEST(TraceTextTest, NamesTheMistakeAndItsPlace) {
   const std::string good = format_trace(small_step());
   const auto error = [&](std::string_view from, std::string_view to) {
     return error_of(with(good, from, to));
@@ -318,7 +318,7 @@ TEST(TraceText, NamesTheMistakeAndItsPlace) {
   EXPECT_THAT(error("\"test bench\"", "{}"), HasSubstr("\"machine\": is an object"));
 }
 
-TEST(TraceText, RefusesWhatIsNoTrace) {
+TEST(TraceTextTest, RefusesWhatIsNoTrace) {
   for (const char* text :
        {"", " ", "null", "[]", "7", "\"x\"", "{}", "{", "hello", "\x28\xb5\x2f\xfd",
         "{\"spillway_trace\":1}}", "{\"ops\":{}}", "{\"ops\":7}"}) {
@@ -466,7 +466,7 @@ TEST_F(TraceFileTest, DamagedInputIsReadOrRefused) {
   EXPECT_GT(refusals, 200);
 }
 
-TEST(TraceText, ALongStepSurvives) {
+TEST(TraceTextTest, ALongStepSurvives) {
   std::mt19937 random(1);
   const Trace trace = random_step(random, 2'000);
   const std::string text = format_trace(trace);

@@ -34,7 +34,7 @@ Trace second_version_step() {
   return trace;
 }
 
-TEST(TraceText, KeepsWhatTheSecondVersionAdded) {
+TEST(TraceTextTest, KeepsWhatTheSecondVersionAdded) {
   EXPECT_EQ(validate(second_version_step()), std::nullopt);
   EXPECT_EQ(parse_trace(format_trace(second_version_step()), "t"), second_version_step());
   Trace untimed = second_version_step();
@@ -45,7 +45,7 @@ TEST(TraceText, KeepsWhatTheSecondVersionAdded) {
   EXPECT_EQ(format_trace(untimed).find("\"ns\""), std::string::npos);
 }
 
-TEST(TraceText, ReadsTheNamesBeforeVersion4) {
+TEST(TraceTextTest, ReadsTheNamesBeforeVersion4) {
   Trace trace = second_version_step();
   trace.ops.recomputable[0] = 1;
   trace.ops.workspace[0] = Bytes{5};
@@ -66,7 +66,7 @@ TEST(TraceText, ReadsTheNamesBeforeVersion4) {
   EXPECT_EQ(parse_trace(text, "t"), trace);
 }
 
-TEST(TraceText, KeepsSignatures) {
+TEST(TraceTextTest, KeepsSignatures) {
   Trace trace = second_version_step();
   EXPECT_EQ(format_trace(trace).find("signature"), std::string::npos) << "none is known";
   EXPECT_TRUE(known_signatures(trace).empty());
@@ -80,7 +80,7 @@ TEST(TraceText, KeepsSignatures) {
   EXPECT_THROW((void)parse_trace(text, "t"), UserError);
 }
 
-TEST(TraceText, KeepsTheRunsPeakAndFloor) {
+TEST(TraceTextTest, KeepsTheRunsPeakAndFloor) {
   Trace trace = second_version_step();
   EXPECT_EQ(format_trace(trace).find("\"run_"), std::string::npos) << "none was measured";
   trace.run_peak = kMiB * 5;
@@ -88,7 +88,7 @@ TEST(TraceText, KeepsTheRunsPeakAndFloor) {
   EXPECT_EQ(parse_trace(format_trace(trace), "t"), trace);
 }
 
-TEST(TraceValidate, RefusesContinuationsThatAreNone) {
+TEST(TraceValidateTest, RefusesContinuationsThatAreNone) {
   const auto problem_of = [](const std::function<void(Trace&)>& change) {
     Trace trace = second_version_step();
     change(trace);

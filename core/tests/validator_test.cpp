@@ -308,6 +308,32 @@ TEST_F(ValidatorTest, AFetchThatIsTakenBackLetsInTheOneBehindIt) {
   }
 }
 
+// Device 100. The fetch of `small` stands behind that of `large`, for which there is no room, until
+// the recomputation brings `small` in, which forgets its copy on the host: it ends as it began.
+TEST_F(ValidatorTest, WhatARecomputationBringsInForgetsItsCopiesAsAnyFetchDoes) {
+  StepBuilder step;
+  const StorageId kept = step.persistent(50, "kept");
+  const StorageId large = step.persistent(60, "large");
+  const StorageId small = step.persistent(10, "small");
+  const StorageId made = step.temporary(5, "made");
+  step.op(1, {.creates = {made}, .reads = {small}, .recomputable = true});
+  step.op(1, {.reads = {kept}});
+  step.op(1, {.reads = {made}, .frees = {made}});
+  const Trace trace = step.build();
+  Plan plan;
+  plan.structure = structure_hash(trace);
+  plan.places = {{.storage = large, .tiers = 0b010}};
+  plan.actions = {PlanAction::evict(at(1), small, Tier::kHost),
+                  PlanAction::drop(at(1), made),
+                  PlanAction::fetch(at(2), large),
+                  PlanAction::fetch(at(2), small),
+                  PlanAction::forget(at(2), small),
+                  PlanAction::recompute(at(2), at(0)),
+                  PlanAction::evict(at(2), large, Tier::kHost)};
+  const auto problem = validate(plan, trace, {{Bytes{100}, Bytes{100}, Bytes{}}});
+  EXPECT_FALSE(problem) << problem->text;
+}
+
 TEST_F(ValidatorTest, AStepEndsAsItBegins) {
   const auto last = [&](StorageId storage) {
     return PlanAction::evict(at(8), storage, Tier::kHost);

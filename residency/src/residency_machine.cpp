@@ -295,7 +295,7 @@ void ResidencyMachine::end_fetch(Turn& turn, bool completed) {
     emit(turn, ActionKind::kGrant);
     return settle(turn, flight.exempting ? ResidencyState::kExempt : ResidencyState::kResident);
   }
-  // A write remembered is forgotten here: nothing could reach the bytes, so the copies are current.
+  // A write that was noted does not count: nothing could reach the bytes, so copies are current.
   if (completed) {
     ++statistics_.unwanted_fetches;
     emit(turn, ActionKind::kRevoke);

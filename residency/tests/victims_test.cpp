@@ -33,14 +33,14 @@ std::vector<std::uint64_t> choose(const std::vector<Candidate>& candidates, Byte
   return ids;
 }
 
-TEST(Victims, FurthestNextUseFirst) {
+TEST(VictimsTest, FurthestNextUseFirst) {
   EXPECT_THAT(choose({known(1, kMiB, kNow + 10), known(2, kMiB, kNow + 30),
                       known(3, kMiB, kNeverUsed), known(4, kMiB, kNow + 20)},
                      kMiB * 3),
               ElementsAre(3, 2, 4));
 }
 
-TEST(Victims, LeastRecentlyUsedWhereNothingIsKnown) {
+TEST(VictimsTest, LeastRecentlyUsedWhereNothingIsKnown) {
   EXPECT_THAT(
       choose({unknown(1, kMiB, 900), unknown(2, kMiB, 100), unknown(3, kMiB, 500)}, kMiB * 2),
       ElementsAre(2, 3));
@@ -50,19 +50,19 @@ TEST(Victims, LeastRecentlyUsedWhereNothingIsKnown) {
 }
 
 //   last use 700 |<-- 300 --> now 1000 <-- 300 -->| expected at 1300
-TEST(Victims, UnknownUseIsExpectedAsFarAheadAsTheLastLiesBack) {
+TEST(VictimsTest, UnknownUseIsExpectedAsFarAheadAsTheLastLiesBack) {
   const Candidate idle = unknown(1, kMiB, 700);
   EXPECT_THAT(choose({idle, known(2, kMiB, 1299)}, kMiB), ElementsAre(1));
   EXPECT_THAT(choose({idle, known(2, kMiB, 1301)}, kMiB), ElementsAre(2));
 }
 
-TEST(Victims, PredictionThatHasPassedIsUnknown) {
+TEST(VictimsTest, PredictionThatHasPassedIsUnknown) {
   const Candidate missed{StorageId{1}, kMiB, 400, 900, false};  // as if 1600
   EXPECT_THAT(choose({missed, known(2, kMiB, 1500)}, kMiB), ElementsAre(1));
   EXPECT_THAT(choose({missed, known(2, kMiB, 1700)}, kMiB), ElementsAre(2));
 }
 
-TEST(Victims, CleanIsPreferredWithinTenPercent) {
+TEST(VictimsTest, CleanIsPreferredWithinTenPercent) {
   const Candidate clean = known(1, kMiB, kNow + 100, true);
   EXPECT_THAT(choose({clean, known(2, kMiB, kNow + 109)}, kMiB), ElementsAre(1));
   EXPECT_THAT(choose({clean, known(2, kMiB, kNow + 111)}, kMiB), ElementsAre(2));
@@ -70,12 +70,12 @@ TEST(Victims, CleanIsPreferredWithinTenPercent) {
               ElementsAre(1));
 }
 
-TEST(Victims, DropsWhatALaterVictimMakesUnnecessary) {
+TEST(VictimsTest, DropsWhatALaterVictimMakesUnnecessary) {
   EXPECT_THAT(choose({known(1, kMiB, kNow + 100), known(2, kMiB * 3, kNow + 90)}, kMiB * 3),
               ElementsAre(2));
 }
 
-TEST(Victims, SparesALargeBlockWhereSmallOnesSuffice) {
+TEST(VictimsTest, SparesALargeBlockWhereSmallOnesSuffice) {
   const std::vector<Candidate> far{known(1, kGiB, kNow + 100), known(2, kMiB, kNow + 60)};
   EXPECT_THAT(choose(far, kMiB), ElementsAre(2));
   EXPECT_THAT(choose(far, kMiB * 2), ElementsAre(1)) << "the small one does not suffice";
@@ -86,7 +86,7 @@ TEST(Victims, SparesALargeBlockWhereSmallOnesSuffice) {
   EXPECT_THAT(choose(several, kMiB * 2), ElementsAre(2, 3));
 }
 
-TEST(Victims, EdgesOfTheNeed) {
+TEST(VictimsTest, EdgesOfTheNeed) {
   const std::vector<Candidate> two{known(1, kMiB, kNow + 1), known(2, kMiB, kNow + 2)};
   EXPECT_THAT(choose(two, Bytes{0}), IsEmpty());
   EXPECT_THAT(choose({}, kMiB), IsEmpty());
@@ -95,7 +95,7 @@ TEST(Victims, EdgesOfTheNeed) {
               ElementsAre(2));
 }
 
-TEST(Victims, ChoiceDoesNotDependOnTheOrderOfCandidates) {
+TEST(VictimsTest, ChoiceDoesNotDependOnTheOrderOfCandidates) {
   std::vector<Candidate> same;
   for (std::uint64_t id = 1; id <= 20; ++id) same.push_back(known(id, kMiB, kNow + 50));
   const auto first = choose(same, kMiB * 7);
@@ -114,7 +114,7 @@ std::vector<Candidate> random_candidates(std::mt19937_64& random, std::size_t co
   return all;
 }
 
-TEST(Victims, SufficeAndNoneIsSuperfluous) {
+TEST(VictimsTest, SufficeAndNoneIsSuperfluous) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -140,7 +140,7 @@ TEST(Victims, SufficeAndNoneIsSuperfluous) {
 }
 
 // Quadratic work would be 4e10 comparisons here and run into the test's time limit.
-TEST(Victims, ManyCandidatesAndManyVictims) {
+TEST(VictimsTest, ManyCandidatesAndManyVictims) {
   std::vector<Candidate> candidates;
   for (std::uint64_t id = 1; id <= 200'000; ++id) {
     candidates.push_back(known(id, kKiB, kNow + (id * 7919) % 100'003));

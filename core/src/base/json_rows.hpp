@@ -43,7 +43,7 @@ class JsonScalar {
   }
   [[nodiscard]] bool as_flag(std::string_view key) const;
   [[nodiscard]] std::string_view as_text(std::string_view key) const;
-  /// Of a text such as `7c1d2e3f40516273`.
+  /// Reads a text such as `7c1d2e3f40516273`.
   [[nodiscard]] std::uint64_t as_hex(std::string_view key) const;
 
  private:

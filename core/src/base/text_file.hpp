@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole files, read and written. A file that is written appears complete or not at all, unless its
+// Reads and writes whole files. A file that is written appears complete or not at all, unless its
 // path is a pipe or a device. Errors are UserErrors that begin with `kind` ("trace") and the path.
 #pragma once
 

@@ -219,8 +219,7 @@ class Walk {
            fmt::format("op {} is recomputed before it has run", to_value(recomputed)));
     }
     Bytes room = workspace_of(recomputed);
-    for (const Seen& seen : seen_[to_value(recomputed)])
-      room += read_for_recomputation(recomputed, seen);
+    for (const Seen& seen : seen_[to_value(recomputed)]) read_for_recomputation(recomputed, seen);
     std::vector<StorageId> back;
     std::vector<StorageId> made;
     for (const StorageId storage : trace_.ops.creates[recomputed]) {
@@ -250,8 +249,7 @@ class Walk {
     bring_in_waiting();
   }
 
-  /// Bytes that come in for it.
-  Bytes read_for_recomputation(OpIndex recomputed, const Seen& seen) {
+  void read_for_recomputation(OpIndex recomputed, const Seen& seen) {
     const auto life = lives_.find(seen.storage);
     const bool transient = transients_.contains(seen.storage);
     if (!transient && life == lives_.end()) {
@@ -265,11 +263,9 @@ class Walk {
            fmt::format("a recomputation of op {} reads {}, which was written since it ran",
                        to_value(recomputed), name_of(seen.storage)));
     }
-    if (transient || life->second.copies.contains(Tier::kDevice)) return {};
+    if (transient || life->second.copies.contains(Tier::kDevice)) return;
     require_not_lost(seen.storage, fmt::format("a recomputation of op {}", to_value(recomputed)));
-    withdraw(seen.storage);
-    add_copy(seen.storage, Tier::kDevice);
-    return {};
+    arrive(seen.storage);
   }
 
   [[nodiscard]] bool is_read_by_later_recomputation(StorageId storage) const {
@@ -332,13 +328,9 @@ class Walk {
   }
 
   void bring_in_for_op(StorageId storage) {
-    Life& life = lives_.at(storage);
-    if (life.copies.contains(Tier::kDevice)) return;
+    if (lives_.at(storage).copies.contains(Tier::kDevice)) return;
     require_not_lost(storage, fmt::format("op {}", to_value(op_)));
-    const bool forget = life.forget_on_arrival;
-    withdraw(storage);
-    add_copy(storage, Tier::kDevice);
-    if (forget) remove_slower(storage);
+    arrive(storage);
   }
 
   void require_not_lost(StorageId storage, const std::string& who) {
@@ -362,11 +354,16 @@ class Walk {
     while (!waiting_.empty()) {
       const StorageId storage = waiting_.front();
       if (used_[0] + bytes_of(storage) > budgets_[Tier::kDevice]) return;
-      const bool forget = lives_.at(storage).forget_on_arrival;
-      withdraw(storage);
-      add_copy(storage, Tier::kDevice);
-      if (forget) remove_slower(storage);
+      arrive(storage);
     }
+  }
+
+  /// It is on the device from now on, by the fetch that waits or ahead of it.
+  void arrive(StorageId storage) {
+    const bool forget = lives_.at(storage).forget_on_arrival;
+    withdraw(storage);
+    add_copy(storage, Tier::kDevice);
+    if (forget) remove_slower(storage);
   }
 
   void withdraw(StorageId storage) {

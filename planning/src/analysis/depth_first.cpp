@@ -12,7 +12,7 @@
 namespace spillway::planning {
 namespace {
 
-/// Who waits for whom. An op that waits for another twice stands there twice.
+/// `after` waits for `before`. An op that waits for another twice stands there twice.
 struct Dependence {
   Row before = 0;
   Row after = 0;

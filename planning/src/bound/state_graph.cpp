@@ -136,7 +136,7 @@ class StateGraph::Builder {
         go(Place::kIn);
         if (must_be_in) break;
         by_copy(Place::kAway, true);
-        if (tracked.made_by != kNoRow && next_chance <= tracked.may_be_made) go(Place::kForgotten);
+        if (tracked.made_by != kNoRow && next_chance <= tracked.may_be_made) go(Place::kNowhere);
         break;
       case Place::kInWithCopy:
         go(Place::kInWithCopy);
@@ -147,8 +147,8 @@ class StateGraph::Builder {
         by_copy(Place::kInWithCopy, false);
         made_again(Place::kInWithCopy);
         break;
-      case Place::kForgotten:
-        if (!must_be_in) go(Place::kForgotten);
+      case Place::kNowhere:
+        if (!must_be_in) go(Place::kNowhere);
         made_again(Place::kIn);
         break;
     }

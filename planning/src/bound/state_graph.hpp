@@ -1,14 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the storages of a short step can be together, instant by instant, and what it takes to get
-// from one such state to the next: storages whole, room kept, recomputations with what they read.
+// The states that the storages of a short step can be in together, instant by instant, and the cost
+// to get from one to the next: storages whole, room kept, recomputations with what they read.
 //
 //     instants    B0      E0      B1      E1       beginnings and ends of all ops
 //     slots       |-- 0 --|-- 1 --|-- 2 --|        even: op i runs; odd: time before the next op
 //     states      o       o       o       o
 //                  \_ a, b in    \_ b in, a away: a copy out of a, in slot 1 or before
 //
-// The parts that the states leave out (small storages, the turn of the step) makes the bound
-// weaker, never wrong. Proof: docs/planners/bound.md. Not for threads.
+// **States.** The instants are the beginnings and ends of all ops. A slot within an op has the
+// op's `d(i)` and no `e`; the others have only an `e`. The largest storages are *tracked*; to
+// ignore the others excludes no plan. A state says of every tracked storage that is alive and
+// used again: on the device (also if its copy in has begun), on the device with a valid copy
+// elsewhere, away with a copy, or nowhere. It is allowed if all that the op touches is on the
+// device, and the rest there fits into `C - W`.
+//
+// **Transitions.** From one allowed state to the next:
+//
+// - A storage that comes to the device comes by a copy in, which begins after the first instant and
+//   ends before the next use; or its creator runs in the slot, which must have an `e`.
+// - A storage that goes away without a copy goes by a copy out, which begins after the last write
+//   and ends before the second instant.
+// - An op that runs again has its inputs on the device in the slot. An input that is there at
+//   neither instant came in and left again, by a copy within the slot or because it was made again
+//   too.
+//
+// The runs, and the copies that lie wholly in the slot, are the slot's *jobs*: a copy in for the
+// next op or for a run, and a copy out of a storage that the last op wrote.
+//
+// **What jobs cost.** Two jobs exclude each other if they are copies in the same direction, two
+// runs, or a copy in and the run that reads it; or if the bytes that both hold (a copy its
+// storage, a run what its op touches) do not fit into C together with the storages that stay on
+// the device. A set of which any two exclude each other is done one after the other, and `e` is
+// at least the sum of its times; let `T` be the largest such sum. Or a storage that stays leaves
+// in the slot and comes back: then the slot has one more copy in or run, unless a run among the
+// jobs makes that storage, and `e` is at least the sum with it, and at least the `T` of jobs
+// with nothing beside them. `waits` is the lesser of the two cases.
+//
+// The terms are those of docs/planners/bound.md. What the states leave out (small storages, the
+// turn of the step) makes the bound weaker, never wrong; state_ascent.hpp proves it. Not for
+// threads.
 #pragma once
 
 #include <array>
@@ -25,7 +55,7 @@ enum class Place : std::uint8_t {
   kIn,          ///< on the device, or coming
   kInWithCopy,  ///< the same, with a copy elsewhere
   kAway,        ///< only the copy
-  kForgotten,   ///< nowhere: to be made again
+  kNowhere,     ///< to be made again
 };
 
 class StateGraph {

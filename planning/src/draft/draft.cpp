@@ -80,7 +80,7 @@ class Writer {
     if (choice.more != kNoRow) leave(draft_.again[choice.more], storage, end, after_recomputations);
     if (choice.after_recomputations != after_recomputations) return;
     Point from = point(choice.out_at, storage, later_id(storage, end), true);
-    if (forgotten_in_next_step(choice, storage)) {
+    if (dropped_in_next_step(choice, storage)) {
       from = {choice.out_at - table_.ops(), table_.successor(storage)};
     }
     const OpIndex at{from.at};
@@ -125,7 +125,7 @@ class Writer {
     bool operator==(const Whereabouts&) const = default;
   };
 
-  [[nodiscard]] bool forgotten_in_next_step(const GapChoice& choice, Row storage) const {
+  [[nodiscard]] bool dropped_in_next_step(const GapChoice& choice, Row storage) const {
     return choice.remedy == Remedy::kDrop && choice.out_at > table_.ops() &&
            table_.successor(storage) != kNoRow;
   }
@@ -135,7 +135,7 @@ class Writer {
     const GapChoice* choice = &first;
     while (choice->remedy != Remedy::kKeep) {
       if (choice->out_at > table_.ops() && wraps) return;
-      if (wraps && forgotten_in_next_step(*choice, storage)) return;
+      if (wraps && dropped_in_next_step(*choice, storage)) return;
       if (choice->remedy == Remedy::kDrop) {
         now = {false, false, false};
       } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the copies of all that is away can wait.
+// Tells how long the copies of all that is away can wait.
 //
 //     position        4        9     12          copies are made in the order in which they
 //     deadline        |        |     |           are needed, one after the other; so the first

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the copies that a pass decides on would run, and how long what is away can wait.
+// The times at which the copies that a pass decides on would run, and how long what is away can
+// wait.
 //
 //     device to host   |#a#|    |#b#|            may be placed into the past (link_clock.hpp)
 //     host to device             |#a#|#b#|       in the order in which they are needed
@@ -44,7 +45,8 @@ class CopySchedule {
   [[nodiscard]] double out_ns(Tier tier, std::uint64_t bytes) const;
   [[nodiscard]] double in_ns(Tier tier, std::uint64_t bytes) const;
 
-  /// Where a copy out that is ready at `ready` would run, and has it run there.
+  /// `look_out` says when a copy out that is ready at `ready` would run; `take_out` has it run
+  /// then.
   [[nodiscard]] LinkClock::Slot look_out(Tier tier, double ready, std::uint64_t bytes) const;
   LinkClock::Slot take_out(Tier tier, double ready, std::uint64_t bytes);
   /// The device's room for `bytes` is there at `end` only.
@@ -55,7 +57,7 @@ class CopySchedule {
   /// `storage` is away on `tier`, and needed at `position`; or is so no longer.
   void add_away(Tier tier, Row storage, Row position);
   void remove_away(Tier tier, Row storage, Row position);
-  /// Of what is away on `tier`, what is needed first; nothing is away where `is_empty`.
+  /// The storage away on `tier` that is needed first; none is away where `is_empty`.
   [[nodiscard]] bool is_empty(Tier tier) const { return away(tier).empty(); }
   [[nodiscard]] std::pair<Row, Row> first_needed(Tier tier) const { return *away(tier).begin(); }
   /// When the first copy in from `tier` must begin at the latest, and when the link is free.

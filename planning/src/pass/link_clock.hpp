@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a link is idle: copies may be placed into the past, as early as they could have begun.
+// The idle times of a link: copies may be placed into the past, as early as they could have begun.
 //
 //     busy   |####|      |######|   |##|
 //     idle        |------|      |---|  |-------- ... for ever
@@ -23,7 +23,7 @@ class LinkClock {
 
   LinkClock() { idle_[0] = kForEver; }
 
-  /// Where a copy that is ready at `ready` would begin and end. Looks at no more than kMostPieces
+  /// When a copy that is ready at `ready` would begin and end. Looks at no more than kMostPieces
   /// pieces; what is left over counts as if the link were idle from there on.
   [[nodiscard]] Slot look(double ready, double duration) const;
   Slot take(double ready, double duration);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When each storage is used next: by the ops of the step, and by recomputations that are to read
-// it.
+// The next use of each storage: by the ops of the step, and by recomputations that are to read it.
 //
 // Dropping a storage *pledges* what its recomputation reads: those inputs have a use more, before
 // the op that needs the dropped one. Positions from the number of ops on are of the next step.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As which of its alternatives each op runs: a faster kernel that needs more workspace, or a slower
-// one that needs less. Source: workspace choice of SuperNeurons (Wang et al. 2018).
+// Chooses the alternative that each op runs as: a faster kernel that needs more workspace, or a
+// slower one that needs less. Source: workspace choice of SuperNeurons (Wang et al. 2018).
 #pragma once
 
 #include <cstdint>

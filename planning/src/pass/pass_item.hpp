@@ -28,7 +28,7 @@ struct PassItem {
 
   /// Its bytes lie on a slower tier alone.
   [[nodiscard]] bool is_away() const { return where == Where::kHost || where == Where::kDisk; }
-  /// Where they lie, if it is away.
+  /// The tier that has its bytes, if it is away.
   [[nodiscard]] Tier slower_tier() const {
     return where == Where::kDisk ? Tier::kDisk : Tier::kHost;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of numbers to whose stretches one adds, and whose largest one asks for. O(log n) each.
+// A row of numbers: adds to a stretch of it, and finds the largest of one. O(log n) each.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ops run again to have dropped storages back, what that costs, and whether it fits.
+// Finds the ops that run again to have dropped storages back, what that costs, and whether it fits.
 //
 //     roots        what op `at` needs and is dropped
 //     ops          those that make the roots, and what these read that is dropped or dead, and so

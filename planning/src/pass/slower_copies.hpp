@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which storages have copies on host and disk, and what room is left there.
+// The copies that storages have on host and disk, and the room that is left there.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ class SlowerCopies {
   void add(PassItem& item, Row storage, Tier tier, Row at);
   /// All copies of the storage are given up after op `op`.
   void remove_all(PassItem& item, Row storage, Row op);
-  /// Where the storage's bytes may go at op `at`: where a copy is, else the fastest tier with room.
+  /// The tier that the storage's bytes may go to at op `at`: one with a copy, else the fastest with
+  /// room.
   [[nodiscard]] std::optional<Tier> tier_for(const PassItem& item, Row storage, Row at) const;
   /// The first op from `from` on before which a copy may be made that stays until op `at`.
   [[nodiscard]] Row earliest(Tier tier, std::uint64_t bytes, Row from, Row at) const {

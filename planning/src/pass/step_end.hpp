@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a pass ends: what lives on is somewhere, and the gap that wraps around the end of the step
-// is made of what both ends of the pass decided.
+// The end of a pass: it notes where the storages are that live on, and joins the gaps that wrap
+// around the end of the step from what both ends of the pass decided.
 #pragma once
 
 #include "pass/pass_state.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The course of one pass: op by op, what the op needs comes in, the op runs, what it frees is gone.
-// room_maker.hpp decides who leaves for it.
+// The course of one pass: for each op, it brings in what the op needs, runs it, and lets go of what
+// it frees. room_maker.hpp decides who leaves for it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether hybrid has a plan within given budgets, asked for many of them.
+// Tells whether hybrid has a plan within given budgets, for many of them.
 #pragma once
 
 #include <cstddef>

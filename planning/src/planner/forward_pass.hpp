@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the forward pass ends, told from the trace alone.
+// Finds the end of the forward pass from the trace alone.
 //
 // Most is alive where forward turns into backward, so the turn is the op of the largest number of
 // bytes of feature maps alive. What is made before it and used after it is what the backward pass

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every planner. One of each for the life of the
-// program; what each does and where it departs from its paper is in docs/planners/.
+// Every planner, one of each for the life of the program. docs/planners says what each does and
+// where it departs from its paper.
 #pragma once
 
 #include "spillway/planning/planner.hpp"

@@ -66,7 +66,7 @@ void add_remedies_of_the_floor(const Problem& problem, const StepModel& model, c
   }
 }
 
-// Of the tiers below the device: what each alone would have to be.
+// The size that each tier below the device would need on its own.
 void add_remedies_below(const StepModel& model, Infeasible& answer) {
   for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
     const Bytes missing = answer.short_by[index_of(tier)];

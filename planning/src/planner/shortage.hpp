@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why there is no plan, worked out from the step itself.
+// Works out from the step itself why there is no plan.
 //
 // A step needs at every op what the op touches on the device, and somewhere what is alive besides;
 // and it begins with its inputs on the device. The op that binds is the one that lacks most.

@@ -26,14 +26,14 @@ constexpr double kNearTheBound = 1.0001;
 // Touches of the step times settings for less room; each may take kMostPassesInVain passes.
 constexpr double kLessRoomWork = 2e5;
 
-// Of the changes that are accepted, half are found within the first third of the changes.
+// The first third of the changes finds half of those that are accepted.
 constexpr double kFirstSize = 1.5;
 
 // A plan that puts its copies off from step to step may be slow only after the steps that a
 // simulation takes by default; what would become the best runs on to this one.
 constexpr std::uint32_t kSettledSteps = 8;
 
-// Of each size six storages are looked at.
+// The pass looks at six storages of each size.
 constexpr int kManyCandidates = 24;
 
 struct Start {

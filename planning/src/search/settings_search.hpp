@@ -50,8 +50,8 @@ class SettingsSearch {
   /// The simulated step of a plan; nothing if it fails.
   [[nodiscard]] std::optional<double> measure(const Plan& plan,
                                               const SimulationOptions& options = {});
-  /// Of a plan that is to take `most` nanoseconds or less: its step in the long run, or, of one
-  /// that takes longer and while `estimates()`, as `measure` says.
+  /// Returns the step in the long run of a plan that takes `most` nanoseconds or less. For one that
+  /// takes longer, and while `estimates()`, it returns what `measure` says.
   [[nodiscard]] std::optional<double> settled(const Plan& plan, double most = kNever);
   [[nodiscard]] bool time_is_up() const;
   /// Whether a candidate's step is the pass's own estimate.

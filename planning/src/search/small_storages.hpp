@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which storages are so small that all of them together may stay on the device.
+// Finds the storages that are so small that all of them together may stay on the device.
 //
 // A copy of little takes a link's latency and makes no room to speak of: where a network has
 // hundreds of vectors, copying them takes longer than copying all of its activations. Costs a few

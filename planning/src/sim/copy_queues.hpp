@@ -37,11 +37,15 @@ enum class Leg : std::uint8_t {
 };
 
 struct Copy {
-  std::uint32_t item = 0;    ///< of MemoryModel
+  std::uint32_t item = 0;    ///< of Holdings
   std::uint32_t ticket = 0;  ///< of the item when queued; entries with an old one are void
   Leg leg = Leg::kOut;
-  std::uint64_t order = 0;  ///< of fetches: when they were queued, over both links that lead in
+  std::uint32_t order = 0;  ///< of fetches: when they were queued, over both links that lead in
 };
+/// Whether it needs room on the device to start.
+constexpr bool is_fetch(const Copy& copy) {
+  return copy.leg == Leg::kIn || copy.leg == Leg::kInFirst;
+}
 
 class CopyQueues {
  public:
@@ -53,19 +57,32 @@ class CopyQueues {
     TimeNs end = kNever;
   };
 
-  void push(LinkKind link, Copy copy) { lanes_[index_of(link)].in_turn.push_back(copy); }
-  void push_urgent(LinkKind link, Copy copy) { lanes_[index_of(link)].urgent.push_back(copy); }
+  void push(LinkKind link, Copy copy) {
+    lanes_[index_of(link)].in_turn.push_back(copy);
+    ++waiting_;
+  }
+  void push_urgent(LinkKind link, Copy copy) {
+    lanes_[index_of(link)].urgent.push_back(copy);
+    ++waiting_;
+  }
   /// The second leg of a copy into the device.
-  void push_second(LinkKind link, Copy copy) { lanes_[index_of(link)].second.push_back(copy); }
+  void push_second(LinkKind link, Copy copy) {
+    lanes_[index_of(link)].second.push_back(copy);
+    ++waiting_;
+  }
 
   /// Before those that were queued later.
   void push_in_order(LinkKind link, Copy copy) {
     std::deque<Copy>& queue = lanes_[index_of(link)].in_turn;
+    ++waiting_;
     if (queue.empty() || queue.back().order < copy.order) return queue.push_back(copy);
     const auto later = std::find_if(queue.begin(), queue.end(),
                                     [&](const Copy& other) { return other.order > copy.order; });
     queue.insert(later, copy);
   }
+
+  /// Whether no link has a copy that waits. Void copies count as such until next() removes them.
+  [[nodiscard]] bool none_waits() const { return waiting_ == 0; }
 
   /// The copy that goes next if the link is free now; nothing if it is not or none waits. `is_void`
   /// tells of a copy that was taken back; such copies are removed.
@@ -74,7 +91,7 @@ class CopyQueues {
     Lane& lane = lanes_[index_of(link)];
     if (lane.carried.end != kNever) return std::nullopt;
     for (std::deque<Copy>* queue : {&lane.second, &lane.urgent, &lane.in_turn}) {
-      while (!queue->empty() && is_void(queue->front())) queue->pop_front();
+      while (!queue->empty() && is_void(queue->front())) pop(*queue);
       if (!queue->empty() && (queue != &lane.in_turn || !urgent_only)) return queue->front();
     }
     return std::nullopt;
@@ -87,7 +104,7 @@ class CopyQueues {
                               : !lane.urgent.empty() ? lane.urgent
                                                      : lane.in_turn;
     lane.carried = {queue.front(), now, now + duration};
-    queue.pop_front();
+    pop(queue);
   }
 
   /// The copies that wait ahead of their turn, void copies included.
@@ -113,7 +130,14 @@ class CopyQueues {
     std::deque<Copy> in_turn;
     Carried carried;
   };
+
+  void pop(std::deque<Copy>& queue) {
+    queue.pop_front();
+    --waiting_;
+  }
+
   std::array<Lane, kLinkCount> lanes_;
+  std::size_t waiting_ = 0;  // in all queues
 };
 
 }  // namespace spillway::planning::sim

@@ -12,13 +12,7 @@ void Measurements::begin_step(TimeNs now, const std::array<Bytes, kTierCount>& l
   note_levels(now, OpIndex{0}, levels);
 }
 
-void Measurements::note_levels(TimeNs now, OpIndex op,
-                               const std::array<Bytes, kTierCount>& levels) {
-  for (const Tier tier : kTiers) {
-    TierPeak& peak = report_.peak[index_of(tier)];
-    if (levels[index_of(tier)] > peak.bytes) peak = {levels[index_of(tier)], op};
-  }
-  if (!with_timeline_) return;
+void Measurements::add_levels(TimeNs now, const std::array<Bytes, kTierCount>& levels) {
   TimelineLevel level{.time = now - began_, .bytes = levels, .on_device = on_device_};
   Bytes of_storages{};
   for (const Bytes bytes : on_device_) of_storages += bytes;

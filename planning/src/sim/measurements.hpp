@@ -10,7 +10,7 @@ class Measurements {
  public:
   explicit Measurements(bool timeline) : with_timeline_(timeline) {}
 
-  /// Forgets all but what is on the device: the step that begins at `now` is the one reported.
+  /// Starts anew with what is on the device: the step that begins at `now` is the one reported.
   void begin_step(TimeNs now, const std::array<Bytes, kTierCount>& levels);
 
   /// With a timeline: a storage takes room on the device, or gives it up. Levels noted later show
@@ -22,7 +22,13 @@ class Measurements {
   }
 
   /// The bytes on each tier from now on, while computing is at `op`.
-  void note_levels(TimeNs now, OpIndex op, const std::array<Bytes, kTierCount>& levels);
+  void note_levels(TimeNs now, OpIndex op, const std::array<Bytes, kTierCount>& levels) {
+    for (const Tier tier : kTiers) {
+      TierPeak& peak = report_.peak[index_of(tier)];
+      if (levels[index_of(tier)] > peak.bytes) peak = {levels[index_of(tier)], op};
+    }
+    if (with_timeline_) add_levels(now, levels);
+  }
   void note_stall(StallCause cause, TimeNs begin, TimeNs end, OpIndex op, StorageId storage);
   void note_op(TimeNs begin, TimeNs end, OpIndex op);
   void note_recomputation(TimeNs begin, TimeNs end, OpIndex op);
@@ -35,6 +41,7 @@ class Measurements {
 
  private:
   void add_span(TimelineSpan span);
+  void add_levels(TimeNs now, const std::array<Bytes, kTierCount>& levels);
   void add_level(TimelineLevel level);
 
   bool with_timeline_;

@@ -15,6 +15,7 @@
 namespace spillway::planning {
 
 using residency::ResidencyState;
+using sim::ItemIndex;
 using sim::MemoryModel;
 using sim::Need;
 
@@ -49,8 +50,8 @@ class Simulator::Run {
     choose_alternatives();
     if (!begin_first_step()) return std::move(*failure_);
     for (std::uint32_t step = 1;; ++step) {
-      measurements_.begin_step(memory_.now(), memory_.levels());
-      const residency::Statistics before = memory_.statistics();
+      measurements_.begin_step(held().now(), held().levels());
+      const residency::Statistics before = held().statistics();
       if (step > 1 && !begin_next_step()) return std::move(*failure_);
       if (!run_step()) return std::move(*failure_);
       if (step >= steps) return report_since(before);
@@ -58,7 +59,7 @@ class Simulator::Run {
   }
 
  private:
-  static constexpr MemoryModel::ItemIndex kNoItem = ~MemoryModel::ItemIndex{0};
+  static constexpr ItemIndex kNoItem = ~ItemIndex{0};
 
   // --- steps ---
 
@@ -83,7 +84,7 @@ class Simulator::Run {
       const PlanPlace* place = place_of[to_value(storage)];
       if (place != nullptr) memory_.place(item_of(storage), *place);
     }
-    const auto levels = memory_.levels();
+    const auto levels = held().levels();
     for (const Tier tier : kTiers) {
       if (levels[index_of(tier)] <= problem_.budgets[tier]) continue;
       fail(tier, levels[index_of(tier)], problem_.budgets[tier], "the step begins with too much");
@@ -99,7 +100,7 @@ class Simulator::Run {
       memory_.die(std::exchange(item_of(storage), kNoItem));
     }
     // First all that goes on, since a storage may go on as one whose row another leaves.
-    std::vector<MemoryModel::ItemIndex> going_on;
+    std::vector<ItemIndex> going_on;
     for (const auto& beginning : layout_.beginnings()) {
       if (beginning.before == kNoStorage) continue;
       going_on.push_back(std::exchange(item_of(beginning.before), kNoItem));
@@ -133,8 +134,8 @@ class Simulator::Run {
   }
 
   SimulationReport report_since(const residency::Statistics& before) {
-    SimulationReport report = measurements_.take(memory_.now());
-    const residency::Statistics& after = memory_.statistics();
+    SimulationReport report = measurements_.take(held().now());
+    const residency::Statistics& after = held().statistics();
     report.evictions = after.evictions - before.evictions;
     report.evicted = after.evicted - before.evicted;
     report.clean_evictions = after.clean_evictions - before.clean_evictions;
@@ -161,9 +162,9 @@ class Simulator::Run {
     memory_.hold(workspace);
     memory_.keep_room_for_computing(false);
     if (observer_ != nullptr) observer_->on_op_begin(op_);
-    const TimeNs begin = memory_.now();
+    const TimeNs begin = held().now();
     memory_.advance(begin + duration_[op]);
-    measurements_.note_op(begin, memory_.now(), op_);
+    measurements_.note_op(begin, held().now(), op_);
     memory_.release(workspace);
     for (const StorageId storage : trace_.ops.frees[op_]) {
       memory_.die(std::exchange(item_of(storage), kNoItem));
@@ -176,27 +177,27 @@ class Simulator::Run {
     return std::ranges::all_of(needed_, [&](StorageId storage) { return bring_in(storage); });
   }
   [[nodiscard]] bool has_needed() {
-    return std::ranges::all_of(
-        needed_, [&](StorageId storage) { return memory_.is_here(item_of(storage)); });
+    return std::ranges::all_of(needed_,
+                               [&](StorageId storage) { return held().is_here(item_of(storage)); });
   }
 
   bool bring_in(StorageId storage) {
-    const MemoryModel::ItemIndex item = item_of(storage);
-    if (item == kNoItem || memory_.state(item) == ResidencyState::kDropped) {
+    const ItemIndex item = item_of(storage);
+    if (item == kNoItem || held().state(item) == ResidencyState::kDropped) {
       return lost(storage);
     }
     const bool demanded = memory_.demand(item);
-    if (memory_.is_here(item)) return true;
+    if (held().is_here(item)) return true;
     if (demanded) ++measurements_.report().demand_fetches;
     const StallCause cause = demanded ? StallCause::kDemandFetch : StallCause::kInput;
-    return wait_until([&] { return memory_.is_here(item); }, cause, storage, bytes_of(storage));
+    return wait_until([&] { return held().is_here(item); }, cause, storage, bytes_of(storage));
   }
 
   /// No fetch may take the room until the caller has taken it and says so to the memory: what an op
   /// does before that, such as giving up the slower copies of what it writes, lets copies begin.
-  /// What is needed beside may give way to what the room waits for, and is brought in again.
+  /// Other inputs of the op may leave for what the room waits for, and come in again.
   bool reserve_room(Bytes bytes) {
-    const auto has_room = [&] { return memory_.has_room(bytes); };
+    const auto has_room = [&] { return held().has_room(bytes + memory_.owed_to_forgetting()); };
     for (;;) {
       memory_.keep_room_for_computing(true);
       if (!has_room() && !wait_until(has_room, StallCause::kAllocation, kNoStorage, bytes)) {
@@ -210,12 +211,12 @@ class Simulator::Run {
   /// Lets time pass until it is so. False, with the reason, if it never will be.
   template <typename Condition>
   bool wait_until(const Condition& condition, StallCause cause, StorageId storage, Bytes need) {
-    const TimeNs begin = memory_.now();
+    const TimeNs begin = held().now();
     while (!condition()) {
       if (memory_.step_to_next_end() || memory_.admit_fetches() || memory_.give_way()) continue;
       return stuck(storage, need);
     }
-    measurements_.note_stall(cause, begin, memory_.now(), op_, storage);
+    measurements_.note_stall(cause, begin, held().now(), op_, storage);
     return true;
   }
 
@@ -242,7 +243,7 @@ class Simulator::Run {
       default:
         break;
     }
-    const MemoryModel::ItemIndex item = item_of(action.storage);
+    const ItemIndex item = item_of(action.storage);
     if (item == kNoItem) {
       fail(Tier::kDevice, {}, {},
            fmt::format("{} of {}, which is not alive", to_string(action.kind),
@@ -281,22 +282,22 @@ class Simulator::Run {
     std::vector<StorageId> made;
     Bytes room = workspace_[to_value(recomputed)];
     for (const StorageId storage : trace_.ops.creates[recomputed]) {
-      const MemoryModel::ItemIndex item = item_of(storage);
+      const ItemIndex item = item_of(storage);
       if (item != kNoItem && memory_.withdraw_drop(item)) continue;
       made.push_back(storage);
       room += bytes_of(storage);
     }
     if (!reserve_room(room)) return false;
     for (const StorageId storage : needed_) memory_.use(item_of(storage), false);
-    std::vector<MemoryModel::ItemIndex> back;
+    std::vector<ItemIndex> back;
     Bytes thrown_away = workspace_[to_value(recomputed)];
     for (const StorageId storage : made) {
-      const MemoryModel::ItemIndex item = item_of(storage);
+      const ItemIndex item = item_of(storage);
       const bool alive = item != kNoItem;
-      if (alive && memory_.state(item) == ResidencyState::kDropped) {
+      if (alive && held().state(item) == ResidencyState::kDropped) {
         memory_.begin_recomputation(item);
         back.push_back(item);
-      } else if ((alive && memory_.is_here(item)) || !recomputations_.keep(storage, position)) {
+      } else if ((alive && held().is_here(item)) || !recomputations_.keep(storage, position)) {
         thrown_away += bytes_of(storage);
       } else {
         memory_.hold(bytes_of(storage));
@@ -304,10 +305,10 @@ class Simulator::Run {
     }
     memory_.hold(thrown_away);
     memory_.keep_room_for_computing(false);
-    const TimeNs begin = memory_.now();
+    const TimeNs begin = held().now();
     memory_.advance(begin + duration_[to_value(recomputed)]);
-    measurements_.note_recomputation(begin, memory_.now(), recomputed);
-    for (const MemoryModel::ItemIndex item : back) memory_.end_recomputation(item);
+    measurements_.note_recomputation(begin, held().now(), recomputed);
+    for (const ItemIndex item : back) memory_.end_recomputation(item);
     memory_.release(thrown_away + recomputations_.read_by(recomputed, position));
     return true;
   }
@@ -326,15 +327,15 @@ class Simulator::Run {
   bool stuck(StorageId storage, Bytes need) {
     if (const auto waiting = memory_.waiting_eviction()) {
       const auto [item, tier] = *waiting;
-      const Bytes bytes = bytes_of(memory_.storage(item));
-      fail(tier, memory_.levels()[index_of(tier)] + bytes, problem_.budgets[tier],
+      const Bytes bytes = bytes_of(held()[item].storage());
+      fail(tier, held().levels()[index_of(tier)] + bytes, problem_.budgets[tier],
            fmt::format("the {} has no room for {}", to_string(tier),
-                       name_of(memory_.storage(item))));
+                       name_of(held()[item].storage())));
       return false;
     }
     const std::string what =
         storage == kNoStorage ? "what the op creates and its workspace" : name_of(storage);
-    fail(Tier::kDevice, memory_.device_used() + need, problem_.budgets[Tier::kDevice],
+    fail(Tier::kDevice, held().used(Tier::kDevice) + need, problem_.budgets[Tier::kDevice],
          fmt::format("the device has no room for {}", what));
     return false;
   }
@@ -347,7 +348,8 @@ class Simulator::Run {
   [[nodiscard]] Bytes bytes_of(StorageId storage) const {
     return trace_.storages.bytes[to_value(storage)];
   }
-  MemoryModel::ItemIndex& item_of(StorageId storage) { return items_[to_value(storage)]; }
+  [[nodiscard]] const sim::Holdings& held() const { return memory_.holdings(); }
+  ItemIndex& item_of(StorageId storage) { return items_[to_value(storage)]; }
 
   const Problem& problem_;
   const Trace& trace_;
@@ -356,7 +358,7 @@ class Simulator::Run {
   SimulationObserver* observer_;
   sim::Measurements measurements_;
   MemoryModel memory_;
-  std::vector<MemoryModel::ItemIndex> items_;  // by storage
+  std::vector<ItemIndex> items_;  // by storage
   sim::RecomputeGroup recomputations_;
   std::vector<TimeNs> duration_;  // with the alternatives chosen
   std::vector<Bytes> workspace_;

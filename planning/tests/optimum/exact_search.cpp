@@ -226,7 +226,7 @@ class Search {
     reach(state, time, {index, Deed::kOp, state.op});
   }
 
-  // Of what it makes, that which is dropped comes back. The rest serves runs again alone.
+  // Dropped storages that it makes come back. The others only serve ops that run again.
   void begin_recomputation(State state, TimeNs time, std::uint32_t index, std::uint8_t which) {
     const OpFacts& op = ops_[which];
     if (!op.recomputable || (op.reads & ~(state.device | state.ghost)) != 0) return;

@@ -36,7 +36,7 @@ struct CorpusRow {
 
 std::vector<CorpusRow> corpus_rows(std::size_t steps);
 
-/// Of the way from the least feasible budget to the peak; the first is 2 % above the least.
+/// Shares of the way from the least feasible budget to the peak; the first is 2 % above the least.
 inline constexpr std::array<double, 5> kCorpusShares{0.0, 0.15, 0.35, 0.6, 0.9};
 
 /// The results of one planner.

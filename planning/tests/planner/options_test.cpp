@@ -145,8 +145,8 @@ TEST_F(OptionsTest, EveryOptionOfEveryPlannerChangesSomePlan) {
   }
 }
 
-// Of the second segment the last output is still there when it is read. Speed: what is missing of a
-// segment is run again once, 3 + 2 ops. Memory: for each use anew, (3 + 2 + 1) + (2 + 1).
+// The last output of the second segment is still there when it is read. Speed: what a segment lacks
+// is run again once, 3 + 2 ops. Memory: for each use anew, (3 + 2 + 1) + (2 + 1).
 // Cost-aware: the small segment once, the large one for each use.
 TEST_F(OptionsTest, StrategiesOfRecomputingDifferInRuns) {
   const Trace trace = two_segments();

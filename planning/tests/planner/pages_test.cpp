@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/planners has a page for hybrid and a section for each other planner, with the options as
-// they are, and none besides.
+// docs/planners has a page for hybrid and a section for each other planner, with the names of its
+// options and none besides.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "spillway/planning/registry.hpp"
 
@@ -31,17 +34,37 @@ std::string description_of(const Planner& planner) {
   return text.substr(begin, text.find("\n## ", begin + 1) - begin);
 }
 
-TEST(PagesTest, EveryPlannerIsDescribedWithAllItsOptions) {
+/// `Options: `a`, `b`.` as the pages have it; empty for a planner without options.
+std::string line_of_options(const Planner& planner) {
+  std::string line;
+  for (const OptionField& field : planner.options()) {
+    line += (line.empty() ? "Options: `" : ", `") + std::string(field.name) + "`";
+  }
+  return line.empty() ? line : line + ".";
+}
+
+/// The paragraphs that begin with `Options:`, in one line each.
+std::vector<std::string> paragraphs_of_options(const std::string& text) {
+  std::vector<std::string> found;
+  for (std::size_t at = text.find("\n\nOptions:"); at != std::string::npos;
+       at = text.find("\n\nOptions:", at + 1)) {
+    const std::size_t begin = at + 2;
+    std::string paragraph = text.substr(begin, text.find("\n\n", begin) - begin);
+    std::replace(paragraph.begin(), paragraph.end(), '\n', ' ');
+    if (paragraph.ends_with(' ')) paragraph.pop_back();
+    found.push_back(std::move(paragraph));
+  }
+  return found;
+}
+
+// `spillway plan --help` says what each option does; tests/docs compares its names with the pages'.
+TEST(PagesTest, EveryPlannerIsDescribedWithTheOptionsThatItHas) {
   for (const Planner* planner : planners()) {
     const std::string text = description_of(*planner);
-    const std::string name(planner->name());
-    EXPECT_FALSE(text.empty()) << name << " is not described";
-    for (const OptionField& field : planner->options()) {
-      const std::string row = "\n| `" + std::string(field.name) + "` | " +
-                              to_string(field.fallback) + " | " + std::string(field.meaning) +
-                              " |\n";
-      EXPECT_NE(text.find(row), std::string::npos) << name << " lacks" << row;
-    }
+    EXPECT_FALSE(text.empty()) << planner->name() << " is not described";
+    const std::string line = line_of_options(*planner);
+    const std::vector<std::string> wanted(line.empty() ? 0 : 1, line);
+    EXPECT_EQ(paragraphs_of_options(text), wanted) << planner->name();
   }
 }
 
@@ -57,18 +80,6 @@ TEST(PagesTest, EveryDescriptionOfASystemSaysWhatItDoesWhatOursDoesAndWhereTheyD
     EXPECT_TRUE(has("\n**The paper.**") || has("\n**The system.**")) << planner->name();
     EXPECT_TRUE(has("\n**Ours.**")) << planner->name();
     EXPECT_TRUE(has("\n**Where they differ.**")) << planner->name();
-  }
-}
-
-TEST(PagesTest, NoOptionIsListedThatDoesNotExist) {
-  for (const Planner* planner : planners()) {
-    const std::string text = description_of(*planner);
-    std::size_t rows = 0;
-    for (std::size_t at = text.find("\n| `"); at != std::string::npos;
-         at = text.find("\n| `", at + 1)) {
-      ++rows;
-    }
-    EXPECT_EQ(rows, planner->options().size()) << planner->name();
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tests get plans from: each passes the naive validator and the simulator's own accounting
+// Gives tests their plans: each passes the naive validator and the simulator's own accounting
 // before the test sees it.
 #pragma once
 

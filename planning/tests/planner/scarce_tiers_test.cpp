@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where host and disk have little more room than has to be somewhere: recorded networks whose
-// passes once filled a tier before the room was there.
+// Host and disk that have little more room than is needed: recorded networks whose passes once
+// filled a tier before the room was there.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

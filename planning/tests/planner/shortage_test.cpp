@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where memory is short on all tiers together: what no plan does without, and plans that get by
-// with little more.
+// Memory that is short on all tiers together: what no plan does without, and plans that get by with
+// little more.
 #include "planner/shortage.hpp"
 
 #include <fmt/format.h>

@@ -50,7 +50,7 @@ TEST_F(WorkspaceMarginTest, AnAnswerIsAboutTheStatedBudgets) {
   EXPECT_EQ(stated.smallest_budget, Bytes{1'050});
   EXPECT_EQ(stated.remedies[0], "Raise the device budget to " + to_string(Bytes{1'050}) + ".");
   EXPECT_EQ(stated.remedies[1], "Split op 3.");
-  // Of a device smaller than the margin nothing is left for plans: all of the need is short.
+  // A device smaller than the margin leaves nothing for plans: all of the need is short.
   const Infeasible of_nothing{.short_by = {Bytes{750}, Bytes{0}, Bytes{0}}};
   EXPECT_EQ(budgets.with_device(Bytes{100}).about_stated(of_nothing).short_by[0], Bytes{950});
   budgets.margin = Bytes{0};

@@ -31,7 +31,7 @@ SimulationReport report(StepBuilder& step, std::uint64_t budget, std::vector<Pla
 //   a   60      c                       r f          leaves before 1
 //   b   30            c     r     r f
 //   w   10      r                             r w    persistent
-TEST(SimulatorLevels, SayWhatOfTheDeviceIsOfWhichRole) {
+TEST(SimulatorLevelsTest, SayWhatOfTheDeviceIsOfWhichRole) {
   StepBuilder step;
   const StorageId w = step.persistent(10, "w");
   const StorageId a = step.temporary(60, "a");
@@ -62,7 +62,7 @@ TEST(SimulatorLevels, SayWhatOfTheDeviceIsOfWhichRole) {
 }
 
 // An op that takes no time and frees what it made: its 90 are the peak all the same.
-TEST(SimulatorLevels, HaveThePeakOfAnInstant) {
+TEST(SimulatorLevelsTest, HaveThePeakOfAnInstant) {
   StepBuilder step;
   const StorageId a = step.temporary(60, "a");
   const StorageId b = step.temporary(30, "b");
@@ -82,7 +82,7 @@ TEST(SimulatorLevels, HaveThePeakOfAnInstant) {
 //   op     0     1
 //   h 40   f           left over, a gradient
 //   g 40         c     goes on as h, unknown
-TEST(SimulatorLevels, CountWhatGoesOnAsWhatItIsNow) {
+TEST(SimulatorLevelsTest, CountWhatGoesOnAsWhatItIsNow) {
   StepBuilder step;
   const StorageId h = step.temporary(40, "h");
   const StorageId g = step.temporary(40, "g");

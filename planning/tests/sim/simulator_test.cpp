@@ -267,7 +267,7 @@ TEST_F(SimulatorTest, TheTimelineHasABarForAllThatTakesTime) {
 //   op     0     1
 //   h 40   f           left over
 //   g 40         c     goes on as h
-TEST(SimulatorSteps, WhatGoesOnKeepsItsBytes) {
+TEST(SimulatorStepsTest, WhatGoesOnKeepsItsBytes) {
   StepBuilder step;
   const StorageId h = step.temporary(40, "h");
   const StorageId g = step.temporary(40, "g");
@@ -299,7 +299,7 @@ TEST(SimulatorSteps, WhatGoesOnKeepsItsBytes) {
 //   op       0       1       2        3
 //   x  10    c       r f     .        .
 //   y  10            c       .        r f
-TEST(SimulatorSteps, RecomputationsMakeWhatTheyNeedForEachOther) {
+TEST(SimulatorStepsTest, RecomputationsMakeWhatTheyNeedForEachOther) {
   StepBuilder step;
   const StorageId x = step.temporary(10, "x");
   const StorageId y = step.temporary(10, "y");
@@ -331,7 +331,7 @@ TEST(SimulatorSteps, RecomputationsMakeWhatTheyNeedForEachOther) {
 //   y  40    c                 r f            leaves for the host before op 1, then z
 //   z  40    c                       r f
 //   c  35          c f
-TEST(SimulatorSteps, WhatAnOpCreatesTakesItsRoomBeforeFetchesDo) {
+TEST(SimulatorStepsTest, WhatAnOpCreatesTakesItsRoomBeforeFetchesDo) {
   StepBuilder step;
   const StorageId w = step.persistent(10, "w");
   const StorageId x = step.persistent(20, "x");
@@ -371,7 +371,7 @@ TEST(SimulatorSteps, WhatAnOpCreatesTakesItsRoomBeforeFetchesDo) {
 // compute        |0|        stall            | op 1 |
 // disk-to-host   |===d===|
 // host-to-device         |===d===|===h===|
-TEST(SimulatorSteps, ASecondLegDoesNotWaitForTheRoomThatItHolds) {
+TEST(SimulatorStepsTest, ASecondLegDoesNotWaitForTheRoomThatItHolds) {
   StepBuilder step;
   const StorageId d = step.persistent(60, "d");
   const StorageId h = step.persistent(50, "h");
@@ -473,7 +473,7 @@ TEST_F(ScarceHostTest, WhatIsForgottenWhileItLeavesHasNoCopyThen) {
 // to disk                  |=x=|
 // from disk                              |=v=|
 // in                                         |==v==|     |==y==|
-TEST(SimulatorSteps, WhatIsFetchedWhileItWaitsToLeaveKeepsNoRoomAheadOfItsTurn) {
+TEST(SimulatorStepsTest, WhatIsFetchedWhileItWaitsToLeaveKeepsNoRoomAheadOfItsTurn) {
   StepBuilder step;
   const StorageId v = step.persistent(110, "v");
   const StorageId w = step.temporary(30, "w");
@@ -506,7 +506,7 @@ TEST(SimulatorSteps, WhatIsFetchedWhileItWaitsToLeaveKeepsNoRoomAheadOfItsTurn) 
   EXPECT_EQ(report.step_ns, 880);
 }
 
-TEST(SimulatorSteps, ATraceWithoutDurationsIsRefused) {
+TEST(SimulatorStepsTest, ATraceWithoutDurationsIsRefused) {
   Trace trace;
   trace.timed = false;
   const Machine machine = plain_machine();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a file can be written, asked before hours of work of which it is to tell.
+// Tells whether a file can be written, before the hours of work that it is to report.
 #pragma once
 
 #include <string>

@@ -6,9 +6,9 @@
 
 namespace spillway {
 
-/// Of all threads of this process, since it began.
+/// The time of all threads of this process, since it began.
 TimeNs processor_time();
-/// Of the calling thread, since it began.
+/// The time of the calling thread, since it began.
 TimeNs thread_processor_time();
 
 }  // namespace spillway

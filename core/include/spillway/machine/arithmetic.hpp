@@ -23,7 +23,7 @@ inline constexpr std::size_t kArithmeticCount = 7;
 
 /// `float32`, `bfloat16`, ...
 std::string_view to_string(Arithmetic type);
-/// Nothing on a word that is no type.
+/// Returns nothing for a word that is no type.
 std::optional<Arithmetic> parse_arithmetic(std::string_view text);
 
 }  // namespace spillway

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long an op takes on a machine by what it calculates and touches: the one place where it is
-// worked out, for recording without memory and for planning alike.
+// Estimates how long an op takes on a machine by what it calculates and touches, for recording
+// without memory and for planning alike.
 //
 //   duration = max(launching, FLOP / rate of the op's arithmetic, bytes touched / memory's rate)
 //
@@ -21,8 +21,8 @@
 
 namespace spillway {
 
-/// FLOP per second. Of a type whose rate the machine does not state: single precision's, in which
-/// most programs calculate unless they say otherwise, else the slowest rate stated; 0: none is.
+/// FLOP per second. A type whose rate the machine does not state has that of single precision, in
+/// which most programs calculate by default, else the slowest rate stated; 0: none is.
 [[nodiscard]] inline double flop_rate(const Machine& machine, Arithmetic type) {
   const auto& rates = machine.device.flop_per_second;
   const double own = rates[static_cast<std::size_t>(type)].value;

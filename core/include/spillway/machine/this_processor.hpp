@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine that this process runs on, in words. A trace says so of where it was recorded, and
-// the file of a measured machine of its device: from that planning knows that one was recorded on
-// the other.
+// Names the machine that this process runs on. A trace carries the name of the machine that it was
+// recorded on, the file of a measured machine that of its device: where they are equal, planning
+// knows that the trace was recorded there.
 //
 // Reads /proc/cpuinfo and the calling thread's affinity. Thread-safe; no errors.
 #pragma once

@@ -23,9 +23,9 @@
 //           still being evicted, that copy goes on and the storage stays. Slower copies stay too.
 //   forget  The slower copies of a storage that is on the device, or on its way there, are given
 //           up and their room is free: at once, or on arrival.
-//   drop    The bytes are forgotten on all tiers: a recomputation makes them again, or nothing uses
-//   them
-//           any more. (A write is no way back: it may leave part of the bytes as they were.)
+//   drop    The bytes are given up on all tiers: a recomputation makes them again, or nothing
+//           uses them any more. A write is no way back, since it may leave part of the bytes as
+//           they were.
 //   recompute  The op `op` runs again, on the device, just before: what it reads must be there. Of
 //           what it creates, the dropped storages come back. The others are transient: made anew
 //           where the storage is dead or away, they take room on the device and serve the
@@ -80,7 +80,7 @@ enum class PlanActionKind : std::uint8_t {
 
 inline constexpr std::size_t kPlanActionKindCount = 8;
 
-/// Where the durations of a step's ops are from.
+/// The source of the durations of a step's ops.
 enum class Durations : std::uint8_t {
   kRecorded,   ///< the trace's
   kEstimated,  ///< the figures of the machine that is planned for
@@ -114,8 +114,8 @@ struct PlanAction {
   bool operator==(const PlanAction&) const = default;
 };
 
-/// Where a storage's bytes lie when the step begins: on the device, the host or the disk, and
-/// perhaps current copies on slower tiers. On none only where the step frees it unused.
+/// The tiers that have a storage's bytes when the step begins: the device, the host or the disk,
+/// and perhaps slower ones with current copies. None only where the step frees it unused.
 struct PlanPlace {
   StorageId storage{};
   std::uint8_t tiers = 0;  ///< bit index_of(tier) for each tier that has the bytes
@@ -136,16 +136,16 @@ struct Plan {
   std::optional<Durations> durations{};
   std::string recorded_on{};  ///< where the recorded ones are from, as the trace says
   Budgets budgets{};          ///< what it keeps to
-  /// Of the device, beside what it keeps to: left free for the workspace of kernels.
+  /// The device's bytes that the plan leaves free for the workspace of kernels, beside its budget.
   Bytes workspace_margin{};
-  /// Of the trace it was made for. It fits another with the same structure.
+  /// The structure of the trace it was made for. It fits another with the same one.
   std::uint64_t structure = 0;
   /// Pages of unified memory: on top of its copy, a fetch takes as long for every kPageBytes begun.
   TimeNs page_fault_ns = 0;
   std::vector<PlanPlace> places{};    ///< by ascending storage, each once
   std::vector<PlanAction> actions{};  ///< by ascending `at`
-  /// Of the trace's ops, by which a run tells where in the step it is; empty where the trace has
-  /// none.
+  /// The signatures of the trace's ops, by which a run tells where in the step it is; empty where
+  /// the trace has none.
   std::vector<std::uint64_t> signatures{};
 
   bool operator==(const Plan&) const = default;

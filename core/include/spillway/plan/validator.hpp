@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a plan is right, found out without planning or simulating: naive on purpose, and sharing
+// Tells whether a plan is right, without planning or simulating. It is naive on purpose, and shares
 // no code with anything that makes or runs plans.
 //
 // It walks the step once with every copy taking no time. Evictions are through at once; queued
@@ -34,7 +34,7 @@ enum class PlanFlaw : std::uint8_t {
   kPlacedUnborn,           ///< a place for what is not there when the step begins, or begins anew
   kNotAlive,               ///< an action on a storage before its creation or after its death
   kNoSuchTier,             ///< evicted to the device, or to a tier without budget
-  kNotOnDevice,            ///< evicted or forgotten there, but neither there nor on its way
+  kNotOnDevice,            ///< evicted or its copies forgotten, but neither there nor on its way
   kNotOnHost,              ///< demoted, but not there
   kAlreadyOnDevice,        ///< fetched, but there
   kEvictedForNothing,      ///< the op right behind uses it

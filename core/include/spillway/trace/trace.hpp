@@ -52,7 +52,7 @@ inline constexpr std::size_t kStorageRoleCount = 7;
 
 /// `parameter`, `optimizer_state`, ...
 std::string_view to_string(StorageRole role);
-/// Nothing on a word that is no role.
+/// Returns nothing for a word that is no role.
 std::optional<StorageRole> parse_storage_role(std::string_view text);
 
 /// No storage, where one may be named.
@@ -101,8 +101,8 @@ struct TraceStorages {
   std::vector<StorageRole> role;
   std::vector<std::uint8_t> persistent;  ///< 1: alive before, within and after the step
   TextColumn name;                       ///< may be empty
-  /// Of a storage created and not freed: the one alive before and freed that it will be in the next
-  /// step, of the same size; kNoStorage where it is none.
+  /// A storage that is created and not freed may be another one in the next step: this is its id
+  /// there, alive before and freed, of the same size. kNoStorage where it is none.
   std::vector<StorageId> continues;
 
   [[nodiscard]] std::size_t size() const { return bytes.size(); }
@@ -131,7 +131,7 @@ struct TraceOps {
   StorageLists writes;
   StorageLists creates;
   StorageLists frees;
-  /// Of which the op's results are views: other shapes of bytes that it did not write.
+  /// The op's results are views of these: other shapes of bytes that it did not write.
   StorageLists views;
 
   [[nodiscard]] std::size_t size() const { return name.size(); }

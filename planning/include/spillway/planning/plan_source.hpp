@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the actions of a step come from, for whoever carries them out.
+// The source of a step's actions, for whoever carries them out.
 //
 //     ops, recorded as they ran --+                            +--> before op 0: fetch 3
 //                                 +--> Trace --> PlanSource ---+--> before op 7: evict 2
 //     nodes of a graph, in order -+                            +--> ...
 //
-// In goes the record of a step: its ops with what they touch, bytes, durations and roles. Out comes
+// It takes the record of a step: its ops with what they touch, bytes, durations and roles. It gives
 // what to do at each position of an op. A source does not know how the record was made, and whoever
 // carries the actions out does not know who decided. So every framework's adapter feeds the same
 // planners.

@@ -89,7 +89,8 @@ std::string to_string(const OptionValue& value);
 struct PlanningContext {
   /// Nanoseconds of a monotonic clock, asked rarely enough to cost nothing.
   std::function<TimeNs()> now = [] { return TimeNs{0}; };
-  /// Of that clock, from the call on; searches stop there. Work that must be done is done.
+  /// The time by that clock, from the call on, at which searches stop. Work that must be done is
+  /// done.
   TimeNs time_limit_ns = 2'000'000'000;
   /// Other planners' plans for the same problem, to start a search from.
   std::span<const Plan> seeds{};
@@ -108,7 +109,7 @@ class Planner {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// One sentence: what it decides, and from which paper.
   [[nodiscard]] virtual std::string_view summary() const = 0;
-  /// Of static duration.
+  /// The fields have static duration.
   [[nodiscard]] virtual std::span<const OptionField> options() const { return {}; }
 
   [[nodiscard]] virtual PlanOutcome plan(const Problem& problem, const Options& options,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bytes of every storage are, and what must happen next.
+// Keeps where the bytes of every storage are, and decides what must happen next.
 //
 //                 Evict                    Evict(disk)
 //   Resident -> Evicting -> OnHost ------> Demoting -> OnDisk

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which storages to evict when the device needs room.
+// Chooses the storages to evict when the device needs room.
 //
 // Furthest next use first (L. A. Belady, "A study of replacement algorithms for a virtual-storage
 // computer", IBM Systems Journal 5(2), 1966), on bytes instead of equal pages. All uses are op

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who touches what, seen from the ops and from the storages, and the gaps in between.
+// The touches of a step, by op and by storage, and the gaps in between.
 //
 //   op              0     1     2     3     4
 //   touches of op   a b   b c   a c   a     b        one *touch* per (op, storage), in op order

@@ -69,7 +69,7 @@ struct BoundWindow {
   double room_price = 0;  ///< ns a byte at the instant
 };
 
-/// Where room is short for what the bound owes most to.
+/// The op at which the room is short that the bound owes most to.
 struct BoundRoom {
   Row op = 0;
   std::uint64_t bytes_alive = 0;  ///< while it runs, with its smallest workspace

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long ops take on a machine they never ran on.
-//
-// By spillway/machine/roofline.hpp. An op that states no bytes is taken to touch all its storages
-// once.
+// Estimates how long ops take on a machine they never ran on, by spillway/machine/roofline.hpp. An
+// op that states no bytes is taken to touch all its storages once.
 #pragma once
 
 #include <vector>

@@ -73,8 +73,8 @@ struct TimelineLevel {
 
 struct Timeline {
   std::vector<TimelineSpan> spans;  ///< by begin
-  /// By time. Of what changes within one instant the most that the device held and the last stay,
-  /// so that the most of all levels is the peak.
+  /// By time. For one instant it keeps the most that the device held and the last level, so that
+  /// the most of all levels is the peak.
   std::vector<TimelineLevel> levels;
 };
 
@@ -132,8 +132,9 @@ class SimulationObserver : public residency::TransitionObserver {
 };
 
 struct SimulationOptions {
-  /// Of which the last is reported; at least 1. What a plan leaves for the next step to wait for
-  /// shows only from the third on: judged by two, plans win that put their copies off for ever.
+  /// How many steps run, of which the last is reported; at least 1. What a plan leaves for the next
+  /// step to wait for shows only from the third on: judged by two, plans win that put their copies
+  /// off for ever.
   std::uint32_t steps = 4;
   bool timeline = false;
   SimulationObserver* observer = nullptr;
