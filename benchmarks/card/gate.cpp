@@ -34,8 +34,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What decides. A kernel that waits for a map, or the other way round, would stop training at each
-// eviction.
+// The limits that decide. A kernel that waits for a map, or the other way round, would stop
+// training at each eviction.
 constexpr double kMostWaitUs = 5000;        // of a map or an unmap for a kernel of 50 ms
 constexpr double kMostSlowdown = 1.05;      // of kernels while another thread maps
 constexpr double kMostLaunchDelayUs = 100;  // more, of the 99th percentile

@@ -73,11 +73,11 @@ void train(int steps) {
 
 void report() {
   const spillway::torch::Statistics statistics = spillway::torch::statistics();
-  std::fprintf(
-      stderr, "peak %llu, evicted %llu, fetched %llu bytes\n",
-      static_cast<unsigned long long>(statistics.peak_device_bytes),
-      static_cast<unsigned long long>(statistics.evicted_bytes + statistics.clean_evicted_bytes),
-      static_cast<unsigned long long>(statistics.fetched_bytes));
+  const auto evicted = statistics.evicted_bytes + statistics.clean_evicted_bytes;
+  std::fprintf(stderr, "peak %llu, evicted %llu, fetched %llu bytes\n",
+               static_cast<unsigned long long>(statistics.peak_device_bytes),
+               static_cast<unsigned long long>(evicted),
+               static_cast<unsigned long long>(statistics.fetched_bytes));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ _DECLARED = {
     "spillway_touch": (_TEXT, _POINTER, ctypes.c_int),
     "spillway_manage_made": (_TEXT, _POINTER, _FLAG),
     "spillway_serve_when_resized": (None, _POINTER),
-    "spillway_forget_tensor": (None, _POINTER),
+    "spillway_release_tensor": (None, _POINTER),
     "spillway_keep": (_TEXT, _POINTER),
     "spillway_release": (None, _POINTER),
     "spillway_keep_address": (_TEXT, _POINTER, _FLAG),
@@ -162,9 +162,9 @@ class Library:
         """Manages the memory that it is resized to."""
         self.functions.spillway_serve_when_resized(storage._cdata)
 
-    def forget_tensor(self, storage: "torch.UntypedStorage") -> None:
+    def release_tensor(self, storage: "torch.UntypedStorage") -> None:
         """Holds no weak reference to the tensor that an op made with it."""
-        self.functions.spillway_forget_tensor(storage._cdata)
+        self.functions.spillway_release_tensor(storage._cdata)
 
     def keep(self, storage: "torch.UntypedStorage") -> None:
         """It never moves until released."""

@@ -28,7 +28,7 @@ class Statistics:
     peak_live_bytes: int  #: the same without cached free blocks
     floor_bytes: int  #: largest working set of one op (mode record; else 0)
     unmanaged_bytes: int  #: resident besides device_bytes: interpreter, libraries, arrays
-    host_bytes: int  #: held in host memory, which an emulated device alone has below it
+    host_bytes: int  #: held in host memory, which a card or an emulated device has below it
     disk_bytes: int  #: spool file in use now
     evicted_bytes: int  #: left the device tier, a copy was made
     clean_evicted_bytes: int  #: left without a copy, since an identical one existed
@@ -76,15 +76,15 @@ def enable(
     start_at: float | None = None,
     **options: Any,
 ) -> None:
-    """Keeps the CPU tensors of this process within ``budget`` from now on.
+    """Keeps the CPU tensors of this process, or those on a card, within ``budget`` from now on.
 
     Tensors that exist already are taken in where nothing but Python holds them and no other thread
     runs; else they stay outside, which is said. Addresses that ``data_ptr()`` gave of them before
-    are not good any more. What is not named is as the environment (or ``spillway run``) says;
+    are not good any more. The environment (or ``spillway run``) sets what is not named;
     enabling again replaces what was named before.
 
     Args:
-        budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``.
+        budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``; ``"cuda:12GiB"`` on a card.
         mode: ``enforce`` (default), ``record``, ``fuzz``, ``verify`` or ``off``.
         min_size: storages smaller than this never move.
         start_at: share of the budget, 0 to 1, at which eviction begins.

@@ -42,7 +42,7 @@ std::uint64_t limit_in(const std::string& path) {
   return value != 0 ? value : std::numeric_limits<std::uint64_t>::max();
 }
 
-// Of a file of lines "name value ..."; 0 where there is none.
+// The value of `name` in a file of lines "name value ..."; 0 if there is none.
 std::uint64_t entry_in(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

@@ -88,11 +88,16 @@ Bytes parse_device_bytes(std::string_view text, std::string_view what) {
   return bytes;
 }
 
-/// A budget as in parse_budget, or one per device: `cuda:12GiB,cpu:8GiB`.
-BudgetSpec parse_device_budgets(std::string_view text, std::string_view what) {
-  if (text.find(':') == std::string_view::npos) return parse_budget(text, what);
+struct DeviceBudget {
+  BudgetSpec spec;
+  BudgetDevice device = BudgetDevice::kCpu;
+};
+
+/// A budget as in parse_budget, or that of a device: `cpu:8GiB`, `cuda:12GiB`.
+DeviceBudget parse_device_budget(std::string_view text, std::string_view what) {
+  if (text.find(':') == std::string_view::npos) return {.spec = parse_budget(text, what)};
   std::optional<BudgetSpec> cpu;
-  bool has_accelerator = false;
+  std::optional<BudgetSpec> cuda;
   for (std::size_t first = 0; first <= text.size();) {
     const std::size_t end = std::min(text.find(',', first), text.size());
     const std::string_view part = text.substr(first, end - first);
@@ -100,24 +105,25 @@ BudgetSpec parse_device_budgets(std::string_view text, std::string_view what) {
     const auto colon = part.find(':');
     const std::string_view device = trimmed(part.substr(0, colon));
     if (colon == std::string_view::npos || (device != "cpu" && device != "cuda")) {
-      throw UserError(fmt::format(
-          "{}: \"{}\" is not a device with its budget; give one budget such as 8GiB, or cpu:8GiB.",
-          what, part));
+      throw UserError(
+          fmt::format("{}: \"{}\" is not a device with its budget; give one budget such as 8GiB, "
+                      "or cpu:8GiB, or cuda:12GiB.",
+                      what, part));
     }
     const BudgetSpec spec = parse_budget(part.substr(colon + 1), what);
-    if (device == "cpu" && cpu) {
-      throw UserError(fmt::format("{}: \"{}\" names cpu twice.", what, text));
-    }
-    if (device == "cpu") cpu = spec;
-    has_accelerator = has_accelerator || device != "cpu";
+    std::optional<BudgetSpec>& known = device == "cpu" ? cpu : cuda;
+    if (known) throw UserError(fmt::format("{}: \"{}\" names {} twice.", what, text, device));
+    known = spec;
   }
-  if (has_accelerator) {
-    throw UserError(fmt::format(
-        "{}: \"{}\" asks for a budget on an accelerator; accelerators are not supported yet. "
-        "Leave the cuda part out to train on the CPU{}.",
-        what, text, cpu ? "" : ", or give a budget for it such as cpu:8GiB"));
+  if (cpu && cuda) {
+    throw UserError(
+        fmt::format("{}: \"{}\" asks for budgets of two devices, which is not supported yet. Leave "
+                    "the cpu part out to hold the graphics card's memory, or the cuda part to hold "
+                    "the CPU's.",
+                    what, text));
   }
-  return *cpu;  // every part named a device, and there is at least one
+  if (cuda) return {.spec = *cuda, .device = BudgetDevice::kCuda};
+  return {.spec = *cpu};  // every part named a device, and there is at least one
 }
 
 using Apply = void (*)(Settings&, std::string_view text, std::string_view variable);
@@ -130,10 +136,12 @@ struct Row {
 constexpr auto kRows = std::to_array<Row>({
     {{"SPILLWAY_BUDGET", "--budget", "BYTES|%|auto", "Memory that tensors may hold."},
      [](Settings& s, std::string_view t, std::string_view v) {
-       s.budget = parse_device_budgets(t, v);
+       const DeviceBudget budget = parse_device_budget(t, v);
+       s.budget = budget.spec;
+       s.budget_of = budget.device;
      }},
     {{"SPILLWAY_HOST_BUDGET", "--host-budget", "BYTES|%|auto",
-      "Host memory that may hold what left an emulated device."},
+      "Host memory that may hold what left a graphics card or an emulated device."},
      [](Settings& s, std::string_view t, std::string_view v) {
        s.host_budget = parse_budget(t, v);
      }},
@@ -163,6 +171,10 @@ constexpr auto kRows = std::to_array<Row>({
     {{"SPILLWAY_OVER", "--over", "refuse|allow",
       "Whether an op that does not fit alone stops the program or exceeds the budget."},
      [](Settings& s, std::string_view t, std::string_view v) { s.overbook = parse_over(t, v); }},
+    {{"SPILLWAY_TF_ASYNC", "--tf-async", "on|off",
+      "Whether TensorFlow's swaps run beside its ops; off: each holds the thread that comes to "
+      "it."},
+     [](Settings& s, std::string_view t, std::string_view v) { s.tf_async = parse_switch(t, v); }},
     {{"SPILLWAY_STRICT", "", "1|0",
       "Whether a failure inside Spillway ends the program, or leaves it without a limit."},
      [](Settings& s, std::string_view t, std::string_view v) { s.strict = parse_switch(t, v); }},
@@ -214,6 +226,13 @@ constexpr std::array<std::string_view, 2> kOfTheCommands{"SPILLWAY_COMMAND", "SP
                       ? fmt::format("{0} is not a setting; there are {1}{2}. Unset {0}.", name,
                                     kPrefix, fmt::join(words, fmt::format(", {}", kPrefix)))
                       : fmt::format("{0} is not a setting.{1} Else unset {0}.", name, hint));
+}
+
+void require_one_device(const Settings& settings) {
+  if (settings.budget_of != BudgetDevice::kCuda || !settings.emulate_device) return;
+  throw UserError(
+      "SPILLWAY_EMULATE_DEVICE: a device is emulated in the CPU's memory, and SPILLWAY_BUDGET is a "
+      "graphics card's. Unset one of them.");
 }
 
 // Mode off is as if nothing were set.
@@ -329,6 +348,7 @@ Settings settings_from_environment(std::span<const NameValue> environment) {
     row->apply(settings, entry.second, name);
   }
   require_mode_of_trace(settings);
+  require_one_device(settings);
   return settings;
 }
 

@@ -79,13 +79,13 @@ TEST_F(MemoryProbeTest, OldGroupsAreKnownToo) {
   EXPECT_EQ(measured().available, kGiB * 10);
 }
 
-TEST(MemoryProbe, ThisMachineHasMemory) {
+TEST(ThisMachineTest, ThisMachineHasMemory) {
   const MachineMemory memory = measure_memory(1, {});
   EXPECT_GT(memory.available.count, 0U);
   EXPECT_LT(memory.available, memory.total);
 }
 
-TEST(MemoryProbe, KnowsWhatThisProcessHolds) {
+TEST(ThisMachineTest, KnowsWhatThisProcessHolds) {
   const Bytes before = resident_bytes();
   std::vector<char> held((kMiB * 256).count);
   std::memset(held.data(), 1, held.size());

@@ -40,7 +40,7 @@ std::string error_of(const std::string& variable, const std::string& value) {
   return error_of([&] { (void)settings_of({{variable, value}}); });
 }
 
-TEST(ParseMode, KnowsItsWords) {
+TEST(ParseModeTest, KnowsItsWords) {
   for (const Mode mode : {Mode::kOff, Mode::kRecord, Mode::kEnforce, Mode::kFuzz, Mode::kVerify}) {
     EXPECT_EQ(parse_mode(to_string(mode), "m"), mode);
   }
@@ -50,7 +50,7 @@ TEST(ParseMode, KnowsItsWords) {
   EXPECT_THAT(error_of([] { (void)parse_mode("", "m"); }), HasSubstr("off, record, enforce"));
 }
 
-TEST(ParseBudget, TakesBytesSharesAndAuto) {
+TEST(ParseBudgetTest, TakesBytesSharesAndAuto) {
   EXPECT_EQ(parse_budget("12GiB", "x"), (BudgetSpec{Kind::kBytes, kGiB * 12, 0}));
   EXPECT_EQ(parse_budget(".5GiB", "x"), (BudgetSpec{Kind::kBytes, kMiB * 512, 0}));
   EXPECT_EQ(parse_budget("80%", "x"), (BudgetSpec{Kind::kPercent, {}, 80}));
@@ -59,7 +59,7 @@ TEST(ParseBudget, TakesBytesSharesAndAuto) {
   EXPECT_EQ(parse_budget("auto", "x"), (BudgetSpec{Kind::kAuto, {}, 0}));
 }
 
-TEST(ParseBudget, RefusesTheRestByName) {
+TEST(ParseBudgetTest, RefusesTheRestByName) {
   for (const char* text :
        {"",     " ",    "0", "0GiB", "0.0",        "-1GiB", "-5%", "0%",   "100.1%", "101%",
         "nan%", "inf%", "%", "1e1%", "80 percent", "Auto1", "nan", "12Gi", "all",    "1/2"}) {
@@ -69,7 +69,7 @@ TEST(ParseBudget, RefusesTheRestByName) {
   }
 }
 
-TEST(BudgetText, IsWhatWasMeant) {
+TEST(BudgetTextTest, IsWhatWasMeant) {
   EXPECT_EQ(to_string(parse_budget("12GiB", "x")), "12 GiB");
   EXPECT_EQ(to_string(parse_budget("12.5%", "x")), "12.5%");
   EXPECT_EQ(to_string(parse_budget("auto", "x")), "auto");
@@ -79,7 +79,7 @@ Bytes resolved(std::string_view text, const MachineMemory& memory) {
   return resolve_budget(parse_budget(text, "budget"), memory, "budget");
 }
 
-TEST(ResolveBudget, SharesAreDividedByTheProcesses) {
+TEST(ResolveBudgetTest, SharesAreDividedByTheProcesses) {
   const MachineMemory alone{
       .total = kGiB * 64, .available = kGiB * 62, .ours = {}, .local_processes = 1};
   const MachineMemory four{
@@ -90,7 +90,7 @@ TEST(ResolveBudget, SharesAreDividedByTheProcesses) {
   EXPECT_EQ(resolved("12GiB", four), kGiB * 12) << "bytes are for each process";
 }
 
-TEST(ResolveBudget, AutoLeavesWhatIsNotOursAndAReserve) {
+TEST(ResolveBudgetTest, AutoLeavesWhatIsNotOursAndAReserve) {
   // 5 % of 64 GiB is 3.2 GiB.
   const std::uint64_t reserve = (kGiB * 64).count / 20;
   const Bytes rest{(kGiB * 62).count - reserve};
@@ -117,7 +117,7 @@ TEST(ResolveBudget, AutoLeavesWhatIsNotOursAndAReserve) {
             kGiB * 5);
 }
 
-TEST(ResolveBudget, SaysWhatIsShort) {
+TEST(ResolveBudgetTest, SaysWhatIsShort) {
   const MachineMemory memory{
       .total = kGiB * 16, .available = kGiB * 15, .ours = {}, .local_processes = 2};
   EXPECT_EQ(resolved("16GiB", memory), kGiB * 16);
@@ -132,7 +132,7 @@ TEST(ResolveBudget, SaysWhatIsShort) {
   EXPECT_EQ(resolved("1MiB", memory), kMiB);
 }
 
-TEST(Settings, ReadEveryVariable) {
+TEST(SettingsTest, ReadEveryVariable) {
   const Settings settings = settings_of({{"SPILLWAY_BUDGET", "12GiB"},
                                          {"SPILLWAY_HOST_BUDGET", "80%"},
                                          {"SPILLWAY_DISK_BUDGET", "auto"},
@@ -143,6 +143,7 @@ TEST(Settings, ReadEveryVariable) {
                                          {"SPILLWAY_MIN_SIZE", "0"},
                                          {"SPILLWAY_START_AT", "0.9"},
                                          {"SPILLWAY_OVER", "allow"},
+                                         {"SPILLWAY_TF_ASYNC", "off"},
                                          {"SPILLWAY_STRICT", "0"},
                                          {"SPILLWAY_SUMMARY", "1"},
                                          {"SPILLWAY_STATS", "s.json"},
@@ -161,6 +162,7 @@ TEST(Settings, ReadEveryVariable) {
   EXPECT_EQ(settings.io, IoMethod::kThreads);
   EXPECT_EQ(settings.min_size, Bytes{0});
   EXPECT_EQ(settings.start_at, 0.9);
+  EXPECT_FALSE(settings.tf_async);
   EXPECT_TRUE(settings.overbook);
   EXPECT_FALSE(settings.strict);
   EXPECT_TRUE(settings.summary);
@@ -173,13 +175,13 @@ TEST(Settings, ReadEveryVariable) {
   EXPECT_EQ(settings.faults, "spool.open=EIO@1");
 }
 
-TEST(Settings, IgnoreWhatIsNotTheirs) {
+TEST(SettingsTest, IgnoreWhatIsNotTheirs) {
   const Settings settings =
       settings_of({{"PATH", "/bin"}, {"XSPILLWAY_BUDGET", "?"}, {"SPILLWAY", "?"}, {"", ""}});
   EXPECT_EQ(settings.effective_mode(), Mode::kOff);
 }
 
-TEST(Settings, EnforceWhereALimitIsStated) {
+TEST(SettingsTest, EnforceWhereALimitIsStated) {
   EXPECT_EQ(settings_of({}).effective_mode(), Mode::kOff);
   EXPECT_EQ(settings_of({{"SPILLWAY_DISK_BUDGET", "1GiB"}}).effective_mode(), Mode::kOff);
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", "1GiB"}}).effective_mode(), Mode::kEnforce);
@@ -189,7 +191,7 @@ TEST(Settings, EnforceWhereALimitIsStated) {
   EXPECT_EQ(settings_of({{"SPILLWAY_MODE", "record"}}).effective_mode(), Mode::kRecord);
 }
 
-TEST(Settings, RefuseATraceThatNoModeWrites) {
+TEST(SettingsTest, RefuseATraceThatNoModeWrites) {
   const auto error = [](std::vector<NameValue> others) {
     others.emplace_back("SPILLWAY_TRACE", "t.json");
     return error_of([&] { (void)settings_of(others); });
@@ -204,7 +206,7 @@ TEST(Settings, RefuseATraceThatNoModeWrites) {
   EXPECT_EQ(error({{"SPILLWAY_MODE", "off"}}), "accepted");
 }
 
-TEST(Settings, NameTheNearestVariable) {
+TEST(SettingsTest, NameTheNearestVariable) {
   EXPECT_THAT(error_of("SPILLWAY_BUGDET", "1GiB"), HasSubstr("Did you mean \"SPILLWAY_BUDGET\"?"));
   EXPECT_THAT(error_of("SPILLWAY_SPOOLDIR", "/"),
               HasSubstr("Did you mean \"SPILLWAY_SPOOL_DIR\"?"));
@@ -215,12 +217,12 @@ TEST(Settings, NameTheNearestVariable) {
   EXPECT_THAT(error_of("SPILLWAY_budget", "1GiB"), HasSubstr("is not a setting"));
 }
 
-TEST(Settings, LeaveTheVariablesOfThePlanningCommandsAlone) {
+TEST(SettingsTest, LeaveTheVariablesOfThePlanningCommandsAlone) {
   EXPECT_EQ(settings_of({{"SPILLWAY_MACHINES", "/m"}, {"SPILLWAY_COMMAND", "/c"}}).effective_mode(),
             Mode::kOff);
 }
 
-TEST(Settings, NameTheVariableWhoseValueIsWrong) {
+TEST(SettingsTest, NameTheVariableWhoseValueIsWrong) {
   EXPECT_THAT(error_of("SPILLWAY_BUDGET", ""), HasSubstr("SPILLWAY_BUDGET"));
   EXPECT_THAT(error_of("SPILLWAY_HOST_BUDGET", "much"), HasSubstr("SPILLWAY_HOST_BUDGET"));
   EXPECT_THAT(error_of("SPILLWAY_MODE", "verfy"), HasSubstr("mean \"verify\"?"));
@@ -236,7 +238,7 @@ TEST(Settings, NameTheVariableWhoseValueIsWrong) {
   EXPECT_THAT(error_of("SPILLWAY_STRICT", "maybe"), HasSubstr("SPILLWAY_STRICT"));
 }
 
-TEST(Settings, TakeSwitchesInAnyWording) {
+TEST(SettingsTest, TakeSwitchesInAnyWording) {
   for (const char* on : {"1", "on", "true", "True", "YES", " 1 "}) {
     EXPECT_TRUE(settings_of({{"SPILLWAY_SUMMARY", on}}).summary) << on;
   }
@@ -246,17 +248,27 @@ TEST(Settings, TakeSwitchesInAnyWording) {
   EXPECT_FALSE(settings_of({{"SPILLWAY_OVER", "refuse"}}).overbook);
 }
 
-TEST(DeviceBudgets, AreTakenForTheCpu) {
+TEST(DeviceBudgetsTest, AreTakenForTheCpu) {
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", "cpu:8GiB"}}).budget, parse_budget("8GiB", ""));
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", " cpu : 80% "}}).budget, parse_budget("80%", ""));
 }
 
-TEST(DeviceBudgets, AreRefusedForAccelerators) {
-  for (const char* text : {"cuda:12GiB,cpu:8GiB", "cpu:8GiB,cuda:12GiB", "cuda:12GiB"}) {
+TEST(DeviceBudgetsTest, AreTakenForAGraphicsCard) {
+  const Settings settings = settings_of({{"SPILLWAY_BUDGET", "cuda:12GiB"}});
+  EXPECT_EQ(settings.budget, parse_budget("12GiB", ""));
+  EXPECT_EQ(settings.budget_of, BudgetDevice::kCuda);
+  EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", "cpu:8GiB"}}).budget_of, BudgetDevice::kCpu);
+}
+
+TEST(DeviceBudgetsTest, AreRefusedForTwoDevices) {
+  for (const char* text : {"cuda:12GiB,cpu:8GiB", "cpu:8GiB,cuda:12GiB"}) {
     EXPECT_THAT(error_of("SPILLWAY_BUDGET", text), HasSubstr("not supported yet")) << text;
   }
-  for (const char* text : {"gpu:1GiB", "cpu:1GiB,", "cpu:1GiB,cpu:2GiB", ",", ":", "cpu:", "cpu:x",
-                           "8GiB,cpu:8GiB", "cpu:cpu:1GiB", "cuda:0,cpu:1GiB", ",cpu:1GiB"}) {
+  EXPECT_THROW(settings_of({{"SPILLWAY_BUDGET", "cuda:1GiB"}, {"SPILLWAY_EMULATE_DEVICE", "1GiB"}}),
+               UserError);
+  for (const char* text :
+       {"gpu:1GiB", "cpu:1GiB,", "cpu:1GiB,cpu:2GiB", ",", ":", "cpu:", "cpu:x",
+        "cuda:1GiB,cuda:2GiB", "8GiB,cpu:8GiB", "cpu:cpu:1GiB", "cuda:0,cpu:1GiB", ",cpu:1GiB"}) {
     EXPECT_THAT(error_of("SPILLWAY_BUDGET", text),
                 AllOf(HasSubstr("SPILLWAY_BUDGET"), Not(HasSubstr("supported"))))
         << text;
@@ -264,14 +276,14 @@ TEST(DeviceBudgets, AreRefusedForAccelerators) {
   EXPECT_THAT(error_of("SPILLWAY_DISK_BUDGET", "cpu:8GiB"), HasSubstr("SPILLWAY_DISK_BUDGET"));
 }
 
-TEST(CurrentEnvironment, IsOurs) {
+TEST(CurrentEnvironmentTest, IsOurs) {
   ASSERT_EQ(::setenv("SPILLWAY_TEST_VALUE", "a=b", 1), 0);
   EXPECT_THAT(current_environment(), testing::Contains(NameValue{"SPILLWAY_TEST_VALUE", "a=b"}));
   ASSERT_EQ(::unsetenv("SPILLWAY_TEST_VALUE"), 0);
 }
 
 // Runs in every import of the framework, with whatever environment there is.
-TEST(Settings, AreReadInWellUnderAMillisecond) {
+TEST(SettingsTest, AreReadInWellUnderAMillisecond) {
   std::vector<NameValue> environment(200, {"SOME_OTHER_VARIABLE", std::string(100, 'x')});
   environment.emplace_back("SPILLWAY_BUDGET", "12GiB");
   const auto start = std::chrono::steady_clock::now();
@@ -279,17 +291,17 @@ TEST(Settings, AreReadInWellUnderAMillisecond) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100));
 }
 
-TEST(SettingDescriptions, AreTheVariablesThatAreRead) {
+TEST(SettingDescriptionsTest, AreTheVariablesThatAreRead) {
   for (const SettingDescription& row : setting_descriptions()) {
     EXPECT_THAT(error_of(std::string(row.variable), "\x01"), Not(HasSubstr("is not a setting")));
     EXPECT_EQ(row.meaning.back(), '.') << row.variable;
     EXPECT_FALSE(row.value.empty()) << row.variable;
     EXPECT_TRUE(row.flag.empty() || row.flag.substr(0, 2) == "--") << row.variable;
   }
-  EXPECT_EQ(setting_descriptions().size(), 20U) << "docs/settings.md and the tests follow";
+  EXPECT_EQ(setting_descriptions().size(), 21U) << "docs/settings.md and the tests follow";
 }
 
-TEST(SettingDescriptions, StandInTheDocumentation) {
+TEST(SettingDescriptionsTest, StandInTheDocumentation) {
   std::ifstream file(SPILLWAY_SETTINGS_PAGE);
   ASSERT_TRUE(file) << SPILLWAY_SETTINGS_PAGE;
   std::vector<std::string> lines;

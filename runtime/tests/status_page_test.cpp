@@ -28,7 +28,7 @@ std::size_t claimed_slots(const StatusPage& page) {
       page.slots.begin(), page.slots.end(), [](const StatusSlot& slot) { return slot.pid != 0; }));
 }
 
-TEST(StatusPage, StartsEmpty) {
+TEST(StatusPageTest, StartsEmpty) {
   const StatusMapping mapping = StatusMapping::create();
   ASSERT_NE(mapping.page(), nullptr);
   EXPECT_EQ(mapping.page()->version, kStatusVersion);
@@ -38,7 +38,7 @@ TEST(StatusPage, StartsEmpty) {
 
 // parent   create ──────────────────────────── wait ─ reads the child's counters
 // child            open path ─ claim ─ store ─ exit
-TEST(StatusPage, ADescendantReachesItByPath) {
+TEST(StatusPageTest, ADescendantReachesItByPath) {
   const StatusMapping mapping = StatusMapping::create();
   const int status = in_child([&] {
     const StatusMapping opened = StatusMapping::open(mapping.path());
@@ -52,7 +52,7 @@ TEST(StatusPage, ADescendantReachesItByPath) {
   EXPECT_NE(mapping.page()->slots[0].pid, 0U) << "stays set after exit";
 }
 
-TEST(StatusPage, AProcessHasOneSlot) {
+TEST(StatusPageTest, AProcessHasOneSlot) {
   const StatusMapping mapping = StatusMapping::create();
   StatusSlot* const slot = mapping.claim_slot();
   EXPECT_EQ(slot, &mapping.page()->slots[0]);
@@ -62,7 +62,7 @@ TEST(StatusPage, AProcessHasOneSlot) {
   EXPECT_EQ(claimed_slots(*mapping.page()), 1U);
 }
 
-TEST(StatusPage, AForkedChildHasItsOwnSlot) {
+TEST(StatusPageTest, AForkedChildHasItsOwnSlot) {
   const StatusMapping mapping = StatusMapping::create();
   StatusSlot* const ours = mapping.claim_slot();
   EXPECT_EQ(in_child([&] { return mapping.claim_slot() == ours + 1 ? 0 : 1; }), 0);
@@ -70,7 +70,7 @@ TEST(StatusPage, AForkedChildHasItsOwnSlot) {
 
 // child 1..16   claim ─ exit
 //                            at the same time: each gets a slot of its own
-TEST(StatusPage, ProcessesThatClaimAtOnceShareNothing) {
+TEST(StatusPageTest, ProcessesThatClaimAtOnceShareNothing) {
   const StatusMapping mapping = StatusMapping::create();
   std::vector<pid_t> children(16);
   for (pid_t& child : children) {
@@ -90,7 +90,7 @@ TEST(StatusPage, ProcessesThatClaimAtOnceShareNothing) {
   for (std::size_t i = 0; i < children.size(); ++i) EXPECT_EQ(mapping.page()->slots[i].ops, 1U);
 }
 
-TEST(StatusPage, IsFullAtSomePoint) {
+TEST(StatusPageTest, IsFullAtSomePoint) {
   const StatusMapping mapping = StatusMapping::create();
   // No process has pid 2^22 or more.
   for (StatusSlot& slot : mapping.page()->slots) slot.pid.store(1U << 30);
@@ -99,7 +99,7 @@ TEST(StatusPage, IsFullAtSomePoint) {
   EXPECT_EQ(mapping.claim_slot(), &mapping.page()->slots.back());
 }
 
-TEST(StatusPage, AnotherVersionShowsNothing) {
+TEST(StatusPageTest, AnotherVersionShowsNothing) {
   const StatusMapping mapping = StatusMapping::create();
   mapping.page()->version.store(kStatusVersion + 1);
   EXPECT_EQ(StatusMapping::open(mapping.path()).page(), nullptr);
@@ -107,7 +107,7 @@ TEST(StatusPage, AnotherVersionShowsNothing) {
   EXPECT_EQ(StatusMapping::open(mapping.path()).page(), nullptr) << "not ready yet";
 }
 
-TEST(StatusPage, WhatIsNoPageIsNotMapped) {
+TEST(StatusPageTest, WhatIsNoPageIsNotMapped) {
   std::string path;
   {
     const StatusMapping mapping = StatusMapping::create();
@@ -127,7 +127,7 @@ TEST(StatusPage, WhatIsNoPageIsNotMapped) {
   EXPECT_EQ(none.claim_slot(), nullptr);
 }
 
-TEST(StatusPage, CannotBeCutShort) {
+TEST(StatusPageTest, CannotBeCutShort) {
   const StatusMapping mapping = StatusMapping::create();
   const int descriptor = ::open(mapping.path().c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_GE(descriptor, 0);
@@ -135,7 +135,7 @@ TEST(StatusPage, CannotBeCutShort) {
   ::close(descriptor);
 }
 
-TEST(StatusPage, MovesWithItsMapping) {
+TEST(StatusPageTest, MovesWithItsMapping) {
   StatusMapping first = StatusMapping::create();
   StatusPage* const page = first.page();
   StatusMapping second(std::move(first));

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the batch finders in use tell an error that a smaller batch may mend.
 
-Each is asked where it is installed. Else stands in for it what was copied from its source, which is
-named: the phrases are what has to be in our text.
+Each is asked where it is installed. Otherwise a copy from its source, which is named, stands in:
+our text has to contain the phrases.
 """
 
 # accelerate 1.15.0, accelerate/utils/memory.py, should_reduce_batch_size; 0.21 has no first one.

@@ -30,7 +30,7 @@ def _profiled(**options):
 
 
 def _shapes_of_ops(profiler):
-    """How often which operators ran with which shapes."""
+    """Returns operators with their shapes, and how often each ran."""
     return sorted(
         (event.key, str(event.input_shapes), event.count)
         for event in profiler.key_averages(group_by_input_shape=True)
@@ -39,7 +39,7 @@ def _shapes_of_ops(profiler):
 
 
 def _noted_shapes(profiler):
-    """Of the parameters of modules, as the profiler noted them when each was called first."""
+    """Returns the shapes of modules' parameters, as the profiler noted them at the first call."""
     shapes = []
     left = list(profiler.profiler.kineto_results.experimental_event_tree())
     while left:

@@ -117,7 +117,7 @@ def test_it_rests_below_80_percent_of_the_budget_and_not_above():
 
 
 def _live_bytes():
-    """Of the tensors, without what lies cached: after this the peak is what is live now."""
+    """Returns the bytes of tensors without what lies cached; then the peak is what is live."""
     import spillway
 
     spillway.reset_peak()

@@ -33,7 +33,7 @@ WRONG = [
     ),
     ("BUDGET", "1,5GiB", "with a point, such as 1.5GiB"),
     ("MIN_SIZE", "1,5MiB", "with a point"),
-    ("BUDGET", "cuda:1GiB", "not supported yet"),
+    ("BUDGET", "cuda:1GiB,cpu:1GiB", "not supported yet"),
     ("MODE", "enfroce", 'SPILLWAY_MODE: "enfroce" is not one of'),
     ("MODE", "enfroce", 'Did you mean "enforce"?'),
     ("START_AT", "1.5", "share from 0 to 1"),

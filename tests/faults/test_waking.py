@@ -71,7 +71,7 @@ class HeldOp:
 
 @pytest.fixture(params=["Python", "C++"])
 def library(request):
-    """Where the kernel of the held op is compiled code, the library that has it."""
+    """Returns the library that has the kernel of the held op, if that is compiled code."""
     return None if request.param == "Python" else compile_op()
 
 

@@ -19,6 +19,8 @@ class Program:
     quick: bool = False
     package: str = "tests.oracle.programs"
     needs: tuple = ()  # importable names without which the program cannot run
+    # What PyTorch imports while the program runs: an idle process to compare with imports it, too.
+    loads: tuple = ()
 
     @property
     def module(self):
@@ -33,7 +35,7 @@ PROGRAMS = (
     Program("checkpoint_nonreentrant", ("adam_foreach",)),
     Program("checkpoint_reentrant", ("sgd",), quick=True),
     Program("clip_grad_norm", ("sgd", "adam_foreach")),
-    Program("compiled", ("sgd", "adam_foreach")),
+    Program("compiled", ("sgd", "adam_foreach"), loads=("torch._inductor.compile_fx",)),
     Program("complex_fft", ("adam_foreach",)),
     Program("conv_bn_dropout", ALL, quick=True),
     Program("ctc_loss", ("sgd",)),

@@ -146,7 +146,7 @@ def execute(lines, seed):
 
 
 def fails(lines, seed, tally=None):
-    """True if fuzz changes what the program computes. Unrepeatable programs do not count."""
+    """Returns whether fuzz changes what the program computes. Unrepeatable ones do not count."""
     first, again = execute(lines, seed), execute(lines, seed)
     if first != again:
         if tally is not None:

@@ -98,7 +98,9 @@ def main(arguments=None):
     warnings.filterwarnings("ignore")
     report = {"runs": [], "running": None, "complete": False}
     if options.import_only:
-        importlib.import_module(catalog.find(options.import_only).module)
+        program = catalog.find(options.import_only)
+        for module in (program.module, *program.loads):
+            importlib.import_module(module)
     for program, optimizer in _selection(options.names, options.optimizer):
         report["running"] = [program.name, optimizer]
         _write(options.output, report)

@@ -104,7 +104,8 @@ class Schedule:
         return results
 
     def idle_bytes(self, imported=None):
-        """Resident high-water mark of a process that only imports torch (and one program)."""
+        """Resident high-water mark of a process that only imports torch (and one program, with what
+        that loads)."""
         return self._memoised(("idle", imported), self._run_idle, imported)
 
     def _run_idle(self, imported):

@@ -49,7 +49,7 @@ PLAIN = [case for case in ON_BUDGET if case.values[0] == "conv_bn_dropout"][:1]
 
 
 class Plan:
-    """Which process answers for which case, decided once so that tests and submission agree."""
+    """Assigns cases to processes, once, so that tests and submission agree."""
 
     def __init__(self, schedule, items):
         self.schedule_ = schedule
@@ -69,7 +69,8 @@ class Plan:
         self.on_budget_ = selected.get("test_record", {}) | selected.get("test_budget", {})
 
     def submit(self):
-        self.schedule_.idle_bytes()
+        for case in (*self.on_budget_, *self.plain_):
+            self._idle(case)
         for attempt in range(2):
             for size, hands in self.shared_.items():
                 for hand in hands.values():
@@ -87,6 +88,13 @@ class Plan:
 
     def fuzzed(self, case):
         return self.schedule_.batch(self.fuzz_[case], "tiny", "fuzz").result()[case]
+
+    def idle_bytes(self, case):
+        return self._idle(case).result()
+
+    def _idle(self, case):
+        name = case[0]
+        return self.schedule_.idle_bytes(name if catalog.find(name).loads else None)
 
     def on_budgets(self, case):
         return self.schedule_.budgets(case, SHARES).result()
@@ -170,7 +178,7 @@ def test_budget(plan, name, optimizer, share):
     child = runs[share].require_complete()
     _equals_unmanaged(plan, child, (name, optimizer), "full")
     judge.was_managed(child, stats["peak_device_bytes"], budget)
-    judge.budget_held(child, budget, plan.schedule_.idle_bytes().result())
+    judge.budget_held(child, budget, plan.idle_bytes((name, optimizer)))
     judge.used_what_is_there(child.stats)
 
 
@@ -183,5 +191,5 @@ def test_plain_means(plan, name, optimizer):
     budget = budget_for(SHARES[0], stats["peak_device_bytes"], stats["floor_bytes"])
     _equals_unmanaged(plan, child, (name, optimizer), "full")
     judge.was_managed(child, stats["peak_device_bytes"], budget)
-    judge.budget_held(child, budget, plan.schedule_.idle_bytes().result())
+    judge.budget_held(child, budget, plan.idle_bytes((name, optimizer)))
     judge.used(child.stats, page_pool=False, io_uring=False)

@@ -80,7 +80,7 @@ def lines_of_readme():
 
 
 def install_into(python):
-    """None, or what failed."""
+    """Returns what failed, or nothing."""
     environment = pip_environment() | {
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",

@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 def build_folder():
-    """Where the command under test was built, with the adapter beside it."""
+    """Returns the folder where the command under test was built, with the adapter beside it."""
     command = Path(os.environ.get("COMMAND_UNDER_TEST", ROOT / "build/release/tools/spillway"))
     for folder in (command.parents[1], ROOT / "build" / "release"):
         if list(folder.glob("adapters/torch/libspillway_torch-*.so")):

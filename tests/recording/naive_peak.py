@@ -31,9 +31,9 @@ class StorageCount(TorchDispatchMode):
             self._known.add(storage._cdata)
             self.live += storage.nbytes()
             self.peak = max(self.peak, self.live)
-            weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
+            weakref.finalize(storage, self._remove, storage._cdata, storage.nbytes())
 
-    def _forget(self, identity: int, size: int) -> None:
+    def _remove(self, identity: int, size: int) -> None:
         self._known.discard(identity)
         self.live -= size
 

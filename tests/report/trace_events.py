@@ -71,7 +71,7 @@ def _flaws_of_pairs(events: list[dict]) -> list[str]:
 
 
 def _flaws_of_nesting(events: list[dict]) -> list[str]:
-    """Of two bars of a lane one must hold the other, or end before it begins."""
+    """Returns pairs of bars of a lane that overlap, with neither inside the other."""
     found = []
     for lane, bars in _lanes(events, "X").items():
         ends: list[float] = []

@@ -18,6 +18,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 SIZE = 1 << 18  # elements
+# Seconds before the end. Threads of gloo outlive `destroy_process_group` where FSDP's state holds
+# the groups, and one that drops the last tensor of a collective while Python finalizes ends the
+# process with "terminate called without an active exception", without Spillway too.
+DROP = 1.0
 LATE = 0.1  # seconds by which the second rank begins each: the first waits in the middle of it
 
 
@@ -131,6 +135,7 @@ def main():
         json.dump(told, file)
     distributed.barrier()
     distributed.destroy_process_group()
+    time.sleep(DROP)
 
 
 if __name__ == "__main__":

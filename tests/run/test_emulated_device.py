@@ -22,7 +22,7 @@ def _require_held(run, peak):
 
 
 def test_stock_runs_out_of_memory(command, stock, peak, tmp_path):
-    """Nothing is managed, the device has an end: smaller than the peak it does not do."""
+    """Nothing is managed, but the device has an end: one smaller than the peak does not do."""
     assert peak > 2 * DEVICE
     small = _on_device(command, tmp_path, "--mode", "off")
     assert small.status == 1, small.stderr[-2000:]

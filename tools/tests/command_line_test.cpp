@@ -35,7 +35,7 @@ std::string error_of(const Words& words) {
   return "no error";
 }
 
-TEST(ReportCommand, PassesItsWordsOnAndShowsItsFlags) {
+TEST(ReportCommandTest, PassesItsWordsOnAndShowsItsFlags) {
   const Words words{"plan.json", "--trace", "t.json", "-o", "x.html"};
   EXPECT_EQ(parse_as<ReportRequest>({"report", "plan.json", "--trace", "t.json", "-o", "x.html"})
                 .arguments,
@@ -45,7 +45,7 @@ TEST(ReportCommand, PassesItsWordsOnAndShowsItsFlags) {
   EXPECT_THAT(parse_as<PrintRequest>({"report", "--help"}).text, HasSubstr("--perfetto FILE"));
 }
 
-TEST(RunLine, SplitsFlagsFromTheProgram) {
+TEST(RunLineTest, SplitsFlagsFromTheProgram) {
   const auto run = parse_as<RunRequest>(
       {"run", "--budget", "1GiB", "--status=off", "--", "python", "train.py", "--budget", "3"});
   EXPECT_THAT(run.variables, ElementsAre(Pair("SPILLWAY_BUDGET", "1GiB")));
@@ -54,24 +54,24 @@ TEST(RunLine, SplitsFlagsFromTheProgram) {
   EXPECT_EQ(run.summary, Show::kAuto);
 }
 
-TEST(RunLine, WorksWithoutTheMark) {
+TEST(RunLineTest, WorksWithoutTheMark) {
   const auto run =
       parse_as<RunRequest>({"run", "--budget", "1GiB", "python", "train.py", "--status", "x"});
   EXPECT_THAT(run.command, ElementsAre("python", "train.py", "--status", "x"));
 }
 
 // Only the first mark is ours: the program may have one of its own.
-TEST(RunLine, LeavesLaterMarksToTheProgram) {
+TEST(RunLineTest, LeavesLaterMarksToTheProgram) {
   const auto run = parse_as<RunRequest>({"run", "--", "sh", "-c", "x", "--", "run"});
   EXPECT_THAT(run.command, ElementsAre("sh", "-c", "x", "--", "run"));
   EXPECT_THAT(run.variables, IsEmpty());
 }
 
-TEST(RunLine, AProgramMayBeNamedLikeACommand) {
+TEST(RunLineTest, AProgramMayBeNamedLikeACommand) {
   EXPECT_THAT(parse_as<RunRequest>({"run", "doctor"}).command, ElementsAre("doctor"));
 }
 
-TEST(RunLine, EverySettingWithAFlagIsTaken) {
+TEST(RunLineTest, EverySettingWithAFlagIsTaken) {
   for (const runtime::SettingDescription& row : runtime::setting_descriptions()) {
     if (row.flag.empty() || row.variable == "SPILLWAY_SUMMARY") continue;
     const std::string flag =
@@ -81,7 +81,7 @@ TEST(RunLine, EverySettingWithAFlagIsTaken) {
   }
 }
 
-TEST(RunLine, HasTheFlagsThatTheDocumentsName) {
+TEST(RunLineTest, HasTheFlagsThatTheDocumentsName) {
   for (const char* flag :
        {"--budget", "--host-budget", "--disk-budget", "--emulate-device", "--mode", "--spool-dir",
         "--min-size", "--start-at", "--over", "--stats"}) {
@@ -89,23 +89,23 @@ TEST(RunLine, HasTheFlagsThatTheDocumentsName) {
   }
 }
 
-TEST(RunLine, MakesPathsAbsolute) {
+TEST(RunLineTest, MakesPathsAbsolute) {
   const auto run = parse_as<RunRequest>({"run", "--stats", "s.json", "--", "x"});
   EXPECT_EQ(run.variables.at(0).second, (std::filesystem::current_path() / "s.json").string());
 }
 
-TEST(RunLine, NeedsAProgram) {
+TEST(RunLineTest, NeedsAProgram) {
   EXPECT_THAT(error_of({"run"}), HasSubstr("No program to run"));
   EXPECT_THAT(error_of({"run", "--budget", "1GiB", "--"}), HasSubstr("No program to run"));
 }
 
-TEST(RecordLine, NeedsAnOutput) {
+TEST(RecordLineTest, NeedsAnOutput) {
   EXPECT_THAT(error_of({"record", "--", "x"}), HasSubstr("-o FILE"));
   const auto record = parse_as<RunRequest>({"record", "-o", "/t.json", "--", "x"});
   EXPECT_EQ(record.trace_path, "/t.json");
 }
 
-TEST(Mistakes, NameTheNearestWord) {
+TEST(MistakesTest, NameTheNearestWord) {
   EXPECT_THAT(error_of({"rum", "--", "x"}), HasSubstr("Did you mean \"run\"?"));
   EXPECT_THAT(error_of({"docter"}), HasSubstr("Did you mean \"doctor\"?"));
   EXPECT_THAT(error_of({"run", "--buget", "1GiB", "--", "x"}),
@@ -118,7 +118,7 @@ TEST(Mistakes, NameTheNearestWord) {
               HasSubstr("Did you mean \"auto\"?"));
 }
 
-TEST(Mistakes, AreNamedWhereNothingIsNear) {
+TEST(MistakesTest, AreNamedWhereNothingIsNear) {
   EXPECT_THAT(error_of({"zzzzzz"}), HasSubstr("Commands: run"));
   EXPECT_THAT(error_of({"doctor", "everything"}), HasSubstr("does not take \"everything\""));
   EXPECT_THAT(error_of({"run", "--budget"}), HasSubstr("--budget"));
@@ -126,13 +126,13 @@ TEST(Mistakes, AreNamedWhereNothingIsNear) {
   EXPECT_THAT(error_of({"trace", "show"}), HasSubstr("No trace file"));
 }
 
-TEST(TraceLine, NamesAViewAndAFile) {
+TEST(TraceLineTest, NamesAViewAndAFile) {
   const auto trace = parse_as<TraceRequest>({"trace", "stats", "t.json"});
   EXPECT_EQ(trace.view, TraceRequest::View::kStats);
   EXPECT_EQ(trace.path, "t.json");
 }
 
-TEST(TraceLine, ReorderNeedsAnOrderAndAnOutput) {
+TEST(TraceLineTest, ReorderNeedsAnOrderAndAnOutput) {
   const auto trace = parse_as<TraceRequest>(
       {"trace", "reorder", "t.json", "--depth-first", "-o", "other.json", "--json"});
   EXPECT_EQ(trace.view, TraceRequest::View::kReorder);
@@ -147,7 +147,7 @@ TEST(TraceLine, ReorderNeedsAnOrderAndAnOutput) {
   EXPECT_THAT(error_of({"trace", "reorder", "t.json", "--depth-fist"}), HasSubstr("--depth-first"));
 }
 
-TEST(Help, FitsEightyColumnsAndNamesEveryFlag) {
+TEST(HelpTest, FitsEightyColumnsAndNamesEveryFlag) {
   for (const Words& words :
        {Words{}, Words{"--help"}, Words{"run", "--help"}, Words{"record", "-h"},
         Words{"doctor", "--help"}, Words{"trace", "--help"}, Words{"trace", "show", "--help"},
@@ -163,7 +163,7 @@ TEST(Help, FitsEightyColumnsAndNamesEveryFlag) {
   }
 }
 
-TEST(Version, IsPrinted) {
+TEST(VersionTest, IsPrinted) {
   EXPECT_EQ(parse_as<PrintRequest>({"--version"}).text, "spillway " SPILLWAY_VERSION "\n");
 }
 

@@ -35,7 +35,7 @@ PythonFacts healthy_python() {
   return python;
 }
 
-TEST(PythonFacts, ReadsTheProbe) {
+TEST(PythonFactsTest, ReadsTheProbe) {
   const PythonFacts facts = parse_python_facts(
       R"({"executable": "/p", "version": "3.12.1", "torch": "2.15.0", "spillway": "0.1.0",
           "has_adapter": true})");
@@ -44,13 +44,13 @@ TEST(PythonFacts, ReadsTheProbe) {
   EXPECT_TRUE(facts.has_adapter);
 }
 
-TEST(PythonFacts, SurvivesAnyAnswer) {
+TEST(PythonFactsTest, SurvivesAnyAnswer) {
   EXPECT_NE(parse_python_facts("").problem, "");
   EXPECT_NE(parse_python_facts("[1]").problem, "");
   EXPECT_EQ(parse_python_facts(R"({"torch": null, "has_adapter": 3})").torch, "");
 }
 
-TEST(SupportedTorch, IsARangeOfMinors) {
+TEST(SupportedTorchTest, IsARangeOfMinors) {
   for (const char* good : {"2.11.0", "2.15.0", "2.13.1+cpu", "2.12"}) {
     EXPECT_TRUE(is_supported_torch(good)) << good;
   }
@@ -59,13 +59,13 @@ TEST(SupportedTorch, IsARangeOfMinors) {
   }
 }
 
-TEST(CheckPython, IsContentWithAHealthyOne) {
+TEST(CheckPythonTest, IsContentWithAHealthyOne) {
   for (const Finding& finding : check_python(healthy_python())) {
     EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.topic;
   }
 }
 
-TEST(CheckPython, FailsWithoutWhatTrainingNeeds) {
+TEST(CheckPythonTest, FailsWithoutWhatTrainingNeeds) {
   EXPECT_THAT(check_python({}), finding_of("python", Verdict::kFailed));
   PythonFacts python = healthy_python();
   python.torch = "2.10.0";
@@ -77,11 +77,11 @@ TEST(CheckPython, FailsWithoutWhatTrainingNeeds) {
   EXPECT_THAT(check_python(python), finding_of("package", Verdict::kFailed));
 }
 
-TEST(CheckSpool, AMissingDirectoryFails) {
+TEST(CheckSpoolTest, AMissingDirectoryFails) {
   EXPECT_THAT(check_spool("/no/such/directory").findings, finding_of("spool", Verdict::kFailed));
 }
 
-TEST(DiskSpeed, MeasuresAndLeavesNothing) {
+TEST(DiskSpeedTest, MeasuresAndLeavesNothing) {
   const DiskSpeed speed = measure_disk_speed(testing::TempDir(), kMiB * 16);
   EXPECT_EQ(speed.problem, "");
   EXPECT_GT(speed.write_rate, 0);
@@ -89,11 +89,11 @@ TEST(DiskSpeed, MeasuresAndLeavesNothing) {
   EXPECT_LE(speed.written, kMiB * 16);
 }
 
-TEST(DiskSpeed, SaysWhyItCannot) {
+TEST(DiskSpeedTest, SaysWhyItCannot) {
   EXPECT_NE(measure_disk_speed("/no/such/directory", kMiB * 16).problem, "");
 }
 
-TEST(Findings, FitEightyColumnsAndSayHowToMend) {
+TEST(FindingsTest, FitEightyColumnsAndSayHowToMend) {
   const std::string text = format_findings(
       {{"disk write", Verdict::kWarning, std::string(50, 'a') + " and then some more",
         "Name a faster one with --spool-dir, or raise the budget, or wait."}});
@@ -104,7 +104,7 @@ TEST(Findings, FitEightyColumnsAndSayHowToMend) {
   EXPECT_THAT(text, HasSubstr("see the warning."));
 }
 
-TEST(Findings, AreJsonToo) {
+TEST(FindingsTest, AreJsonToo) {
   const auto document = nlohmann::json::parse(
       findings_as_json({{"spool", Verdict::kFailed, "no such \"directory\" \xff", "make it"}}));
   EXPECT_EQ(document.at("works"), false);

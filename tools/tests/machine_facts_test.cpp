@@ -14,15 +14,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // A /proc and /sys of our own.
-class MachineTree : public testing::Test {
+class MachineTreeTest : public testing::Test {
  public:
-  MachineTree() {
+  MachineTreeTest() {
     std::string pattern = (fs::temp_directory_path() / "machine-XXXXXX").string();
     const char* made = mkdtemp(pattern.data());
     if (made == nullptr) throw std::runtime_error("mkdtemp");
     root_ = made;
   }
-  ~MachineTree() override { fs::remove_all(root_); }
+  ~MachineTreeTest() override { fs::remove_all(root_); }
 
  protected:
   void write(const std::string& path, const std::string& text) const {
@@ -34,7 +34,7 @@ class MachineTree : public testing::Test {
   std::string root_;
 };
 
-TEST_F(MachineTree, ReadsMemory) {
+TEST_F(MachineTreeTest, ReadsMemory) {
   write("/proc/meminfo",
         "MemTotal:       16384 kB\nMemFree: 1 kB\nMemAvailable:    8192 kB\n"
         "SwapTotal:       1024 kB\nSwapFree:         512 kB\n");
@@ -45,7 +45,7 @@ TEST_F(MachineTree, ReadsMemory) {
   EXPECT_EQ(facts.swap_free, kKiB * 512);
 }
 
-TEST_F(MachineTree, ReadsNothingFromNothing) {
+TEST_F(MachineTreeTest, ReadsNothingFromNothing) {
   EXPECT_EQ(read_memory(root_).total, Bytes{0});
   EXPECT_FALSE(read_cgroup_limit(root_));
   EXPECT_EQ(read_huge_pages(root_), "");
@@ -55,7 +55,7 @@ TEST_F(MachineTree, ReadsNothingFromNothing) {
 //   /            max
 //   /a           1 GiB    <- binds
 //   /a/b         2 GiB    <- this process
-TEST_F(MachineTree, TheLowestLimitOnTheWayUpBinds) {
+TEST_F(MachineTreeTest, TheLowestLimitOnTheWayUpBinds) {
   write("/proc/self/cgroup", "0::/a/b\n");
   write("/sys/fs/cgroup/a/memory.max", "1073741824\n");
   write("/sys/fs/cgroup/a/b/memory.max", "2147483648\n");
@@ -66,14 +66,14 @@ TEST_F(MachineTree, TheLowestLimitOnTheWayUpBinds) {
   EXPECT_EQ(limit->path, "/a");
 }
 
-TEST_F(MachineTree, MaxIsNoLimit) {
+TEST_F(MachineTreeTest, MaxIsNoLimit) {
   write("/proc/self/cgroup", "0::/a\n");
   write("/sys/fs/cgroup/a/memory.max", "max\n");
   EXPECT_FALSE(read_cgroup_limit(root_));
 }
 
 // Inside a container the group's path may be that of the host, and only the root is mounted.
-TEST_F(MachineTree, VersionOneFallsBackToTheMountedRoot) {
+TEST_F(MachineTreeTest, VersionOneFallsBackToTheMountedRoot) {
   write("/proc/self/cgroup", "12:cpu:/x\n4:memory:/docker/abc\n0::/\n");
   write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
   const auto limit = read_cgroup_limit(root_);
@@ -82,13 +82,13 @@ TEST_F(MachineTree, VersionOneFallsBackToTheMountedRoot) {
   EXPECT_EQ(limit->version, 1);
 }
 
-TEST_F(MachineTree, VersionOneWritesNoLimitAsAHugeNumber) {
+TEST_F(MachineTreeTest, VersionOneWritesNoLimitAsAHugeNumber) {
   write("/proc/self/cgroup", "4:memory:/\n");
   write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_FALSE(read_cgroup_limit(root_));
 }
 
-TEST_F(MachineTree, UsableMemoryIsTheLowerOfTheTwo) {
+TEST_F(MachineTreeTest, UsableMemoryIsTheLowerOfTheTwo) {
   write("/proc/meminfo", "MemTotal: 1048576 kB\n");
   EXPECT_EQ(usable_memory(root_), kGiB);
   write("/proc/self/cgroup", "0::/\n");
@@ -98,12 +98,12 @@ TEST_F(MachineTree, UsableMemoryIsTheLowerOfTheTwo) {
   EXPECT_EQ(usable_memory(root_), kGiB);
 }
 
-TEST_F(MachineTree, ReadsTheBracketedWord) {
+TEST_F(MachineTreeTest, ReadsTheBracketedWord) {
   write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   EXPECT_EQ(read_huge_pages(root_), "madvise");
 }
 
-TEST_F(MachineTree, ReadsTheMapCount) {
+TEST_F(MachineTreeTest, ReadsTheMapCount) {
   write("/proc/sys/vm/max_map_count", "65530\n");
   EXPECT_EQ(read_max_map_count(root_), 65530U);
 }

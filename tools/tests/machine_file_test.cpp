@@ -28,7 +28,7 @@ MeasuredMachine measured_machine() {
   return measured;
 }
 
-TEST(MachineFile, SaysWhatWasMeasuredAndWhatAssumed) {
+TEST(MachineFileTest, SaysWhatWasMeasuredAndWhatAssumed) {
   const Machine machine = machine_of(measured_machine());
   ASSERT_EQ(validate(machine), std::nullopt);
   EXPECT_EQ(machine.device.capacity.value, kGiB * 24);
@@ -47,12 +47,12 @@ TEST(MachineFile, SaysWhatWasMeasuredAndWhatAssumed) {
   EXPECT_EQ(capacities(machine)[Tier::kDisk], kGiB * 37);
 }
 
-TEST(MachineFile, ReadsBackAsItWas) {
+TEST(MachineFileTest, ReadsBackAsItWas) {
   const Machine machine = machine_of(measured_machine());
   EXPECT_EQ(parse_machine(format_machine(machine), "here"), machine);
 }
 
-TEST(MachineFile, WithoutADiskThereIsNoDiskTier) {
+TEST(MachineFileTest, WithoutADiskThereIsNoDiskTier) {
   MeasuredMachine measured = measured_machine();
   measured.disk.reset();
   const Machine machine = machine_of(measured);
@@ -60,7 +60,7 @@ TEST(MachineFile, WithoutADiskThereIsNoDiskTier) {
   EXPECT_EQ(capacities(machine)[Tier::kDisk], Bytes{0});
 }
 
-TEST(MachineFile, IsMeasuredHere) {
+TEST(MachineFileTest, IsMeasuredHere) {
   const std::string path = testing::TempDir() + "/measured-here.json";
   const Machine written = save_machine(path, std::nullopt, {});
   const Machine machine = read_machine(path);
@@ -78,7 +78,7 @@ TEST(MachineFile, IsMeasuredHere) {
   std::filesystem::remove(path);
 }
 
-TEST(MachineFile, AFolderThatIsNotThereIsAMistake) {
+TEST(MachineFileTest, AFolderThatIsNotThereIsAMistake) {
   EXPECT_THROW(save_machine("/no/such/folder/here.json", std::nullopt, {}), UserError);
 }
 

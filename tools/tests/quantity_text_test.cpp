@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(ShortBytes, KeepsTwoOrThreeDigits) {
+TEST(ShortBytesTest, KeepsTwoOrThreeDigits) {
   EXPECT_EQ(short_bytes(Bytes{0}), "0 B");
   EXPECT_EQ(short_bytes(Bytes{1023}), "1023 B");
   EXPECT_EQ(short_bytes(kKiB), "1 KiB");
@@ -19,12 +19,12 @@ TEST(ShortBytes, KeepsTwoOrThreeDigits) {
 }
 
 // 1023.7 MiB would print as 1024 MiB: the next unit says it shorter.
-TEST(ShortBytes, MovesToTheNextUnitWhereRoundingReachesIt) {
+TEST(ShortBytesTest, MovesToTheNextUnitWhereRoundingReachesIt) {
   EXPECT_EQ(short_bytes(Bytes{kGiB.count - 1}), "1 GiB");
   EXPECT_EQ(short_bytes(Bytes{kMiB.count * 10 - 1}), "10 MiB");
 }
 
-TEST(ShortTime, ChoosesTheUnit) {
+TEST(ShortTimeTest, ChoosesTheUnit) {
   EXPECT_EQ(short_time(0), "0 ms");
   EXPECT_EQ(short_time(350'000), "350 us");
   EXPECT_EQ(short_time(999'700), "1 ms");
@@ -36,19 +36,19 @@ TEST(ShortTime, ChoosesTheUnit) {
   EXPECT_EQ(short_time(7'500'000'000'000), "2 h 5 min");
 }
 
-TEST(ShortPercent, TellsLittleFromNothing) {
+TEST(ShortPercentTest, TellsLittleFromNothing) {
   EXPECT_EQ(short_percent(0), "0 %");
   EXPECT_EQ(short_percent(0.001), "<1 %");
   EXPECT_EQ(short_percent(0.042), "4 %");
   EXPECT_EQ(short_percent(1), "100 %");
 }
 
-TEST(ShortRate, IsDecimal) {
+TEST(ShortRateTest, IsDecimal) {
   EXPECT_EQ(short_rate(640e6), "640 MB/s");
   EXPECT_EQ(short_rate(2.14e9), "2.1 GB/s");
 }
 
-TEST(WrapText, BreaksAtSpacesOnly) {
+TEST(WrapTextTest, BreaksAtSpacesOnly) {
   EXPECT_THAT(wrap_text("one two three", 7), ElementsAre("one two", "three"));
   EXPECT_THAT(wrap_text("  one   two ", 80), ElementsAre("one two"));
   EXPECT_THAT(wrap_text("unbreakable on", 4), ElementsAre("unbreakable", "on"));

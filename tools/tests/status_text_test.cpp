@@ -50,12 +50,12 @@ ProcessStatus busy_process() {
 
 StatusTotals totals_of(std::vector<ProcessStatus> processes) { return total_of(processes); }
 
-TEST(StatusLine, ShowsEverythingWhereThereIsRoom) {
+TEST(StatusLineTest, ShowsEverythingWhereThereIsRoom) {
   EXPECT_EQ(format_status_line(totals_of({busy_process()}), 120),
             "spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12 1.8 s");
 }
 
-TEST(StatusLine, NamesThePlannerWhereThereIsRoom) {
+TEST(StatusLineTest, NamesThePlannerWhereThereIsRoom) {
   ProcessStatus planned = busy_process();
   planned.planner = "lms";
   const StatusTotals totals = totals_of({busy_process(), planned});
@@ -66,7 +66,7 @@ TEST(StatusLine, NamesThePlannerWhereThereIsRoom) {
             "spillway 2x 1.6 GiB / 2 GiB  disk 4.2 GiB  moved 6.8 GiB/step  stall 4 %  step 12");
 }
 
-TEST(StatusLine, DropsTheLeastTellingPartsFirst) {
+TEST(StatusLineTest, DropsTheLeastTellingPartsFirst) {
   const StatusTotals totals = totals_of({busy_process()});
   EXPECT_EQ(format_status_line(totals, 79),
             "spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12");
@@ -77,7 +77,7 @@ TEST(StatusLine, DropsTheLeastTellingPartsFirst) {
   EXPECT_EQ(format_status_line(totals, 7), "812 MiB");
 }
 
-TEST(StatusLine, NeverExceedsAnyWidth) {
+TEST(StatusLineTest, NeverExceedsAnyWidth) {
   ProcessStatus large = busy_process();
   large.host = kGiB * 900;
   large.steps = 123456789;
@@ -89,12 +89,12 @@ TEST(StatusLine, NeverExceedsAnyWidth) {
   }
 }
 
-TEST(StatusLine, CountsProcessesAndSumsTheirBytes) {
+TEST(StatusLineTest, CountsProcessesAndSumsTheirBytes) {
   EXPECT_THAT(format_status_line(totals_of({busy_process(), busy_process()}), 120),
               StartsWith("spillway 2x 1.6 GiB / 2 GiB  disk 4.2 GiB"));
 }
 
-TEST(StatusLine, SaysNothingOfStepsBeforeTheFirst) {
+TEST(StatusLineTest, SaysNothingOfStepsBeforeTheFirst) {
   ProcessStatus young = busy_process();
   young.steps = 0;
   const std::string line = format_status_line(totals_of({young}), 120);
@@ -102,7 +102,7 @@ TEST(StatusLine, SaysNothingOfStepsBeforeTheFirst) {
   EXPECT_THAT(line, HasSubstr("moved 19 GiB"));
 }
 
-TEST(StatusLine, SaysHowFarALongStepIs) {
+TEST(StatusLineTest, SaysHowFarALongStepIs) {
   ProcessStatus slow = busy_process();
   slow.last_step = 118'000'000'000;
   slow.ops_in_step = 1200;
@@ -119,7 +119,7 @@ TEST(StatusLine, SaysHowFarALongStepIs) {
       << "a step of seconds needs none";
 }
 
-TEST(StatusLine, DoesNotGuessTheEndOfAStepOfAnotherKind) {
+TEST(StatusLineTest, DoesNotGuessTheEndOfAStepOfAnotherKind) {
   ProcessStatus slow = busy_process();
   slow.last_step = 118'000'000'000;
   slow.ops_in_step = 4651;
@@ -127,7 +127,7 @@ TEST(StatusLine, DoesNotGuessTheEndOfAStepOfAnotherKind) {
   EXPECT_THAT(format_status_line(totals_of({slow}), 120), EndsWith("step 12 1 min 58 s  op 4651"));
 }
 
-TEST(StatusLine, CountsOpsBeforeTheFirstStepEnds) {
+TEST(StatusLineTest, CountsOpsBeforeTheFirstStepEnds) {
   ProcessStatus young = busy_process();
   young.steps = 0;
   young.last_step = 0;
@@ -145,7 +145,7 @@ ProcessStatus resting_process() {
   return status;
 }
 
-TEST(StatusLine, SaysThatTheProgramFits) {
+TEST(StatusLineTest, SaysThatTheProgramFits) {
   const StatusTotals totals = totals_of({resting_process()});
   EXPECT_EQ(format_status_line(totals, 80),
             "spillway 812 MiB / 1 GiB  fits: stopped watching after step 4  step 60 1.8 s");
@@ -154,20 +154,20 @@ TEST(StatusLine, SaysThatTheProgramFits) {
 }
 
 // Without an optimizer nobody counts the steps that are not watched: none is shown as the last.
-TEST(StatusLine, ShowsNoStepThatStandsStill) {
+TEST(StatusLineTest, ShowsNoStepThatStandsStill) {
   ProcessStatus status = resting_process();
   status.steps = 4;
   EXPECT_EQ(format_status_line(totals_of({status}), 80),
             "spillway 812 MiB / 1 GiB  fits: stopped watching after step 4");
 }
 
-TEST(StatusLine, IsThatOfTheWatchedWhileSomeAre) {
+TEST(StatusLineTest, IsThatOfTheWatchedWhileSomeAre) {
   const std::string text = format_status_line(totals_of({resting_process(), busy_process()}), 120);
   EXPECT_THAT(text, Not(HasSubstr("fits")));
   EXPECT_THAT(text, HasSubstr("stall"));
 }
 
-TEST(Summary, SaysThatTheProgramFits) {
+TEST(SummaryTest, SaysThatTheProgramFits) {
   std::string text = format_summary(totals_of({resting_process()}));
   EXPECT_THAT(text, HasSubstr("  fits: stopped watching after step 4\n"));
   EXPECT_THAT(text, HasSubstr("steps     60, the last took 1.8 s"));
@@ -180,7 +180,7 @@ TEST(Summary, SaysThatTheProgramFits) {
   EXPECT_THAT(text, HasSubstr("  fits: stopped watching in 1 of 2 processes\n"));
 }
 
-TEST(Summary, SaysWhatAProgramDiedOf) {
+TEST(SummaryTest, SaysWhatAProgramDiedOf) {
   ProcessStatus status = resting_process();
   status.stopped_after_step = 0;
   status.shortages = 2;
@@ -193,7 +193,7 @@ TEST(Summary, SaysWhatAProgramDiedOf) {
 }
 
 // It caught the error and went on, or went well.
-TEST(Summary, SaysWhatDidNotFitOfAProgramThatWentOn) {
+TEST(SummaryTest, SaysWhatDidNotFitOfAProgramThatWentOn) {
   ProcessStatus status = resting_process();
   status.shortages = 2;
   status.short_by = kKiB * 320;
@@ -208,7 +208,7 @@ TEST(Summary, SaysWhatDidNotFitOfAProgramThatWentOn) {
 }
 
 // Nothing moved, since the memory was given before anything could.
-TEST(Summary, ClaimsNoFitWhereTheBudgetWasExceeded) {
+TEST(SummaryTest, ClaimsNoFitWhereTheBudgetWasExceeded) {
   ProcessStatus status = resting_process();
   status.overshoot = kMiB * 36;
   const std::string text = format_summary(totals_of({status}));
@@ -216,8 +216,8 @@ TEST(Summary, ClaimsNoFitWhereTheBudgetWasExceeded) {
   EXPECT_THAT(text, HasSubstr("  evicted   nothing\n"));
 }
 
-// Of several processes the one that died tells by how much.
-TEST(StatusTotals, IsShortByWhatKilled) {
+// The process that died tells by how much, whatever the others say.
+TEST(StatusTotalsTest, IsShortByWhatKilled) {
   ProcessStatus went_on = busy_process();
   went_on.shortages = 1;
   went_on.short_by = kMiB * 9;
@@ -231,7 +231,7 @@ TEST(StatusTotals, IsShortByWhatKilled) {
   }
 }
 
-TEST(StatusTotals, TellsTheStepOfTheProcessWithTheMost) {
+TEST(StatusTotalsTest, TellsTheStepOfTheProcessWithTheMost) {
   ProcessStatus behind = busy_process();
   behind.steps = 11;
   behind.ops_in_step = 4000;
@@ -245,7 +245,7 @@ TEST(StatusTotals, TellsTheStepOfTheProcessWithTheMost) {
   }
 }
 
-TEST(StatusTotals, StallIsAShareOfAllTheTime) {
+TEST(StatusTotalsTest, StallIsAShareOfAllTheTime) {
   ProcessStatus idle = busy_process();
   idle.stall = 0;
   EXPECT_DOUBLE_EQ(stall_share(totals_of({busy_process(), idle}).sum), 0.02);
@@ -253,13 +253,13 @@ TEST(StatusTotals, StallIsAShareOfAllTheTime) {
 }
 
 // Two threads that wait at once for as long as the program runs: not 200 %.
-TEST(StatusTotals, StallIsNeverMoreThanAll) {
+TEST(StatusTotalsTest, StallIsNeverMoreThanAll) {
   ProcessStatus waiting = busy_process();
   waiting.stall = waiting.elapsed * 2;
   EXPECT_DOUBLE_EQ(stall_share(waiting), 1);
 }
 
-TEST(StatusTotals, MergesMoversByName) {
+TEST(StatusTotalsTest, MergesMoversByName) {
   ProcessStatus other = busy_process();
   other.movers.push_back({"aten::addmm [8, 8] float", kGiB * 5});
   const auto movers = totals_of({busy_process(), other}).sum.movers;
@@ -268,21 +268,21 @@ TEST(StatusTotals, MergesMoversByName) {
   EXPECT_EQ(movers[1].name, "aten::addmm [8, 8] float");
 }
 
-TEST(StatusTotals, FindsTheFullestProcess) {
+TEST(StatusTotalsTest, FindsTheFullestProcess) {
   ProcessStatus other = busy_process();
   other.peak_device = kMiB * 900;
   other.budget = kMiB * 901;
   EXPECT_EQ(totals_of({busy_process(), other}).fullest.budget, kMiB * 901);
 }
 
-class StatusPageReading : public testing::Test {
+class StatusPageReadingTest : public testing::Test {
  protected:
-  StatusPageReading() : page_(std::make_unique<runtime::StatusPage>()) {}
+  StatusPageReadingTest() : page_(std::make_unique<runtime::StatusPage>()) {}
 
   std::unique_ptr<runtime::StatusPage> page_;
 };
 
-TEST_F(StatusPageReading, SkipsFreeSlots) {
+TEST_F(StatusPageReadingTest, SkipsFreeSlots) {
   page_->slots[3].pid = 42;
   page_->slots[3].budget_bytes = 1 << 20;
   const auto processes = read_processes(*page_);
@@ -292,7 +292,7 @@ TEST_F(StatusPageReading, SkipsFreeSlots) {
 }
 
 // start 100 s ... 103 s published ... 107 s ended
-TEST_F(StatusPageReading, KnowsTheTimeOfTheWholeRun) {
+TEST_F(StatusPageReadingTest, KnowsTheTimeOfTheWholeRun) {
   constexpr std::uint64_t kSecond = 1'000'000'000;
   runtime::StatusSlot& slot = page_->slots[0];
   slot.pid = 42;
@@ -303,7 +303,7 @@ TEST_F(StatusPageReading, KnowsTheTimeOfTheWholeRun) {
   EXPECT_EQ(read_processes(*page_)[0].elapsed, 7'000'000'000);
 }
 
-TEST_F(StatusPageReading, NotesTheEndOfWhoeverIsGone) {
+TEST_F(StatusPageReadingTest, NotesTheEndOfWhoeverIsGone) {
   const pid_t gone = fork();
   if (gone == 0) _exit(0);
   ASSERT_EQ(waitpid(gone, nullptr, 0), gone);
@@ -318,7 +318,7 @@ TEST_F(StatusPageReading, NotesTheEndOfWhoeverIsGone) {
   EXPECT_EQ(page_->slots[0].ended_ns, ended) << "the first look is the nearest";
 }
 
-TEST_F(StatusPageReading, TellsWhoDiedShort) {
+TEST_F(StatusPageReadingTest, TellsWhoDiedShort) {
   runtime::StatusSlot& slot = page_->slots[0];
   slot.pid = 42;
   slot.ops = 70;
@@ -332,7 +332,7 @@ TEST_F(StatusPageReading, TellsWhoDiedShort) {
   EXPECT_TRUE(read_processes(*page_)[0].died_short);
 }
 
-TEST_F(StatusPageReading, DoesNotGuessHowWhoCountsNoOpsDied) {
+TEST_F(StatusPageReadingTest, DoesNotGuessHowWhoCountsNoOpsDied) {
   runtime::StatusSlot& slot = page_->slots[0];
   slot.pid = 42;
   slot.shortages = 1;
@@ -340,7 +340,7 @@ TEST_F(StatusPageReading, DoesNotGuessHowWhoCountsNoOpsDied) {
 }
 
 // Read between two updates, the step may seem to begin after the last op.
-TEST_F(StatusPageReading, CountsTheOpsOfTheStep) {
+TEST_F(StatusPageReadingTest, CountsTheOpsOfTheStep) {
   runtime::StatusSlot& slot = page_->slots[0];
   slot.pid = 42;
   slot.ops = 5000;
@@ -353,7 +353,7 @@ TEST_F(StatusPageReading, CountsTheOpsOfTheStep) {
 }
 
 // A name without its end, an escape sequence in it, a mode of a later version: read, but harmless.
-TEST_F(StatusPageReading, TrustsNothingInASlot) {
+TEST_F(StatusPageReadingTest, TrustsNothingInASlot) {
   runtime::StatusSlot& slot = page_->slots[0];
   slot.pid = 1;
   slot.mode = 1000;
@@ -377,7 +377,7 @@ std::size_t widest_line(const std::string& text) {
   return widest;
 }
 
-TEST(Summary, NamesEveryFigure) {
+TEST(SummaryTest, NamesEveryFigure) {
   EXPECT_EQ(format_summary(totals_of({busy_process()})),
             "spillway: enforce for 25 s\n"
             "  device    peak 1021 MiB of budget 1 GiB\n"
@@ -392,7 +392,7 @@ TEST(Summary, NamesEveryFigure) {
             "      3 GiB  aten::convolution [2, 32, 96, 96, 96] float\n");
 }
 
-TEST(Summary, NamesThePlanner) {
+TEST(SummaryTest, NamesThePlanner) {
   ProcessStatus planned = busy_process();
   EXPECT_EQ(format_summary(totals_of({planned})).find("planner"), std::string::npos);
   planned.planner = "lms threshold=4";
@@ -400,7 +400,7 @@ TEST(Summary, NamesThePlanner) {
             std::string::npos);
 }
 
-TEST(Summary, FitsEightyColumns) {
+TEST(SummaryTest, FitsEightyColumns) {
   ProcessStatus large = busy_process();
   large.movers.push_back({std::string(95, 'm'), kGiB});
   large.overshoot = kMiB;
@@ -411,7 +411,7 @@ TEST(Summary, FitsEightyColumns) {
   EXPECT_LE(widest_line(format_never_loaded(false)), 80U);
 }
 
-TEST(Summary, SaysThatNothingHadToMove) {
+TEST(SummaryTest, SaysThatNothingHadToMove) {
   ProcessStatus small = busy_process();
   small.evicted = small.clean_evicted = small.fetched = Bytes{0};
   const std::string text = format_summary(totals_of({small}));
@@ -419,14 +419,14 @@ TEST(Summary, SaysThatNothingHadToMove) {
   EXPECT_THAT(text, Not(HasSubstr("stall")));
 }
 
-TEST(Summary, ClaimsNoFitWhereNothingCouldMove) {
+TEST(SummaryTest, ClaimsNoFitWhereNothingCouldMove) {
   ProcessStatus off = busy_process();
   off.mode = runtime::Mode::kOff;
   off.evicted = off.clean_evicted = off.fetched = Bytes{0};
   EXPECT_THAT(format_summary(totals_of({off})), HasSubstr("nothing: mode off moves nothing"));
 }
 
-TEST(Summary, OfARecordedRunHasPeakAndFloor) {
+TEST(SummaryTest, OfARecordedRunHasPeakAndFloor) {
   ProcessStatus process = busy_process();
   process.mode = runtime::Mode::kRecord;
   process.budget = {};
@@ -435,7 +435,7 @@ TEST(Summary, OfARecordedRunHasPeakAndFloor) {
               HasSubstr("  device    peak 1021 MiB, floor 231 MiB\n"));
 }
 
-TEST(Summary, KnowsNoTimeOfTheFirstStep) {
+TEST(SummaryTest, KnowsNoTimeOfTheFirstStep) {
   ProcessStatus first = busy_process();
   first.steps = 1;
   first.last_step = 0;
@@ -443,14 +443,14 @@ TEST(Summary, KnowsNoTimeOfTheFirstStep) {
   EXPECT_THAT(format_status_line(totals_of({first}), 200), Not(HasSubstr("0 ms")));
 }
 
-TEST(Summary, ShowsAnOvershoot) {
+TEST(SummaryTest, ShowsAnOvershoot) {
   ProcessStatus over = busy_process();
   over.overshoot = kMiB * 3;
   EXPECT_THAT(format_summary(totals_of({over})), HasSubstr("overshoot 3 MiB above the budget"));
   EXPECT_THAT(format_summary(totals_of({busy_process()})), Not(HasSubstr("overshoot")));
 }
 
-TEST(NeverLoaded, NamesTheReasonWhereItIsKnown) {
+TEST(NeverLoadedTest, NamesTheReasonWhereItIsKnown) {
   EXPECT_THAT(format_never_loaded(true), HasSubstr("TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set"));
   EXPECT_THAT(format_never_loaded(false), HasSubstr("lacks Spillway: spillway doctor"));
 }

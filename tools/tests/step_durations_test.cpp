@@ -92,7 +92,7 @@ class PlannedDurationsTest : public PlanningCommandTest {
  protected:
   /// The trace as it says that it was recorded there.
   std::string step_of(const std::string& machine) {
-    const std::string file = path("step-of.json");
+    std::string file = path("step-of.json");
     write_trace(recorded_there(machine), file);
     return file;
   }

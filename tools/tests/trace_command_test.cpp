@@ -56,7 +56,7 @@ void expect_eighty_columns(const std::string& text) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
-TEST(TraceOps, ShowBytesOfEachAccess) {
+TEST(TraceOpsTest, ShowBytesOfEachAccess) {
   ASSERT_EQ(validate(small_step()), std::nullopt);
   const std::string text = format_trace_ops(small_step());
   EXPECT_THAT(text,
@@ -66,11 +66,11 @@ TEST(TraceOps, ShowBytesOfEachAccess) {
   expect_eighty_columns(text);
 }
 
-TEST(TraceOps, NamesCannotReachTheTerminalUnchanged) {
+TEST(TraceOpsTest, NamesCannotReachTheTerminalUnchanged) {
   EXPECT_EQ(format_trace_ops(small_step()).find('\033'), std::string::npos);
 }
 
-TEST(TraceStats, SumsUp) {
+TEST(TraceStatsTest, SumsUp) {
   const std::string text = format_trace_stats(small_step());
   EXPECT_THAT(text, HasSubstr("torch 2.15.0"));
   EXPECT_THAT(text, HasSubstr("ops                   3 in 3.4 ms\n"));
@@ -83,7 +83,7 @@ TEST(TraceStats, SumsUp) {
 }
 
 // The run needed more than the recorded step: its words are those of its summary.
-TEST(TraceStats, PeakAndFloorAreTheRuns) {
+TEST(TraceStatsTest, PeakAndFloorAreTheRuns) {
   Trace trace = small_step();
   trace.run_peak = kMiB * 9 + kKiB;
   trace.run_floor = kMiB * 8;
@@ -93,11 +93,11 @@ TEST(TraceStats, PeakAndFloorAreTheRuns) {
   EXPECT_THAT(text, HasSubstr("this step's tensors   7 MiB at once"));
 }
 
-TEST(TraceStats, AnEmptyTraceIsFine) {
+TEST(TraceStatsTest, AnEmptyTraceIsFine) {
   EXPECT_THAT(format_trace_stats(Trace{}), HasSubstr("ops                   0 in 0 ms"));
 }
 
-TEST(TraceStats, AStepWithoutDurationsTookNoTimeThatIsKnown) {
+TEST(TraceStatsTest, AStepWithoutDurationsTookNoTimeThatIsKnown) {
   Trace trace = small_step();
   trace.timed = false;
   trace.ops.duration_ns.assign(3, 0);
@@ -109,7 +109,7 @@ TEST(TraceStats, AStepWithoutDurationsTookNoTimeThatIsKnown) {
   EXPECT_THAT(format_trace_ops(trace), Not(HasSubstr("0 ms")));
 }
 
-TEST(TraceDiff, SaysThatOnlySizesDiffer) {
+TEST(TraceDiffTest, SaysThatOnlySizesDiffer) {
   Trace other = small_step();
   other.storages.bytes[1] = kMiB;
   const std::string text = format_trace_diff(small_step(), other);
@@ -118,7 +118,7 @@ TEST(TraceDiff, SaysThatOnlySizesDiffer) {
   EXPECT_THAT(format_trace_diff(small_step(), other), Not(HasSubstr("by name")));
 }
 
-TEST(TraceText, IsJsonIfAsked) {
+TEST(TraceTextTest, IsJsonIfAsked) {
   const std::string path = testing::TempDir() + "/small-step.json";
   write_trace(small_step(), path);
   using View = TraceRequest::View;
@@ -142,7 +142,7 @@ TEST(TraceText, IsJsonIfAsked) {
   std::filesystem::remove(path);
 }
 
-TEST(TraceDiff, ShowsTheStretchWhereStepsDiffer) {
+TEST(TraceDiffTest, ShowsTheStretchWhereStepsDiffer) {
   Trace other = small_step();
   other.ops.duration_ns[0] = 77;
   EXPECT_THAT(format_trace_diff(small_step(), other), HasSubstr("The ops are the same"))
@@ -162,7 +162,7 @@ TEST(TraceDiff, ShowsTheStretchWhereStepsDiffer) {
 //   b            c 3           r f    depth-first, 0 2 1 3: 3, 4, 4, 5
 //   a'                  c 1
 //   b'                         c 1
-TEST(TraceText, ReordersAStep) {
+TEST(TraceTextTest, ReordersAStep) {
   Trace trace;
   trace.framework = "torch 2.15.0";
   std::vector<StorageId> made;
@@ -201,7 +201,7 @@ TEST(TraceText, ReordersAStep) {
   std::filesystem::remove(other_path);
 }
 
-TEST(TraceText, AMissingFileIsAUserError) {
+TEST(TraceTextTest, AMissingFileIsAUserError) {
   EXPECT_THROW(trace_text({TraceRequest::View::kShow, "/no/such/trace", "", false}), UserError);
 }
 

@@ -101,7 +101,7 @@ def _wrap_swapping() -> None:
         for tensor in (first, second):
             storage = storage_of(tensor)
             if library is not None and storage is not None:
-                library.forget_tensor(storage)
+                library.release_tensor(storage)
         return original(first, second)
 
     torch._C._swap_tensor_impl = swap

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which line of the program is running: the innermost outside torch and Spillway."""
+"""Finds the line of the program that is running: the innermost outside torch and Spillway."""
 
 import os
 import sys

@@ -31,7 +31,7 @@ class OnMeta(TorchFunctionMode):
 
     Args:
         assume: what reading a value of a tensor yields; None lets torch refuse it.
-        note: is told in words what was done differently from what the program says.
+        note: receives in words what was done differently from what the program says.
     """
 
     def __init__(self, assume: float | None, note: Callable[[str], None]) -> None:

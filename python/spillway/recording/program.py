@@ -63,7 +63,7 @@ class ProgramRecording:
         atexit.register(self._at_exit)
 
     def _after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        # Of several optimizers the first one marks the steps.
+        # The first of several optimizers marks the steps.
         if self._optimizer is None:
             self._optimizer = optimizer
             self._session.begin_step()

@@ -19,7 +19,7 @@ _ROLE_COLOURS = {
 }
 _KIND_COLOURS = {"op": "#0072B2", "recompute": "#E69F00", "stall": "#D55E00", "copy": "#009E73"}
 _KIND_WORDS = {"op": "op", "recompute": "recomputed op", "stall": "stall", "copy": "copy"}
-# Of a planner, a colour and a mark, so that lines can be told apart without colours too.
+# Each planner has a colour and a mark, so that lines differ without colours too.
 _PLANNER_COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B",
     "#6A3D9A", "#B3B300",

@@ -44,7 +44,7 @@ def decisions(
 
 
 def _moved(spans: list[dict[str, Any]]) -> dict[int, int]:
-    """How often a copy of each storage crosses a link of the device."""
+    """Returns how often a copy of each storage crosses a link of the device."""
     copies = [span for span in spans if span["kind"] == "copy"]
     links = device_links({span["link"] for span in copies})
     moved: dict[int, int] = {}

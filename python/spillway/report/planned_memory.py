@@ -8,7 +8,7 @@ from spillway.report.contents import MemoryCurve
 
 
 def device_links(links: Iterable[str]) -> tuple[str, str]:
-    """Which of these links the device's storages leave and return by."""
+    """Returns the two of these links that the device's storages leave and return by."""
     if {"device-to-host", "host-to-device"}.isdisjoint(links):
         return "host-to-disk", "disk-to-host"  # it trains on its processor: the disk is next to it
     return "device-to-host", "host-to-device"

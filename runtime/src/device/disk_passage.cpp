@@ -25,7 +25,7 @@ DiskPassage::~DiskPassage() {
   disk_.drain();
   for (const auto& [id, part] : device_parts_) transfers_.cancel(id);
   static_cast<void>(clock_.driver().synchronize());  // a lost device copies nothing any more
-  for (std::byte* const chunk : chunks_) host_.free(chunk, chunk_);
+  for (std::byte* const chunk : chunks_) static_cast<void>(host_.give_back(chunk, chunk_));
 }
 
 TransferId DiskPassage::submit(const DiskCopy& copy) {
@@ -116,7 +116,7 @@ void DiskPassage::to_disk(const Part& part, Passage& passage) {
   if (passage.urgent) transfer.priority = Priority::kUrgent;
   add_on_disk(1);
   try {
-    const TransferId id = disk_.submit(transfer, [this, part](TransferResult result) {
+    const TransferId id = disk_.submit(transfer, [this, part](const TransferResult& result) {
       const std::lock_guard lock(landed_mutex_);
       landed_.push_back({part, result.error});
       --on_disk_;
@@ -156,6 +156,7 @@ void DiskPassage::take_device_news(const CopyNews& news) {
   device_parts_.erase(found);
   if (news.stage == CopyStage::kFailed) {
     free_chunks_.push_back(part.chunk);
+    if (passage.error == 0) passage.by_device = true;
     end_part(part, EIO);
   } else if (out) {
     to_disk(part, passage);
@@ -193,8 +194,8 @@ void DiskPassage::tell_over(std::vector<DiskNews>& news) {
     }
     const CopyStage well =
         passage.copy.direction == Direction::kOut ? CopyStage::kEnded : CopyStage::kIssued;
-    news.push_back(
-        {id, passage.error == 0 ? well : CopyStage::kFailed, passage.fence, passage.error});
+    news.push_back({id, passage.error == 0 ? well : CopyStage::kFailed, passage.fence,
+                    passage.error, passage.by_device});
     std::erase(order_, id);
     std::erase_if(disk_parts_, [over = id](const auto& part) { return part.second == over; });
     at = passages_.erase(at);

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/memory_probe.hpp"
 
 namespace spillway::runtime {
 
@@ -29,8 +30,14 @@ std::byte* PinnedHostMemory::take(std::byte* base, Slab& slab, Bytes bytes) {
   return base + extent.offset;
 }
 
+void PinnedHostMemory::set_limit(Bytes limit) {
+  const std::lock_guard lock(mutex_);
+  budget_.set_limit(limit);
+}
+
 std::byte* PinnedHostMemory::allocate(Bytes bytes) {
-  settle();
+  const std::lock_guard lock(mutex_);
+  settle_locked();
   for (auto& [base, slab] : slabs_) {
     if (std::byte* const memory = take(base, slab, bytes)) return memory;
   }
@@ -59,6 +66,7 @@ std::byte* PinnedHostMemory::add_slab(Bytes bytes) {
         "-l, "
         "the memory limit of the container, and SPILLWAY_HOST_BUDGET.",
         to_string(wanted), clock_.driver().text(status));
+    warn_once(refusal_);
   }
   promise->spend(wanted);
   Slab& slab = slabs_[base];
@@ -67,7 +75,24 @@ std::byte* PinnedHostMemory::add_slab(Bytes bytes) {
   return take(base, slab, bytes);
 }
 
-void PinnedHostMemory::free(std::byte* memory, Bytes bytes) {
+void PinnedHostMemory::note_use(const std::byte* memory, const Fence& fence) {
+  const std::lock_guard lock(mutex_);
+  in_use_[memory].join(fence);
+}
+
+HostPages PinnedHostMemory::give_back(std::byte* memory, Bytes bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto used = in_use_.find(memory);
+  if (used == in_use_.end()) {
+    free_now(memory, bytes);
+  } else {
+    waiting_.push_back({memory, bytes, used->second});
+    in_use_.erase(used);
+  }
+  return nullptr;
+}
+
+void PinnedHostMemory::free_now(std::byte* memory, Bytes bytes) {
   auto after = slabs_.upper_bound(memory);
   SPILLWAY_CHECK(after != slabs_.begin(), "memory of no slab is freed");
   auto& [base, slab] = *std::prev(after);
@@ -76,11 +101,38 @@ void PinnedHostMemory::free(std::byte* memory, Bytes bytes) {
   used_ -= whole;
 }
 
-void PinnedHostMemory::free_after(std::byte* memory, Bytes bytes, const Fence& fence) {
-  waiting_.push_back({memory, bytes, fence});
+bool PinnedHostMemory::could_hold(Bytes bytes) const {
+  const std::lock_guard lock(mutex_);
+  return budget_.limit().count != 0 && round_up(bytes, kExtentGranule) <= budget_.limit();
+}
+
+// In pieces there may be more room than that: all of it has to leave.
+Bytes PinnedHostMemory::short_by(Bytes bytes) const {
+  const std::lock_guard lock(mutex_);
+  const Bytes whole = round_up(bytes, kExtentGranule);
+  if (budget_.available() >= whole) return {};
+  for (const auto& [base, slab] : slabs_) {
+    if (slab.extents.end_after(bytes) <= slab.bytes.count) return {};
+  }
+  return whole;
+}
+
+Bytes PinnedHostMemory::used() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+std::string PinnedHostMemory::refusal() const {
+  const std::lock_guard lock(mutex_);
+  return refusal_;
 }
 
 void PinnedHostMemory::settle() {
+  const std::lock_guard lock(mutex_);
+  settle_locked();
+}
+
+void PinnedHostMemory::settle_locked() {
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     if (!clock_.passed(at->fence)) {
       ++at;
@@ -88,7 +140,7 @@ void PinnedHostMemory::settle() {
     }
     const Waiting waiting = *at;
     at = waiting_.erase(at);
-    free(waiting.memory, waiting.bytes);
+    free_now(waiting.memory, waiting.bytes);
   }
 }
 

@@ -101,14 +101,33 @@ void StreamClock::for_streams_locked(const Fence& fence, const Visit& visit) {
   }
 }
 
-void StreamClock::order_after(DeviceStream waiter, const Fence& fence) {
-  const std::lock_guard lock(mutex_);
+void StreamClock::order_locked(DeviceStream waiter, const Fence& fence) {
   for_streams_locked(fence, [&](Stream& stream) {
     if (stream.handle == waiter) return;
     const Tick* const needed = needed_locked(stream, fence.moment);
     if (needed == nullptr) return;
     expect_done(driver_, driver_.stream_wait(waiter, needed->event), "letting streams wait");
   });
+}
+
+void StreamClock::order_after(DeviceStream waiter, const Fence& fence) {
+  if (fence.empty()) return;
+  const std::lock_guard lock(mutex_);
+  order_locked(waiter, fence);
+}
+
+void StreamClock::order_all_after(const Fence& fence) {
+  const std::lock_guard lock(mutex_);
+  for (const Stream& stream : streams_) order_locked(stream.handle, fence);
+}
+
+Fence StreamClock::fence_of_all() const {
+  const std::lock_guard lock(mutex_);
+  Fence all{0, moment()};
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    all.streams |= mask_of(static_cast<StreamSlot>(std::min<std::size_t>(i, kStreamSlots - 1)));
+  }
+  return all;
 }
 
 bool StreamClock::passed(const Fence& fence) {

@@ -86,11 +86,11 @@ Bytes VmmPages::trim(Bytes bytes) {
   return returned;
 }
 
-std::optional<VmmPages::Pages> VmmPages::create(Bytes bytes) {
+std::optional<VmmPages::Pages> VmmPages::create(Bytes bytes, Overbooking overbooking) {
   auto promise = budget_.try_reserve(bytes, Overbooking::kRefuse);
   if (!promise) {
     trim(saturating_sub(bytes, budget_.available()));
-    promise = budget_.try_reserve(bytes, Overbooking::kRefuse);
+    promise = budget_.try_reserve(bytes, overbooking);
     if (!promise) return std::nullopt;
   }
   Pages pages{{}, bytes};
@@ -106,11 +106,11 @@ std::optional<VmmPages::Pages> VmmPages::create(Bytes bytes) {
   return pages;
 }
 
-bool VmmPages::open(DeviceAddress block, Bytes bytes) {
+bool VmmPages::open(DeviceAddress block, Bytes bytes, Overbooking overbooking) {
   const Bytes whole = pages_for(bytes);
   SPILLWAY_CHECK(!mapped_.contains(block), "a block that has pages is opened");
   auto pages = take_ready(whole);
-  if (!pages) pages = create(whole);
+  if (!pages) pages = create(whole, overbooking);
   if (!pages) return false;
   const DeviceStatus mapped = driver_.map(block, whole, pages->handle);
   const DeviceStatus allowed = mapped.done() ? driver_.allow_access(block, whole) : DeviceStatus{};
@@ -150,9 +150,9 @@ std::optional<Fence> VmmPages::recall(DeviceAddress block) {
 
 void VmmPages::take_from_block(const Leaving& leaving) {
   const Bytes bytes = leaving.pages.bytes;
+  leaving_bytes_ -= bytes;  // first, as it is no longer among them: nobody may wait for it
   expect_done(driver_, driver_.unmap(leaving.block, bytes), "unmapping memory");
   ready_[bytes.count].push_back(leaving.pages.handle);
-  leaving_bytes_ -= bytes;
   ready_bytes_ += bytes;
 }
 

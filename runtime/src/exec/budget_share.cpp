@@ -77,7 +77,7 @@ void BudgetShare::set_limit(Bytes limit) {
 void BudgetShare::follow_machine(TimeNs now) {
   if (!auto_ || now < look_again_at_) return;
   look_again_at_ = now + kFollowEvery;
-  const MachineMemory machine = measure_memory(local_world_size(), memory_.budget().used());
+  const MachineMemory machine = tiers_.measure(memory_.budget().used());
   try {
     granted_ = resolve_budget({.kind = BudgetSpec::Kind::kAuto}, machine, "budget");
     set_limit(granted_);

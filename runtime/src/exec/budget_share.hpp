@@ -21,6 +21,7 @@
 #include "memory/shared_budget.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
+#include "spillway/runtime/exec/tier_set.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/settings.hpp"
 
@@ -34,7 +35,7 @@ Settings with_shared_budget(Settings settings);
 
 class BudgetShare {
  public:
-  explicit BudgetShare(DeviceTier& memory) : memory_(memory) {}
+  explicit BudgetShare(TierSet& tiers) : tiers_(tiers), memory_(tiers.device()) {}
   BudgetShare(const BudgetShare&) = delete;
   BudgetShare& operator=(const BudgetShare&) = delete;
 
@@ -58,7 +59,7 @@ class BudgetShare {
   /// The setting that the limit comes from.
   [[nodiscard]] const char* setting() const { return setting_; }
   [[nodiscard]] Bytes claimed_by_others() const { return shared_.claimed_by_others(); }
-  /// Times that the limit was set. Who waits for room looks again when it was.
+  /// Times that the limit was set. A thread that waits for room looks again then.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
   /// Adopts what other processes claimed meanwhile, if they did.
@@ -89,6 +90,7 @@ class BudgetShare {
   void follow_machine(TimeNs now);
   void follow_share();
 
+  TierSet& tiers_;
   DeviceTier& memory_;
   SharedBudget shared_;
   bool sharing_ = false;

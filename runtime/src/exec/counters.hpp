@@ -21,7 +21,7 @@ class Counters {
            const MoveRules& rules, const StepCounter& steps, const Waits& waits,
            const FloorMeter& floor, const RunOutcome& outcome);
 
-  /// All but what takes a look at every storage, or is told once: see `read_all`.
+  /// All but what needs a look at every storage, or is reported once: see `read_all`.
   [[nodiscard]] Statistics read() const;
   /// The same with `pages`, `rounding` and `storages`.
   [[nodiscard]] Statistics read_all() const;

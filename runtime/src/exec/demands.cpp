@@ -17,13 +17,20 @@ Demands::Way Demands::find_room(Bytes short_by, RoomRequest& request, EngineLock
   return could_fit && may_overbook(rules_, steps_) ? Way::kExceed : Way::kRefuse;
 }
 
+Allocation Demands::ask_memory(Bytes bytes, Overbooking overbooking) {
+  if (streams_ == nullptr) return memory_.allocate(bytes, overbooking);
+  const auto& stream = this_thread_frames().stream;
+  return stream ? streams_->allocate(bytes, overbooking, *stream)
+                : memory_.allocate(bytes, overbooking);
+}
+
 std::byte* Demands::allocate(Bytes bytes, EngineLock& lock) {
   budget_.follow_others();
   Overbooking overbooking = Overbooking::kRefuse;
   RoomRequest request = waits_.request_for(bytes);
   for (;;) {
     freed_.drain();
-    const Allocation result = memory_.allocate(bytes, overbooking);
+    const Allocation result = ask_memory(bytes, overbooking);
     if (result.pointer != nullptr) {
       note_allocated(result, bytes);
       return result.pointer;
@@ -37,7 +44,8 @@ std::byte* Demands::allocate(Bytes bytes, EngineLock& lock) {
         break;
       case Way::kRefuse:
         this_thread_frames().needs.fail();
-        throw OutOfBudget(shortages_.shortage_in_op(request, result.short_by));
+        throw OutOfBudget(result.refused ? shortages_.refusal(bytes)
+                                         : shortages_.shortage_in_op(request, result.short_by));
     }
   }
   throw OutOfBudget(shortages_.refusal(bytes));
@@ -94,7 +102,8 @@ bool Demands::settle(StorageRecord& record, Access access, EngineLock& lock) {
           case Way::kRefuse:
             this_thread_frames().needs.fail();
             this_thread_frames().lacked_room = true;
-            throw OutOfBudget(shortages_.shortage(room, request.short_by));
+            throw OutOfBudget(request.refused ? shortages_.refusal(record.bytes)
+                                              : shortages_.shortage(room, request.short_by));
         }
         break;
     }

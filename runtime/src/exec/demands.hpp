@@ -16,6 +16,7 @@
 #include "room_maker.hpp"
 #include "shortages.hpp"
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/stream_uses.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
@@ -32,6 +33,7 @@ class Demands {
           StepCounter& steps, const RecorderSlot& recorder, FreedStorages& freed, Waits& waits,
           RoomMaker& room, Shortages& shortages, StatusPublisher& status)
       : memory_(memory),
+        streams_(memory.stream_uses()),
         mover_(mover),
         budget_(budget),
         rules_(rules),
@@ -55,9 +57,11 @@ class Demands {
  private:
   enum class Way : std::uint8_t { kAskAgain, kExceed, kRefuse };
   Way find_room(Bytes short_by, RoomRequest& request, EngineLock& lock);
+  Allocation ask_memory(Bytes bytes, Overbooking overbooking);
   void note_allocated(const Allocation& made, Bytes bytes);
 
   DeviceTier& memory_;
+  StreamUses* const streams_;  // null: the processor alone uses the memory
   Mover& mover_;
   BudgetShare& budget_;
   const MoveRules& rules_;

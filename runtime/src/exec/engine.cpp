@@ -20,8 +20,28 @@ Engine::Engine(Framework& framework, const ArenaOptions& arena)
     : Engine(framework, std::make_unique<DeviceMemory>(kNoLimit, arena)) {}
 
 Engine::Engine(Framework& framework, std::unique_ptr<DeviceTier> memory)
-    : memory_(std::move(memory)),
-      parts_(std::make_unique<Parts>(framework, *memory_, rules_, steps_, recorder_)) {}
+    : Engine(framework, std::make_unique<RamTiers>(std::move(memory))) {}
+
+namespace {
+
+void note_failure(const DeviceFailure& failure) {
+  set_last_failure(std::string("Spillway: ") + failure.what(), FailureKind::kUnreadable);
+}
+
+std::shared_ptr<Lane> lane_of_all() {
+  auto lane = std::make_shared<Lane>();
+  lane->share();
+  return lane;
+}
+
+}  // namespace
+
+Engine::Engine(Framework& framework, std::unique_ptr<TierSet> tiers)
+    : tiers_(std::move(tiers)),
+      memory_(&tiers_->device()),
+      streams_(memory_->stream_uses()),
+      device_lane_(streams_ != nullptr ? lane_of_all() : nullptr),
+      parts_(std::make_unique<Parts>(framework, *tiers_, rules_, steps_, recorder_)) {}
 
 Engine::~Engine() = default;
 
@@ -43,7 +63,7 @@ void Engine::start(const Settings& stated) {
     return HeldResources{.device = memory_->budget().used(),
                          .spool_stays = !parts.mover.spool_is_empty()};
   }();
-  StartResources resources = start_resources(settings, held);
+  StartResources resources = start_resources(settings, held, *tiers_);
   Mover::Replaced replaced;  // destroyed after the lock
   arm_faults(settings.faults);
 
@@ -86,8 +106,12 @@ void Engine::stop() {
   memory_->set_poison(Poison::kNo);
   parts_->budget.withdraw();
   parts_->mutex.settled().notify_all();
-  parts_->all.bring_back(lock);
-  parts_->all.drop_copies();
+  try {
+    parts_->all.bring_back(lock);
+    parts_->all.drop_copies();
+  } catch (const DeviceFailure& failure) {  // nor can what follows be read back
+    note_failure(failure);
+  }
   rules_.set_watching(false);
   parts_->outcome.stopped_after_step = 0;
   parts_->status.publish();
@@ -143,7 +167,8 @@ void Engine::replace_owner(StorageRecord& record, void* owner) {
 bool Engine::begin_frame(const Op& op) {
   ThreadFrames& frames = this_thread_frames();
   if (frames.depth++ != 0) return false;
-  if (in_child_) return true;    // no step is looked for where nothing is managed
+  if (in_child_) return true;  // no step is looked for where nothing is managed
+  if (streams_ != nullptr) enter_device(frames);
   frames.shown->begin(op.name);  // first, since end_frame undoes it whatever is thrown here
   frames.op = op.name;
   frames.needs.begin(op.key);
@@ -207,7 +232,8 @@ std::shared_ptr<Lane> Engine::share_lane() {
 void Engine::join_lane(std::shared_ptr<Lane> lane) {
   ThreadFrames& frames = this_thread_frames();
   SPILLWAY_CHECK(frames.depth == 0, "a lane is joined between ops");
-  frames.lane = lane == nullptr ? frames.own_lane : std::move(lane);
+  if (lane == nullptr) lane = frames.own_lane;
+  frames.lane = std::move(lane);
 }
 
 bool Engine::use(StorageRecord& record, Access access) {
@@ -220,11 +246,11 @@ bool Engine::use(StorageRecord& record, Access access) {
     recording->use(record.id, record.bytes, access == Access::kWrite, record.made_by.load());
   }
   const ResidencyState state = record.state.load();
-  if (state == ResidencyState::kResident &&
-      (access == Access::kRead || !record.has_copy.load(std::memory_order_relaxed))) {
-    return true;
-  }
-  return state == ResidencyState::kExempt || make_accessible(record, access);
+  const bool here = state == ResidencyState::kExempt ||
+                    (state == ResidencyState::kResident &&
+                     (access == Access::kRead || !record.has_copy.load(std::memory_order_relaxed)));
+  if (!here && !make_accessible(record, access)) return false;
+  return streams_ == nullptr || begin_use(record, frames);
 }
 
 bool Engine::make_accessible(StorageRecord& record, Access access) {
@@ -234,7 +260,54 @@ bool Engine::make_accessible(StorageRecord& record, Access access) {
   } catch (const OutOfBudget& error) {
     set_last_failure(OutOfBudget(parts_->shortages.in_words(error.facts())).what());
     return false;
+  } catch (const DeviceFailure& failure) {
+    note_failure(failure);
+    return false;
   }
+}
+
+// The block is the storage's for as long as the op has it; pins may outlive that.
+bool Engine::begin_use(StorageRecord& record, ThreadFrames& frames) {
+  try {
+    streams_->begin_use(*record.block, *frames.stream);
+  } catch (const DeviceFailure& failure) {
+    note_failure(failure);
+    return false;
+  }
+  frames.launched.push_back(record.block);
+  return true;
+}
+
+// Who has an address may give it to work of any stream.
+bool Engine::begin_use_anywhere(StorageRecord& record) {
+  if (streams_ == nullptr) return true;
+  try {
+    streams_->begin_use_anywhere(*record.block);
+  } catch (const DeviceFailure& failure) {
+    note_failure(failure);
+    return false;
+  }
+  return true;
+}
+
+// A thread that never said where its work goes uses the default stream.
+void Engine::enter_device(ThreadFrames& frames) {
+  if (frames.lane != device_lane_) frames.lane = device_lane_;
+  if (!frames.stream) frames.stream = streams_->number(DeviceStream{0});
+}
+
+void Engine::on_stream(DeviceStream stream) {
+  if (streams_ == nullptr) return;
+  ThreadFrames& frames = this_thread_frames();
+  if (!frames.stream || frames.stream->handle != stream) frames.stream = streams_->number(stream);
+}
+
+void Engine::record_stream(const void* pointer, DeviceStream stream) {
+  DeviceBlock* const block = memory_->find(pointer);
+  if (streams_ == nullptr || block == nullptr) return;
+  const NumberedStream numbered = streams_->number(stream);
+  streams_->begin_use(*block, numbered);
+  streams_->end_use(*block, numbered);
 }
 
 bool Engine::inputs_ready() {
@@ -271,6 +344,7 @@ void Engine::produced(StorageRecord& record, const char* made_by) {
     } else {
       frames.hold_output(record);
     }
+    if (streams_ != nullptr) streams_->end_use(*record.block, *frames.stream);
     stamp(record, frames);
     if (TraceRecorder* const recording = recorder_.get()) {
       recording->made(record.id, record.bytes, record.made_by.load(), frames.depth > 1);
@@ -291,6 +365,11 @@ Bytes Engine::end_frame() {
     parts_->floor.end(frames, grown);
   }
   frames.needs.end();
+  if (streams_ != nullptr) {
+    for (DeviceBlock* block : frames.launched) streams_->end_use(*block, *frames.stream);
+    frames.launched.clear();
+    streams_->launched(*frames.stream, frames.needs.most());
+  }
   ThreadFrames::unpin_all(frames.pinned);
   frames.op = nullptr;
   frames.shown->end();
@@ -318,11 +397,9 @@ bool Engine::touch(StorageRecord& record, Access access) {
   frames.hold_touched(record);
   record.last_use.store(steps_.clock(), std::memory_order_relaxed);
   record.announce();
-  if (record.state.load() == ResidencyState::kResident &&
-      (access == Access::kRead || !record.has_copy.load())) {
-    return true;
-  }
-  return make_accessible(record, access);
+  const bool here = record.state.load() == ResidencyState::kResident &&
+                    (access == Access::kRead || !record.has_copy.load());
+  return (here || make_accessible(record, access)) && begin_use_anywhere(record);
 }
 
 bool Engine::give_address(StorageRecord& record) {
@@ -331,7 +408,7 @@ bool Engine::give_address(StorageRecord& record) {
   frames.hold_address(record);
   record.last_use.store(steps_.clock(), std::memory_order_relaxed);
   record.announce();
-  if (make_accessible(record, Access::kWrite)) return true;
+  if (make_accessible(record, Access::kWrite) && begin_use_anywhere(record)) return true;
   frames.let_go_of_address(record);
   if (last_failure_kind() == FailureKind::kShortage && !frames.addresses.empty()) {
     set_last_failure(last_failure() + said_of_addresses(frames));
@@ -343,7 +420,7 @@ bool Engine::keep(StorageRecord& record) {
   if (in_child_) return parts_->child.use(record);
   record.pins.fetch_add(1);
   // Nothing shows what is written while it is kept, so no copy made before may count afterwards.
-  const bool ready = make_accessible(record, Access::kWrite);
+  const bool ready = make_accessible(record, Access::kWrite) && begin_use_anywhere(record);
   if (ready) {
     const EngineLock lock(parts_->mutex);
     ++record.kept;
@@ -442,8 +519,18 @@ void Engine::note_end(Ending ending, bool unwritten) {
 
 Statistics Engine::statistics() {
   const EngineLock lock(parts_->mutex);
-  if (!in_child_) parts_->freed.drain();
+  if (!in_child_) {
+    parts_->freed.drain();
+    steps_.set_live_now(memory_->live());
+  }
   return parts_->counters.read_all();
+}
+
+void Engine::release_idle() {
+  const EngineLock lock(parts_->mutex);
+  if (in_child_) return;
+  parts_->freed.drain();
+  memory_->release_idle();
 }
 
 void Engine::reset_peak() {

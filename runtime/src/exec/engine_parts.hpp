@@ -37,11 +37,14 @@ namespace spillway::runtime {
 ///     all                   what is done to all storages at once
 ///     child, fork_pipe      forks
 struct Engine::Parts {
-  Parts(Framework& framework, DeviceTier& memory, MoveRules& rules, StepCounter& steps,
+  Parts(Framework& framework, TierSet& tiers, MoveRules& rules, StepCounter& steps,
         RecorderSlot& recorder)
+      : Parts(framework, tiers, tiers.device(), rules, steps, recorder) {}
+  Parts(Framework& framework, TierSet& tiers, DeviceTier& memory, MoveRules& rules,
+        StepCounter& steps, RecorderSlot& recorder)
       : mutex(framework),
-        mover(mutex.mutex(), mutex.settled(), memory, framework, mutex.remains()),
-        budget(memory),
+        mover(mutex.mutex(), mutex.settled(), memory, tiers.host(), framework, mutex.remains()),
+        budget(tiers),
         freed(memory, mover, recorder),
         waits(mutex, framework, memory, mover, budget, rules),
         floor(memory, mover, rules),

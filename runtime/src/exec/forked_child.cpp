@@ -16,10 +16,16 @@ using residency::ResidencyState;
 
 std::byte* ForkedChild::allocate(std::size_t bytes) {
   void* pointer = nullptr;
-  if (::posix_memalign(&pointer, 64, bytes) != 0) {
+  const bool of_device = memory_.stream_uses() != nullptr;
+  if (of_device || ::posix_memalign(&pointer, 64, bytes) != 0) {
     OutOfBudget::Facts facts;
     facts.need = {bytes};
-    facts.refused = "It is a forked process, whose memory comes from malloc.";
+    facts.refusal =
+        of_device
+            ? MemoryRefusal{.by = "the device",
+                            .reason = "It is a forked process, which has no use of the device."}
+            : MemoryRefusal{.by = "the kernel",
+                            .reason = "It is a forked process, whose memory comes from malloc."};
     facts.also_known_as = framework_.shortage_words("").also_known_as;
     throw OutOfBudget(std::move(facts));
   }

@@ -21,7 +21,7 @@ namespace spillway::runtime {
 
 class ForkedChild {
  public:
-  ForkedChild(EngineMutex& mutex, Framework& framework, const DeviceTier& memory, Mover& mover,
+  ForkedChild(EngineMutex& mutex, Framework& framework, DeviceTier& memory, Mover& mover,
               BudgetShare& budget)
       : mutex_(mutex), framework_(framework), memory_(memory), mover_(mover), budget_(budget) {}
 
@@ -34,7 +34,7 @@ class ForkedChild {
  private:
   EngineMutex& mutex_;
   Framework& framework_;
-  const DeviceTier& memory_;
+  DeviceTier& memory_;
   Mover& mover_;
   BudgetShare& budget_;
 };

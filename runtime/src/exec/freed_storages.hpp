@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "spillway/runtime/exec/mover.hpp"
@@ -20,9 +21,16 @@ class FreedStorages {
   /// destroyed when it is let go of.
   void drain() {
     memory_.take_freed(freed_);
-    for (DeviceBlock* block : freed_) {
-      if (TraceRecorder* const recording = recorder_.get()) recording->freed(block->record->id);
-      mover_.die(*block->record);
+    std::size_t died = 0;
+    try {
+      for (DeviceBlock* block : freed_) {
+        ++died;
+        if (TraceRecorder* const recording = recorder_.get()) recording->freed(block->record->id);
+        mover_.die(*block->record);
+      }
+    } catch (...) {  // a device is lost: none of them may die twice
+      freed_.erase(freed_.begin(), freed_.begin() + static_cast<std::ptrdiff_t>(died));
+      throw;
     }
     freed_.clear();
   }
@@ -31,7 +39,7 @@ class FreedStorages {
   DeviceTier& memory_;
   Mover& mover_;
   const RecorderSlot& recorder_;
-  std::vector<DeviceBlock*> freed_;  // empty between calls; keeps its memory
+  std::vector<DeviceBlock*> freed_;  // empty between calls, as a rule; keeps its memory
 };
 
 }  // namespace spillway::runtime

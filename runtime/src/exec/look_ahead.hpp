@@ -2,7 +2,7 @@
 // Chooses storages to leave before memory is needed and to come back before they are used.
 //
 // The recorded step says how much each coming op needs if nothing is away (DemandProfile), and when
-// each storage is used next. What is away at op q is what is used after q, so
+// each storage is used next. Only storages used after q can be away at op q, so
 //
 //     demand(q) - away(q) <= budget                                              for every q  (*)
 //

@@ -28,10 +28,10 @@ void MoveTally::discard_least_half() {
   const auto middle = moved.begin() + static_cast<std::ptrdiff_t>(moved.size() / 2);
   std::ranges::nth_element(moved, middle);
   const Bytes least = *middle;
-  std::size_t to_forget = moved.size() / 2;
+  std::size_t to_discard = moved.size() / 2;
   std::erase_if(moved_, [&](const auto& entry) {
-    if (to_forget == 0 || entry.second > least) return false;
-    --to_forget;
+    if (to_discard == 0 || entry.second > least) return false;
+    --to_discard;
     return true;
   });
 }

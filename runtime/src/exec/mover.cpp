@@ -2,15 +2,9 @@
 #include "spillway/runtime/exec/mover.hpp"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <utility>
-
-#include "spillway/base/error.hpp"
-#include "spillway/runtime/transfer/transfer_pool.hpp"
 
 namespace spillway::runtime {
 
@@ -18,52 +12,40 @@ using residency::ActionKind;
 using residency::EventKind;
 using residency::ResidencyState;
 
-namespace {
-
-std::uint64_t checksum_of(const std::byte* memory, Bytes bytes) {
-  return XXH3_64bits(memory, bytes.count);
-}
-
-}  // namespace
-
-// Returns the bytes that slower tiers hold of a storage.
-Bytes Mover::copied(const StorageRecord& record) const {
-  return memory_.copy_range(*record.block).bytes;
-}
-
 Mover::Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory,
-             Framework& framework, Remains& remains)
-    : mutex_(mutex),
-      settled_(settled),
+             HostRoom& host, Framework& framework, Remains& remains)
+    : settled_(settled),
       memory_(memory),
       framework_(framework),
       remains_(remains),
+      rooms_(host),
       refusals_(framework),
-      transfers_(std::make_unique<TransferPool>()) {}
+      copies_(mutex, settled, memory, rooms_, ledger_, remains,
+              [this](StorageRecord& record, Tier to, bool succeeded) {
+                copy_ended(record, to, succeeded);
+              }) {}
 
 // Copies on the host are the mover's own, and transfers may be at them until they end.
 Mover::~Mover() {
-  transfers_.reset();
+  copies_.stop();
   for (StorageRecord& record : table_.all()) {
-    if (record.host != nullptr) static_cast<void>(rooms_.free_host(record, copied(record)));
+    if (record.host != nullptr) static_cast<void>(rooms_.free_host(record, copies_.copied(record)));
   }
 }
 
 Mover::Replaced Mover::configure(const MoverOptions& options, std::shared_ptr<Spool> spool,
                                  std::unique_ptr<Transfers> transfers) {
-  options_ = options;
+  observer_ = options.observer;
+  copies_.set_verify(options.verify);
   rooms_.set_host_limit(options.host_budget);
-  const Bytes moved = transfers_->bytes_written() + transfers_->bytes_read();
-  if (transfers != nullptr && in_flight_ == 0 && moved == Bytes{0}) {
-    std::swap(transfers_, transfers);
-  }
+  transfers = copies_.replace(std::move(transfers));
   // Looked at again: the caller asked before it had the lock.
   if (spool != nullptr && spool_is_empty()) spool = rooms_.replace_spool(std::move(spool));
   return {.spool = std::move(spool), .transfers = std::move(transfers)};
 }
 
 bool Mover::spool_is_empty() const {
-  return spool() == nullptr || (in_flight_ == 0 && spool()->used_bytes().count == 0);
+  return spool() == nullptr || (in_flight() == 0 && spool()->used_bytes().count == 0);
 }
 
 void Mover::drop_copies(StorageRecord& record) {
@@ -102,7 +84,7 @@ void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
     record.state.store(state);
   }
   record.announce();
-  if (options_.observer != nullptr) options_.observer->on_event(machine_, event, 0, actions);
+  if (observer_ != nullptr) observer_->on_event(machine_, event, 0, actions);
   for (const Action& action : actions) carry_out(record, action);
   actions.clear();
   spare_actions_ = std::move(actions);
@@ -112,7 +94,7 @@ void Mover::send(StorageRecord& record, EventKind kind, Tier tier) {
 void Mover::carry_out(StorageRecord& record, const Action& action) {
   switch (action.kind) {
     case ActionKind::kStartCopy:
-      start_copy(record, action.from, action.to);
+      copies_.start(record, action.from, action.to);
       break;
     case ActionKind::kFreeMemory:
       free_memory(record, action.from);
@@ -153,7 +135,9 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
       }
       break;
     case Tier::kHost:
-      remains_.pages.push_back(rooms_.free_host(record, copied(record)));
+      if (HostPages pages = rooms_.free_host(record, copies_.copied(record))) {
+        remains_.pages.push_back(std::move(pages));
+      }
       break;
     case Tier::kDisk:
       rooms_.free_disk(record);
@@ -161,118 +145,22 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
   }
 }
 
-void Mover::start_copy(StorageRecord& record, Tier from, Tier to) {
-  ++in_flight_;
-  if (to == Tier::kDevice) {
-    if (record.block->intact) {
-      finish(record, from, to, Ending::kDone);
-      return;
-    }
-  }
-  if (from == Tier::kDevice) {
-    memory_.seal(*record.block);
-    ledger_.begin_leaving(record, memory_.resident(*record.block));
-    record.checksum = options_.verify ? checksum_of(record.block->address, record.bytes) : 0;
-  }
-  if (to == Tier::kDisk) {
-    start_disk_copy(record,
-                    from == Tier::kHost ? record.host : memory_.copy_range(*record.block).begin,
-                    Direction::kOut);
-  } else if (from == Tier::kDisk) {
-    start_disk_copy(record, memory_.copy_range(*record.block).begin, Direction::kIn);
-  } else {
-    start_memory_copy(record, from, to);
-  }
-}
-
-void Mover::start_memory_copy(StorageRecord& record, Tier from, Tier to) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::byte* const device = memory_.copy_range(*record.block).begin;
-  const bool out = from == Tier::kDevice;
-  const auto under_way = transfers_->copy(
-      {.from = out ? device : record.host,
-       .to = out ? record.host : device,
-       .bytes = copied(record)},
-      [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
-  if (under_way) {
-    record.transfer = *under_way;
-  } else {
-    ledger_.copied_at_once(std::chrono::steady_clock::now() - begin);
-    finish(record, from, to, Ending::kDone);
-  }
-}
-
-void Mover::start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction) {
-  const Tier from = direction == Direction::kIn ? Tier::kDisk
-                    : memory == record.host     ? Tier::kHost
-                                                : Tier::kDevice;
-  const Tier to = direction == Direction::kIn ? Tier::kDevice : Tier::kDisk;
-  try {
-    record.transfer = transfers_->submit(
-        Transfer{.direction = direction,
-                 .memory = memory,
-                 .extent = record.disk,
-                 .descriptor = spool()->descriptor(),
-                 .length = TierRooms::bytes_on_disk(copied(record)).count},
-        [this, &record, from, to](TransferResult result) { complete(record, from, to, result); });
-  } catch (const UserError& error) {  // no thread can be started
-    ledger_.set_failure(error.what());
-    finish(record, from, to, Ending::kFailed);
-  }
-}
-
-// Nobody took its pages: then there is nothing to be run.
-void Mover::start_recomputation(StorageRecord& record) {
-  ++in_flight_;
-  if (record.block->intact) recomputed(record, true);
-}
-
-void Mover::recomputed(StorageRecord& record, bool succeeded) {
-  --in_flight_;
-  record.ahead_of = nullptr;
-  record.block->intact = succeeded;
-  send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
-  record.prefetched = false;
-}
-
-void Mover::complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result) {
-  // A copy made before verify mode was switched on has no checksum.
-  const bool intact =
-      result.error != 0 || to != Tier::kDevice || record.checksum == 0 ||
-      checksum_of(memory_.bytes_in_copy(*record.block), record.bytes) == record.checksum;
-  std::vector<HostPages> freed;  // after the lock
-  const std::lock_guard lock(mutex_);
-  if (result.error != 0 || !intact) {
-    const bool disk = from == Tier::kDisk || to == Tier::kDisk;
-    ledger_.set_failure(fmt::format(
-        "storage {} of {}: {} {} failed: {}", to_value(record.id), to_string(record.bytes),
-        to == Tier::kDevice ? "reading" : "writing", disk ? "the spool file" : "host memory",
-        intact ? std::strerror(result.error) : "checksum differs"));
-  }
-  if (to == Tier::kDevice && record.checksum != 0) ledger_.compared_checksum();
-  finish(record, from, to, result.error == 0 && intact ? Ending::kDone : Ending::kFailed);
-  freed = std::exchange(remains_.pages, {});
-  settled_.notify_all();
-}
-
-void Mover::finish(StorageRecord& record, Tier from, Tier to, Ending ending) {
-  const bool succeeded = ending == Ending::kDone && (to != Tier::kDevice || land(record));
-  --in_flight_;
-  ledger_.end_leaving(record);
-  record.ahead_of = nullptr;
-  if (to != Tier::kDevice && ending != Ending::kCancelled) ledger_.copy_out_ended(succeeded);
-  if (succeeded && from == Tier::kDevice) ledger_.evicted(record);
-  if (succeeded && to == Tier::kDevice) note_arrival(record);
-  if (succeeded) ledger_.set_failure({});
+void Mover::copy_ended(StorageRecord& record, Tier to, bool succeeded) {
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
   if (to == Tier::kDevice) record.prefetched = false;
 }
 
-bool Mover::land(StorageRecord& record) {
-  if (memory_.land(*record.block)) return true;
-  ledger_.set_failure(fmt::format("storage {} of {}: the kernel refuses to move its pages",
-                                  to_value(record.id), to_string(record.bytes)));
-  return false;
+// Nobody took its pages: then there is nothing to be run.
+void Mover::start_recomputation(StorageRecord& record) {
+  ++recomputations_;
+  if (record.block->intact) recomputed(record, true);
+}
+
+void Mover::recomputed(StorageRecord& record, bool succeeded) {
+  --recomputations_;
+  record.ahead_of = nullptr;
+  record.block->intact = succeeded;
+  copy_ended(record, Tier::kDevice, succeeded);
 }
 
 bool Mover::open_again(StorageRecord& record) {
@@ -283,30 +171,14 @@ bool Mover::open_again(StorageRecord& record) {
   return false;
 }
 
-void Mover::note_arrival(StorageRecord& record) {
-  if (std::exchange(record.block->intact, true)) {
-    ledger_.recalled(record);
-  } else {
-    ledger_.fetched(record);
-  }
-}
-
-bool Mover::verify_clean(StorageRecord& record) {
-  if (record.checksum == 0) return true;
-  ledger_.compared_checksum();
-  if (checksum_of(record.block->address, record.bytes) == record.checksum) return true;
-  ledger_.found_undeclared_write();
-  ledger_.set_failure(
-      fmt::format("storage {} of {}, made by {}, was written by an op that does not declare it",
-                  to_value(record.id), to_string(record.bytes),
-                  record.made_by.load() == nullptr ? "unknown" : record.made_by.load()));
-  return false;
-}
-
 Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking overbooking) {
-  const EventKind kind = access == Access::kWrite ? EventKind::kWrite : EventKind::kUse;
   record.prefetched = false;
   record.ahead_of = nullptr;
+  return ask(record, access, overbooking);
+}
+
+Mover::Request Mover::ask(StorageRecord& record, Access access, Overbooking overbooking) {
+  const EventKind kind = access == Access::kWrite ? EventKind::kWrite : EventKind::kUse;
   if (std::exchange(record.failed, false)) return {.outcome = Outcome::kFailed, .short_by = {}};
   switch (machine_.state(record.id)) {
     case ResidencyState::kResident:
@@ -321,9 +193,9 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
     case ResidencyState::kExempt:
       return {.outcome = Outcome::kReady, .short_by = {}};
     case ResidencyState::kFetching:
-      transfers_->hurry(record.transfer);
       send(record, kind);
-      return {.outcome = Outcome::kPending, .short_by = {}};
+      return {.outcome = copies_.hurry(record) ? Outcome::kReady : Outcome::kPending,
+              .short_by = {}};
     case ResidencyState::kOnHost:
     case ResidencyState::kOnDisk:
     case ResidencyState::kDemoting:
@@ -332,13 +204,13 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
   }
   if (addresses_shown()) refusals_.refuse_all(record);  // until the bytes are there
   // To verify is to look at what comes back from the slower tier.
-  if (options_.verify) record.block->intact = false;
+  if (copies_.verifies()) record.block->intact = false;
   const bool copied = machine_.state(record.id) != ResidencyState::kDropped;
   const Allocation pages = copied ? memory_.restore_apart(*record.block, overbooking)
                                   : memory_.restore(*record.block, overbooking);
   if (pages.pointer == nullptr) {
     if (addresses_shown()) refusals_.refuse(record);
-    return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by};
+    return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by, .refused = pages.refused};
   }
   ledger_.end_away(record);
   send(record, kind);
@@ -352,6 +224,42 @@ Mover::Request Mover::request(StorageRecord& record, Access access, Overbooking 
       record.failed = false;
       return {.outcome = Outcome::kFailed, .short_by = {}};
   }
+}
+
+bool Mover::prefetch(StorageRecord& record, const void* path) {
+  if (record.failed) return true;
+  record.prefetched = true;  // already when the copy starts
+  record.ahead_of = nullptr;
+  const Request result = ask(record, Access::kRead, Overbooking::kRefuse);
+  const bool pending = result.outcome == Outcome::kPending;
+  record.prefetched = pending;
+  if (pending) record.ahead_of = path;
+  return result.outcome != Outcome::kNeedsRoom;
+}
+
+Bytes Mover::write_behind(StorageRecord& record, const void* path) {
+  const Bytes leaving = evict(record);
+  if (leaving.count != 0 && record.leaving.count != 0) record.ahead_of = path;  // else it is gone
+  return leaving;
+}
+
+void Mover::cancel_ahead(const void* path) {
+  const std::vector<StorageRecord*> records = live();  // those of dead storages leave it here
+  for (StorageRecord* record : records) {
+    if (record->ahead_of != path || record->block == nullptr) continue;
+    record->ahead_of = nullptr;
+    const bool leaving = record->leaving.count != 0;
+    if (!leaving && !record->prefetched) continue;
+    if (!copies_.take_back(*record)) continue;
+    send(*record, EventKind::kCancel);
+    // Which of the slower tiers it is makes no difference any more.
+    if (leaving) {
+      copies_.end_taken_back(*record, Tier::kDevice, Tier::kDisk);
+    } else {
+      copies_.end_taken_back(*record, Tier::kDisk, Tier::kDevice);
+    }
+  }
+  settled_.notify_all();  // whoever waits for what was to leave must look again
 }
 
 void Mover::show_addresses(bool shown) {
@@ -369,29 +277,14 @@ void Mover::exempt(StorageRecord& record) {
 }
 
 void Mover::abandon_in_child() {
-  // The pool's threads do not exist here; its destructor would wait for them.
-  static_cast<void>(transfers_.release());
-  in_flight_ = 0;
+  copies_.abandon_in_child();
+  recomputations_ = 0;
 }
 
 bool Mover::read_in_child(StorageRecord& record) {
+  if (memory_.stream_uses() != nullptr) return false;  // a child has no use of a card
   const Allocation pages = memory_.restore_apart(*record.block, Overbooking::kAllow);
-  if (pages.pointer == nullptr) return false;
-  if (record.block->intact) return true;
-  if (record.host != nullptr) {
-    std::memcpy(memory_.copy_range(*record.block).begin, record.host, copied(record).count);
-    return memory_.land(*record.block);
-  }
-  // Only the thread that forked exists here: a pool of its own, which starts no worker.
-  TransferPool pool(1);
-  const TransferResult result =
-      pool.run_here(Transfer{.direction = Direction::kIn,
-                             .memory = memory_.copy_range(*record.block).begin,
-                             .extent = record.disk,
-                             .descriptor = spool()->descriptor(),
-                             .length = TierRooms::bytes_on_disk(copied(record)).count});
-  if (result.error != 0) memory_.abandon_landing(*record.block);
-  return result.error == 0 && memory_.land(*record.block);
+  return pages.pointer != nullptr && copies_.read_in_child(record);
 }
 
 }  // namespace spillway::runtime

@@ -24,7 +24,7 @@ Bytes Mover::evict_to(StorageRecord& record, std::optional<Tier> tier) {
   if (machine_.state(record.id) != ResidencyState::kResident || !may_leave(record)) return {};
   if (!close_to_users(record)) return {};
   const Bytes pages = memory_.resident(*record.block);
-  if (record.has_copy.load() && (record.always_dirty.load() || !verify_clean(record))) {
+  if (record.has_copy.load() && (record.always_dirty.load() || !copies_.verify_clean(record))) {
     send(record, EventKind::kWrite);  // which opens it again
     if (!close_to_users(record)) return {};
   }
@@ -97,19 +97,19 @@ bool Mover::drop(StorageRecord& record) {
 // none, or none before demotions end.
 std::optional<Tier> Mover::reserve(StorageRecord& record, std::optional<Tier> stated) {
   if (stated == Tier::kHost)
-    return rooms_.reserve_host(record, copied(record)) ? stated : std::nullopt;
-  if (!stated && rooms_.host().could_hold(copied(record))) {
+    return rooms_.reserve_host(record, copies_.copied(record)) ? stated : std::nullopt;
+  if (!stated && rooms_.host().could_hold(copies_.copied(record))) {
     // Where no demotion could be started, the disk takes it directly.
-    const Bytes short_by = rooms_.host().short_by(copied(record));
+    const Bytes short_by = rooms_.host().short_by(copies_.copied(record));
     if (short_by.count != 0 && demote_for(short_by)) return std::nullopt;
-    if (rooms_.reserve_host(record, copied(record))) return Tier::kHost;
+    if (rooms_.reserve_host(record, copies_.copied(record))) return Tier::kHost;
   }
   return reserve_disk(record) ? std::optional(Tier::kDisk) : std::nullopt;
 }
 
 bool Mover::reserve_disk(StorageRecord& record) {
   std::string why;
-  if (rooms_.reserve_disk(record, copied(record), why)) return true;
+  if (rooms_.reserve_disk(record, copies_.copied(record), why)) return true;
   if (!why.empty()) ledger_.set_failure(std::move(why));
   return false;
 }
@@ -124,10 +124,10 @@ bool Mover::demote(StorageRecord& record) {
 /// Starts copying from host to disk what makes `bytes` of room. False if there is room already, or
 /// nothing can go.
 bool Mover::demote_for(Bytes bytes) {
-  const Bytes used_before = rooms_.host().budget().used();
+  const Bytes used_before = rooms_.host().used();
   Bytes going{};
   for (StorageRecord* record : live()) {
-    if (machine_.state(record->id) == ResidencyState::kDemoting) going += copied(*record);
+    if (machine_.state(record->id) == ResidencyState::kDemoting) going += copies_.copied(*record);
   }
   std::vector<StorageRecord*> on_host;
   std::ranges::copy_if(live(), std::back_inserter(on_host), [&](const StorageRecord* record) {
@@ -137,9 +137,9 @@ bool Mover::demote_for(Bytes bytes) {
                     [](const StorageRecord* record) { return record->next_use.load(); });
   for (StorageRecord* record : on_host) {
     if (going >= bytes || !demote(*record)) break;
-    going += copied(*record);
+    going += copies_.copied(*record);
   }
-  if (used_before - rooms_.host().budget().used() >= bytes) return false;
+  if (used_before - rooms_.host().used() >= bytes) return false;
   return going.count != 0;
 }
 

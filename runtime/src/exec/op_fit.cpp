@@ -65,7 +65,7 @@ std::optional<OutOfBudget::Facts> OpFit::whole_shortage(ThreadFrames& frames) {
     if (memory_.resident(*record->block).count == 0) away += record->bytes;
   }
   const Bytes smallest = stays + away + frames.needs.known() + kPagesOfAnOp;
-  // What other ops hold was in the way: that was said.
+  // Bytes that other ops hold were in the way: the text above says so.
   if (smallest <= budget_.limit()) return std::nullopt;
   OutOfBudget::Facts facts = shortages_.shortage(need, smallest - budget_.limit());
   facts.smallest_budget = smallest;

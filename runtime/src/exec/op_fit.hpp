@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether an op can end under the budget, going by what it needed when it ran before (OpNeeds): it
-// is refused before it begins, rather than half-way. Takes the engine's lock itself.
+// Tells whether an op can end under the budget, by what it needed when it ran before (OpNeeds): one
+// that cannot is refused before it begins, rather than half-way. Takes the engine's lock itself.
 #pragma once
 
 #include <optional>

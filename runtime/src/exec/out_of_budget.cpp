@@ -50,24 +50,25 @@ std::string shortage_lines(const OutOfBudget::Facts& facts) {
 }
 
 std::string refusal_lines(const OutOfBudget::Facts& facts) {
-  return fmt::format("Spillway: out of memory, since the kernel refuses memory{}: need {}.{}",
-                     facts.op.empty() ? "" : " in " + facts.op, to_string(facts.need),
-                     indented(facts.refused));
+  return fmt::format("Spillway: out of memory, since {} refuses memory{}: need {}.{}",
+                     facts.refusal->by, facts.op.empty() ? "" : " in " + facts.op,
+                     to_string(facts.need), indented(facts.refusal->reason));
 }
 
 std::vector<std::string> remedies_of(const OutOfBudget::Facts& facts) {
-  if (!facts.refused.empty()) {
-    return {"Raise vm.max_map_count, or the limit of ulimit -v, whichever is nearly used up.",
-            "Let fewer tensors live at once."};
-  }
   std::vector<std::string> remedies;
+  if (facts.refusal) {
+    if (!facts.refusal->remedy.empty()) remedies.push_back(facts.refusal->remedy);
+    remedies.emplace_back("Let fewer tensors live at once.");
+    return remedies;
+  }
   if (!facts.idle_mode.empty()) {
     remedies.push_back(fmt::format(
         "Unset SPILLWAY_MODE={}, which moves nothing: then what does not fit is evicted.",
         facts.idle_mode));
   }
   if (!facts.why.empty()) {
-    remedies.emplace_back("Mend what held eviction up, which is said above.");
+    remedies.emplace_back("Mend what held eviction up (see above).");
   }
   remedies.push_back(fmt::format("Raise {} to {}{}.", facts.limit, to_string(facts.smallest_budget),
                                  facts.is_all ? "" : " or more"));
@@ -84,13 +85,13 @@ std::vector<std::string> remedies_of(const OutOfBudget::Facts& facts) {
 }
 
 std::string text_of(const OutOfBudget::Facts& facts) {
-  std::string text = facts.refused.empty() ? shortage_lines(facts) : refusal_lines(facts);
-  if (facts.refused.empty() && !facts.why.empty()) {
+  std::string text = facts.refusal ? refusal_lines(facts) : shortage_lines(facts);
+  if (!facts.refusal && !facts.why.empty()) {
     text += indented("Eviction was held up: " + ended_with_point(facts.why));
   }
   if (!facts.waited.empty()) text += indented(facts.waited);
   if (!facts.also_known_as.empty()) text += indented(facts.also_known_as);
-  if (facts.refused.empty() && !facts.pinned.empty()) {
+  if (!facts.refusal && !facts.pinned.empty()) {
     text += indented("Largest storages that could not leave:");
     for (const std::string& line : facts.pinned) text += indented("  " + line);
   }

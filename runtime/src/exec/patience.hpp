@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a thread that needs room waits for the ops of others.
+// Limits how long a thread that needs room waits for the ops of others.
 //
 //     A   |--- op that pins what could leave ----------------|   works, or waits for the disk: B
 //     waits B        needs room: looks, looks, looks ...               A waits for B: B must give
 //     up
 //
 // Nobody can know that A waits for B: through a helper thread, a lock, or the barrier of a parallel
-// loop. What can be seen is that nothing gets on: no frame ends, no byte becomes free, no copy
-// ends, and no thread with an open frame uses the processor. That is borne for a while only; an op
-// that computes is waited for however long it takes, up to `total`, which ends what is not seen to
-// stand still (a barrier that spins, room that others always take first).
+// loop. One can only see that nothing gets on: no frame ends, no byte becomes free, no copy
+// ends, and no thread with an open frame uses the processor. A thread bears that for a while only.
+// It waits for an op that computes however long that takes, up to `total`, which ends what is not
+// seen to stand still (a barrier that spins, room that others always take first).
 //
 // Time is a number here. Not thread-safe: one per request.
 #pragma once
@@ -30,7 +30,8 @@ class Patience {
   /// enough that a person has not given up yet. Ten minutes is longer than an op may honestly run
   /// beside one that needs its memory.
   static constexpr Limits kBeforeAnError{.idle = 30'000'000'000, .total = 600'000'000'000};
-  /// Where single ops may exceed the budget a mistake costs some bytes, and waiting costs time.
+  /// For settings in which single ops may exceed the budget: there a mistake costs some bytes, and
+  /// waiting costs time.
   static constexpr Limits kBeforeOvershoot{.idle = 1'000'000'000, .total = 600'000'000'000};
 
   explicit Patience(Limits limits = kBeforeAnError) : limits_(limits) {}

@@ -50,7 +50,7 @@ bool RoomMaker::make_room(Bytes needed, RoomRequest& request, EngineLock& lock) 
   const Bytes live_before = memory_.live();
   freed_.drain();
   if (memory_.live() < live_before) return true;
-  const Bytes missing = saturating_sub(needed, mover_.leaving());
+  const Bytes missing = saturating_sub(needed, mover_.leaving() + memory_.coming());
   const bool nothing_leaves = missing.count != 0 && start_evictions(missing).count == 0;
   if (memory_.live() < live_before) return true;  // clean copies left at once
   if (nothing_leaves && let_go_of_fresh_outputs()) return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes room on the device when it is needed: which storages leave now, and for what a thread waits
-// until they have left.
+// Makes room on the device when it is needed: decides which storages leave now, and what a thread
+// waits for until they have left.
 //
 //     make_room   what was freed dies | the best victims leave | fresh outputs are let go of | wait
 //

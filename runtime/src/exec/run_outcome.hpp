@@ -21,7 +21,7 @@ struct RunOutcome {
   TimeNs ended = 0;      ///< steady clock; 0: not yet
   TimeNs published = 0;  ///< when the status page last had all counters, while ops are not seen
 
-  /// Of one op that is short several times the last counts.
+  /// Where one op is short several times, the last time counts.
   void note_shortage(Bytes bytes, std::uint64_t ops) {
     if (shortages == 0 || ops != ops_at_shortage) ++shortages;
     short_by = bytes;

@@ -88,7 +88,7 @@ OutOfBudget::Facts Shortages::shortage_in_op(const RoomRequest& request, Bytes s
 
 OutOfBudget::Facts Shortages::refusal(Bytes need) {
   OutOfBudget::Facts facts = shortage(need, need);
-  facts.refused = memory_.why_refused();
+  facts.refusal = memory_.refusal();
   return facts;
 }
 

@@ -36,7 +36,7 @@ class Shortages {
   /// The same for memory that a running op asks for: running statistics and the random state may
   /// already be written.
   OutOfBudget::Facts shortage_in_op(const RoomRequest& request, Bytes short_by);
-  /// The kernel refuses memory. The budget is not what was short, so nothing is said of it.
+  /// The system refuses memory. The budget is not what was short, so nothing is said of it.
   OutOfBudget::Facts refusal(Bytes need);
 
   /// The same facts with what the framework has to say of them. Without the lock.

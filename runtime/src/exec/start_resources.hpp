@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/exec/tier_set.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
@@ -27,6 +28,6 @@ struct HeldResources {
 
 /// Looks at memory and disks and sets up transfers, so not under the engine's lock. Throws
 /// UserError if a setting can't be honoured.
-StartResources start_resources(const Settings& settings, const HeldResources& held);
+StartResources start_resources(const Settings& settings, const HeldResources& held, TierSet& tiers);
 
 }  // namespace spillway::runtime

@@ -106,7 +106,7 @@ void StatusPublisher::note_shortage(Bytes short_by) {
 }
 
 void StatusPublisher::note_end(Ending ending, bool unwritten) {
-  // Who died out of memory may still come to its end in order.
+  // A process that died out of memory may still end in order.
   if (outcome_.ending != Ending::kOutOfMemory) outcome_.ending = ending;
   outcome_.unwritten |= unwritten;
   outcome_.ended = now_ns();

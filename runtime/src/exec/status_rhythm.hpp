@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ops bring the status page up to date, so that it is read fresh and costs nothing.
+// Chooses the ops that bring the status page up to date, so that it is fresh and costs nothing.
 //
 // Updates come every so many ops, and that number follows the program: twice as many after an
 // update that came too soon, fewer in proportion after one that was late. So no op reads the clock,
 // and a program of one op a second is as up to date as one of a hundred thousand. Times in
-// nanoseconds of any one clock, ops in the engine's count. `due` may be asked by any thread;
-// `updated` is told by one at a time. Throws nothing.
+// nanoseconds of any one clock, ops in the engine's count. Any thread may ask `due`;
+// one at a time calls `updated`. Throws nothing.
 #pragma once
 
 #include <algorithm>

@@ -7,10 +7,6 @@
 namespace spillway::runtime {
 namespace {
 
-/// Shorter repetitions are taken several at a time: runs of equal ops are everywhere, and a window
-/// must not reach back beyond the period before.
-constexpr std::uint64_t kMinPeriod = StepRecogniser::kWindow;
-constexpr std::size_t kMaxCandidates = 8;
 constexpr std::size_t kMaxBranches = 16;
 /// A longer stretch between two loops is another program, not a variant of the step.
 constexpr std::uint64_t kMaxDetourOps = 1U << 16;
@@ -21,10 +17,7 @@ constexpr std::uint64_t kSoonOps = 256;
 /// Passes between two computations of a plan that breaks no promise. Its "never used again" is
 /// checked by nothing else; at 50 ns per touch this adds less than 1 ns to each.
 constexpr std::uint32_t kAuditPasses = 64;
-/// Ops compared backwards for candidates, per op of the stream: bounds the cost of streams that
-/// nearly repeat at many distances.
-constexpr std::uint64_t kScansPerOp = 4;
-/// The same for telling whether a loop is known in another rotation, per op of the loop. Giving up
+/// Ops compared to tell whether a loop is known in another rotation, per op of the loop. Giving up
 /// leaves a second copy of it, which does no harm.
 constexpr std::uint64_t kComparesPerOp = 64;
 /// Places looked at where a window occurs all over a record.
@@ -32,22 +25,28 @@ constexpr std::uint32_t kMaxSpots = 4096;
 
 }  // namespace
 
-StepRecogniser::StepRecogniser() : last_window_(OpHistory::kFirstOps) {}
-
 std::uint64_t StepRecogniser::position() const {
-  if (path_ == nullptr) {
+  const Record* record = path_.record();
+  if (record == nullptr) {
     return 0;
   }
-  const std::uint64_t length = path_->ops.size();
-  return (position_ + length - path_->origin) % length;
+  const std::uint64_t length = record->ops.size();
+  return (path_.position() + length - record->origin) % length;
+}
+
+RecogniserStatistics StepRecogniser::statistics() const {
+  RecogniserStatistics statistics = statistics_;
+  statistics.mismatches = path_.mismatches();
+  return statistics;
 }
 
 RecordedStep StepRecogniser::last_step() const {
   RecordedStep step;
-  if (path_ == nullptr || !path_->loop) {
+  const Record* record = path_.record();
+  if (record == nullptr || !record->loop) {
     return step;
   }
-  const std::uint64_t length = path_->ops.size();
+  const std::uint64_t length = record->ops.size();
   const std::uint64_t end = op_index() - position();
   if (end < entered_at_ + length || !history_.remembers_touches(end - length)) {
     return step;
@@ -71,45 +70,24 @@ void StepRecogniser::extend_history() {
   const std::uint64_t op = history_.ops();
   const std::uint64_t capacity = history_.op_capacity();
   const bool departed = departure_.record != 0 && departure_.op + capacity / 2 > op;
-  const bool unexplained = path_ == nullptr || departed || wants_more_history_;
+  const bool unexplained = !on_path() || departed || wants_more_history_;
   if (capacity == kMaxHistoryOps || !unexplained) {
     history_.discard_ops();
     return;
   }
   wants_more_history_ = false;
   history_.grow_ops();
-  std::vector<std::uint64_t> windows(history_.op_capacity());
-  windows.swap(last_window_);
-  for (const std::uint64_t slot : windows) {
-    if (slot > kWindow && history_.remembers(slot - 1 - kWindow)) {
-      std::uint64_t& target = last_window_[place_key(slot - 1) & (history_.op_capacity() - 1)];
-      target = std::max(target, slot);
-    }
-  }
+  periods_.grow(history_);
 }
 
 // ---- Following a record -------------------------------------------------------------------------
 
-void StepRecogniser::stop() {
-  path_ = nullptr;
-  plan_ = nullptr;
-  cursor_ = cursor_end_ = op_touches_ = 0;
-}
-
 void StepRecogniser::enter(Spot spot, std::uint64_t op) {
-  path_ = spot.record;
-  plan_ = path_->plan.data();
-  position_ = spot.position;
-  const Record::Op& current = path_->ops[position_];
-  cursor_ = current.first_touch;
-  op_touches_ = current.touch_count;
-  cursor_end_ = cursor_ + op_touches_;
-  ++visit_;
+  path_.enter(spot);
   entered_at_ = op;
-  pass_mismatches_ = statistics_.mismatches;
-  path_->last_used = op;
-  if (path_->loop) {
-    period_ = path_->ops.size();
+  spot.record->last_used = op;
+  if (spot.record->loop) {
+    period_ = spot.record->ops.size();
   }
   believe(op);
 }
@@ -117,28 +95,29 @@ void StepRecogniser::enter(Spot spot, std::uint64_t op) {
 /// Sets how far the record is believed, at its current position in `op`: an unproven loop to its
 /// end, where it may turn out to have been an inner one.
 void StepRecogniser::believe(std::uint64_t op) {
-  const Record& record = *path_;
+  const Record& record = *path_.record();
   const bool repeats = !record.inner && record.ran_ops >= kRepeatProofOps;
   const bool sure = trusted(record);
-  never_ = sure ? kNeverUsed : kUnknownUse;
-  const std::uint64_t end = op + record.ops.size() - position_;
-  horizon_ = sure || repeats || !record.loop ? UINT64_MAX : end;
+  const std::uint64_t end = op + record.ops.size() - path_.position();
+  path_.believe(sure ? kNeverUsed : kUnknownUse,
+                sure || repeats || !record.loop ? UINT64_MAX : end);
 }
 
 /// The record ran out before `op`. Returns false if nothing is known to follow.
 bool StepRecogniser::wrap(std::uint64_t op) {
   finish_pass(op);
-  if (path_->loop) {
-    position_ = 0;
+  const Record& record = *path_.record();
+  if (record.loop) {
+    path_.restart();
     believe(op);
     return true;
   }
-  Record* next = records_.find(path_->successor);
+  Record* next = records_.find(record.successor);
   if (next == nullptr) {
-    stop();
+    path_.stop();
     return false;
   }
-  enter({next, path_->successor_position}, op);
+  enter({next, record.successor_position}, op);
   return true;
 }
 
@@ -151,11 +130,10 @@ bool StepRecogniser::trusted(const Record& record) const {
 }
 
 void StepRecogniser::finish_pass(std::uint64_t op) {
-  Record& record = *path_;
+  Record& record = *path_.record();
   const std::uint64_t length = record.ops.size();
   record.last_used = op;
-  record.bad_passes = statistics_.mismatches == pass_mismatches_ ? 0 : record.bad_passes + 1;
-  pass_mismatches_ = statistics_.mismatches;
+  record.bad_passes = path_.end_pass() ? record.bad_passes + 1 : 0;
   ++record.passes;
   if (!record.loop) {
     return;
@@ -174,29 +152,30 @@ void StepRecogniser::finish_pass(std::uint64_t op) {
     record.refresh_gap = broken ? std::min(2 * record.refresh_gap, kAuditPasses) : 2;
     record.passes = record.bad_passes = 0;
     record.fill_plan(history_, op - 2 * length, op);
-    ++visit_;
+    path_.void_promises();
     ++statistics_.refreshes;
   }
 }
 
-/// The stream ran differently from the record at `position_`.
+/// The stream ran differently from the record at its position.
 void StepRecogniser::depart(std::uint64_t op, std::uint64_t signature) {
   ++statistics_.departures;
   if (pending_.end != 0) {
     record_detour(op);
   }
-  if (path_ != nullptr && path_->held_ops < kProofOps) {
-    path_->held_ops = 0;
+  Record* record = path_.record();
+  if (record != nullptr && record->held_ops < kProofOps) {
+    record->held_ops = 0;
   }
-  departure_ = {path_ == nullptr ? 0 : path_->number, position_, signature, op};
+  departure_ = {record == nullptr ? 0 : record->number, path_.position(), signature, op};
 }
 
 bool StepRecogniser::follow_branch(std::uint64_t op, std::uint64_t signature) {
-  if (path_ == nullptr) {
+  if (!on_path()) {
     return false;
   }
-  for (const Record::Branch& branch : path_->branches) {
-    if (branch.position != position_ || branch.signature != signature) {
+  for (const Record::Branch& branch : path_.record()->branches) {
+    if (branch.position != path_.position() || branch.signature != signature) {
       continue;
     }
     Record* target = records_.find(branch.target);
@@ -218,7 +197,7 @@ void StepRecogniser::search(std::uint64_t op, std::uint64_t signature, bool was_
       propose(op);
       return;
     }
-    stop();
+    path_.stop();
   }
   ++statistics_.ops_off_path;
   if (op < kWindow) {
@@ -233,7 +212,7 @@ void StepRecogniser::search(std::uint64_t op, std::uint64_t signature, bool was_
 }
 
 /// A place whose preceding window is the stream's. See docs/recogniser.md, "Coming back".
-StepRecogniser::Spot StepRecogniser::find_spot(std::uint64_t op, std::uint64_t signature) const {
+Spot StepRecogniser::find_spot(std::uint64_t op, std::uint64_t signature) const {
   const std::uint64_t hash = history_.window_hash(op);
   const bool soon = op - departure_.op <= kSoonOps;
   Spot best;
@@ -298,98 +277,38 @@ void StepRecogniser::regain(Spot spot, std::uint64_t op) {
   enter(spot, op);
 }
 
-std::uint64_t StepRecogniser::place_key(std::uint64_t op) const {
-  return OpHistory::mix(history_.window_hash(op), history_.signature(op));
-}
-
-/// Notes that `op` stood here behind its window, and takes the distance to where both stood last
-/// for a candidate period. The op belongs to it: at a departure the window is nothing special.
 void StepRecogniser::propose(std::uint64_t op) {
-  if (op < kWindow) {
-    return;
+  if (periods_.note(history_, op)) {
+    schedule(op);
   }
-  std::uint64_t& slot = last_window_[place_key(op) & (history_.op_capacity() - 1)];
-  const std::uint64_t last = slot;
-  slot = op + 1;
-  if (last <= kWindow || !history_.remembers(last - 1 - kWindow) ||
-      history_.signature(last - 1) != history_.signature(op) ||
-      !history_.same_window(last - 1, op)) {
-    return;
-  }
-  std::uint64_t distance = op - (last - 1);
-  distance *= (kMinPeriod + distance - 1) / distance;
-  auto same = std::find_if(candidates_.begin(), candidates_.end(),
-                           [&](const Candidate& c) { return c.distance == distance; });
-  if (same != candidates_.end()) {
-    if (extend_run(*same, op)) {
-      return;
-    }
-    candidates_.erase(same);
-  }
-  std::uint64_t begin = op;
-  while (op - begin < distance && begin > distance && history_.remembers(begin - 1 - distance) &&
-         scanned_ < kScansPerOp * op && history_.same_op(begin - 1, begin - 1 - distance)) {
-    --begin;
-    ++scanned_;
-  }
-  if (candidates_.size() == kMaxCandidates) {
-    std::erase_if(candidates_, [&](Candidate& c) { return !extend_run(c, op); });
-  }
-  if (candidates_.size() == kMaxCandidates) {
-    candidates_.erase(std::ranges::max_element(
-        candidates_, {}, [](const Candidate& c) { return c.run_begin + c.distance; }));
-  }
-  candidates_.push_back({distance, begin, op});
-  schedule(op);
-}
-
-bool StepRecogniser::extend_run(Candidate& candidate, std::uint64_t op) const {
-  while (candidate.run_end < op && history_.remembers(candidate.run_end - candidate.distance) &&
-         history_.same_op(candidate.run_end, candidate.run_end - candidate.distance)) {
-    ++candidate.run_end;
-  }
-  return candidate.run_end == op;
 }
 
 void StepRecogniser::schedule(std::uint64_t op) {
-  attention_at_ = pending_.end != 0 ? pending_.due : UINT64_MAX;
-  for (const Candidate& candidate : candidates_) {
-    attention_at_ = std::min(attention_at_, candidate.run_begin + candidate.distance);
-  }
-  attention_at_ = std::max(attention_at_, op);
+  const std::uint64_t detour_due = pending_.end != 0 ? pending_.due : UINT64_MAX;
+  attention_at_ = std::max(std::min(detour_due, periods_.next_due()), op);
 }
 
 void StepRecogniser::attend(std::uint64_t op) {
   if (pending_.end != 0 && op >= pending_.due) {
     record_detour(op);
   }
-  check_candidates(op);
+  periods_.take_due(history_, op, [&](const PeriodFinder::Candidate& period) {
+    if (worth_recording(period, op)) {
+      record_loop(op, period.distance);
+    }
+  });
   schedule(op + 1);
-}
-
-void StepRecogniser::check_candidates(std::uint64_t op) {
-  std::erase_if(candidates_, [&](Candidate& c) { return !extend_run(c, op); });
-  for (std::size_t i = 0; i < candidates_.size();) {
-    const Candidate candidate = candidates_[i];
-    if (op - candidate.run_begin < candidate.distance) {
-      ++i;
-      continue;
-    }
-    candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (worth_recording(candidate, op)) {
-      record_loop(op, candidate.distance);
-    }
-  }
 }
 
 /// On the path only a longer loop that explains why the stream left a record is news: after any
 /// hiccup a plain loop also repeats at each multiple of its length.
-bool StepRecogniser::worth_recording(const Candidate& candidate, std::uint64_t op) const {
-  if (path_ == nullptr) {
+bool StepRecogniser::worth_recording(const PeriodFinder::Candidate& period,
+                                     std::uint64_t op) const {
+  if (!on_path()) {
     return true;
   }
-  return candidate.distance > period_ && departure_.op + candidate.distance >= op &&
-         departure_.op >= candidate.run_begin;
+  return period.distance > period_ && departure_.op + period.distance >= op &&
+         departure_.op >= period.run_begin;
 }
 
 // ---- Recording ----------------------------------------------------------------------------------
@@ -397,7 +316,7 @@ bool StepRecogniser::worth_recording(const Candidate& candidate, std::uint64_t o
 /// A loop whose windows all occur several times in it cannot be found by them, and is found anew.
 void StepRecogniser::drop_copies_of(std::uint64_t op, std::uint64_t length) {
   records_.drop_if([&](const Record& record) {
-    if (!record.loop || record.ops.size() != length || &record == path_) {
+    if (!record.loop || record.ops.size() != length || &record == path_.record()) {
       return false;
     }
     std::uint64_t compared = 0;
@@ -423,7 +342,7 @@ void StepRecogniser::record_loop(std::uint64_t op, std::uint64_t length) {
     return;
   }
   drop_copies_of(op, length);
-  Record& record = records_.add(history_, op - length, op, true, path_);
+  Record& record = records_.add(history_, op - length, op, true, path_.record());
   record.fill_plan(history_, op - 2 * length, op);
   ++statistics_.loops_found;
   record.ran_ops = record.held_ops = 2 * length;
@@ -432,15 +351,15 @@ void StepRecogniser::record_loop(std::uint64_t op, std::uint64_t length) {
     record.origin = static_cast<std::uint32_t>((boundary_after_ + length - op) % length);
   }
   mark_inner_loops(record);
-  std::erase_if(candidates_, [&](const Candidate& c) { return c.distance <= length; });
+  periods_.drop_up_to(length);
   const std::uint64_t signature = history_.signature(op);
   if (record.ops[0].signature != signature) {
-    if (path_ == nullptr) {
+    if (!on_path()) {
       departure_ = {record.number, 0, signature, op};
     }
     return;
   }
-  if (path_ == nullptr) {
+  if (!on_path()) {
     regain({&record, 0}, op);
   } else {
     enter({&record, 0}, op);
@@ -468,7 +387,7 @@ void StepRecogniser::record_detour(std::uint64_t op) {
   if (pending.begin < kWindow || !history_.remembers_touches(pending.begin - kWindow)) {
     return;
   }
-  Record& record = records_.add(history_, pending.begin, pending.end, false, path_);
+  Record& record = records_.add(history_, pending.begin, pending.end, false, path_.record());
   record.complete = op >= pending.due;
   record.successor = pending.successor;
   record.successor_position = pending.successor_position;

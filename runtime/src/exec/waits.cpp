@@ -18,7 +18,9 @@ namespace {
 // How long to wait for another thread's frame to end before looking again. Frames do not notify
 // under the lock, so a wake-up can be missed: this bounds what that costs.
 constexpr auto kUntilNextLook = std::chrono::milliseconds(5);
-// A disk or a file server that moves not one chunk for so long is told of.
+// How often a device is asked whether its work lets go of memory.
+constexpr auto kBetweenQuestions = std::chrono::microseconds(50);
+// A disk or a file server that moves no chunk for so long is reported.
 constexpr auto kSilence = std::chrono::seconds(30);
 
 }  // namespace
@@ -30,7 +32,7 @@ RoomRequest Waits::request_for(Bytes bytes) const {
           .others = {}};
 }
 
-// Who looks again after this may find a copy to start.
+// A thread that looks again after this may find a copy to start.
 void Waits::let_a_fork_begin(EngineLock& lock) {
   if (!mutex_.fork_gate().closed()) return;
   lock.native().unlock();
@@ -58,20 +60,33 @@ void Waits::for_a_copy(EngineLock& lock) {
   };
   const Bytes moved_before = moved();
   const bool silent = fault_at("wait.silence").has_value();
-  if (!silent && mutex_.settled().wait_for(lock.native(), kSilence) == std::cv_status::no_timeout) {
-    return;
-  }
+  if (!silent && hears_of_an_end(lock)) return;
   if (!silent && moved() != moved_before) return;
-  if (mover_.in_flight() == 0) return;
-  warn_once(fmt::format("the disk of the spool has moved nothing for {} s, and ops wait for it",
+  if (mover_.in_flight() == 0 && memory_.coming().count == 0) return;
+  warn_once(fmt::format("{} for {} s, and ops wait for it", mover_.transfers().awaited(),
                         kSilence.count()));
+}
+
+// A copy tells of its end; what a device lets go of has to be asked for, and another thread may be
+// the one that asked.
+bool Waits::hears_of_an_end(EngineLock& lock) {
+  const auto until = std::chrono::steady_clock::now() + kSilence;
+  do {
+    const bool asks = memory_.coming().count != 0;
+    if (!asks && mover_.in_flight() == 0) return true;
+    const auto next = asks ? std::chrono::steady_clock::now() + kBetweenQuestions : until;
+    const auto ended = mutex_.settled().wait_until(lock.native(), std::min(next, until));
+    if (ended == std::cv_status::no_timeout || (asks && memory_.settle())) return true;
+  } while (std::chrono::steady_clock::now() < until);
+  return false;
 }
 
 bool Waits::for_progress(RoomRequest& request, EngineLock& lock, std::uint64_t ended_before) {
   if (lock.free_pages()) return true;
   const TimeNs begin = now_ns();
-  const bool progress = mover_.in_flight() != 0 ? for_room_in_flight(request, lock)
-                                                : for_frames(request, lock, ended_before);
+  const bool on_its_way = mover_.in_flight() != 0 || memory_.coming().count != 0;
+  const bool progress =
+      on_its_way ? for_room_in_flight(request, lock) : for_frames(request, lock, ended_before);
   stall_ns_ += now_ns() - begin;
   return progress;
 }

@@ -5,7 +5,7 @@
 //     for_progress     until there may be room: a copy in flight ends, or another thread's frame,
 //                      whose pins then let storages leave
 //
-// Waiting has limits: see Patience. Who waits lets go of the engine's lock, and for frames of the
+// Waiting has limits: see Patience. A waiting thread releases the engine's lock, and for frames the
 // framework's too. All functions but those of any thread need the engine's lock.
 #pragma once
 
@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kMostFailures = 8;
 
 class Waits {
  public:
-  Waits(EngineMutex& mutex, Framework& framework, const DeviceTier& memory, Mover& mover,
+  Waits(EngineMutex& mutex, Framework& framework, DeviceTier& memory, Mover& mover,
         const BudgetShare& budget, const MoveRules& rules)
       : mutex_(mutex),
         framework_(framework),
@@ -68,6 +68,7 @@ class Waits {
 
  private:
   void for_a_copy(EngineLock& lock);
+  bool hears_of_an_end(EngineLock& lock);
   void let_a_fork_begin(EngineLock& lock);
   bool for_room_in_flight(RoomRequest& request, EngineLock& lock);
   bool for_frames(RoomRequest& request, EngineLock& lock, std::uint64_t ended_before);
@@ -75,7 +76,7 @@ class Waits {
 
   EngineMutex& mutex_;
   Framework& framework_;
-  const DeviceTier& memory_;
+  DeviceTier& memory_;
   Mover& mover_;
   const BudgetShare& budget_;
   const MoveRules& rules_;

@@ -29,10 +29,10 @@ struct Colours {
   std::uint32_t step;  // bytes
   [[nodiscard]] std::uint64_t room() const { return std::uint64_t{count - 1} * step; }
 };
-// Of blocks for which whole pages are less than 2 %.
+// For blocks for which whole pages are less than 2 %.
 constexpr std::uint64_t kPageColoursFrom = 2 << 20;
 constexpr Colours kPageColours{.count = 8, .step = kPage};
-// Of those below: an odd number of lines reaches all sets, and all of them are in the first page.
+// For those below: an odd number of lines reaches all sets, and all of them are in the first page.
 constexpr Colours kLineColours{.count = 16, .step = 3 * 64};
 
 bool has_page_colours(std::uint32_t size_class) {
@@ -216,7 +216,7 @@ void Arena::renew_if_crowded(Block& block) {
 
 // ---- Idle blocks --------------------------------------------------------------------------------
 
-void Arena::free(Block& block) {
+void Arena::free_block(Block& block) {
   SPILLWAY_CHECK(block.in_use, "block freed twice");
   abandon_landing(block);
   if (block.list != nullptr) block.list->remove(block);  // it was evicted
@@ -307,7 +307,7 @@ void Arena::to_kernel(std::byte* pages, std::uint64_t bytes) {
                   to_string(Bytes{bytes}), std::strerror(errno)));
 }
 
-// Of a block in a list or in none.
+// The block is in a list or in none.
 void Arena::drop_tail(Block& block) {
   const std::uint64_t tail = block.resident % kChunk;
   if (tail == 0) return;

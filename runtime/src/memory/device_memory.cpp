@@ -157,14 +157,16 @@ std::string DeviceMemory::description() const {
   return "plain arena, since " + (reason.empty() ? "it was asked for" : reason);
 }
 
-std::string DeviceMemory::why_refused() const {
+MemoryRefusal DeviceMemory::refusal() const {
   const MappingCount& mappings = arena_.mappings();
   const PageMap& addresses = arena_.page_map();
-  return fmt::format(
-      "Tensors have up to {} of the {} mappings that a process may have (vm.max_map_count), and {} "
-      "of {} of addresses (ulimit -v).",
-      mappings.bound(), mappings.allowed(), to_string(addresses.carved()),
-      to_string(addresses.reserved()));
+  return {
+      .by = "the kernel",
+      .reason = fmt::format("Tensors have up to {} of the {} mappings that a process may have "
+                            "(vm.max_map_count), and {} of {} of addresses (ulimit -v).",
+                            mappings.bound(), mappings.allowed(), to_string(addresses.carved()),
+                            to_string(addresses.reserved())),
+      .remedy = "Raise vm.max_map_count, or the limit of ulimit -v, whichever is nearly used up."};
 }
 
 void DeviceMemory::free_later(std::byte* pointer) noexcept {
@@ -188,7 +190,7 @@ void DeviceMemory::take_freed(std::vector<DeviceBlock*>& records) {
     while (object != nullptr) {
       std::byte* const next = next_freed(object);
       Block* block = arena_.find(object);
-      if (slabs_.free(*block, object)) arena_.free(*block);
+      if (slabs_.free(*block, object)) arena_.free_block(*block);
       object = next;
     }
   }
@@ -199,7 +201,7 @@ void DeviceMemory::take_freed(std::vector<DeviceBlock*>& records) {
     if (block->record != nullptr) {
       records.push_back(block);
     } else {
-      arena_.free(*block);
+      arena_.free_block(*block);
     }
     block = next;
   }

@@ -16,6 +16,10 @@ namespace {
 // Addresses for which the map becomes writable at once: 128 KiB of it.
 constexpr std::uint64_t kWritableStep = std::uint64_t{1} << 30;
 
+std::uint64_t size_of_entries(std::uint64_t addresses) {
+  return addresses / PageMap::kGranule * sizeof(std::atomic<Block*>);
+}
+
 void* map_reserved(std::uint64_t bytes, int protection, std::byte* where = nullptr) {
   const int fixed = where == nullptr ? 0 : MAP_FIXED;
   return ::mmap(where, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1,
@@ -41,7 +45,7 @@ PageMap::PageMap(Bytes reservation, Bytes minimum) {
     range = map_reserved(bytes, PROT_NONE);
     if (range == MAP_FAILED) continue;
     // Writable as far as it is needed: mlockall gets pages for all that is.
-    entries = map_reserved(bytes / kGranule * sizeof(std::atomic<Block*>), PROT_READ);
+    entries = map_reserved(size_of_entries(bytes), PROT_READ);
     if (entries != MAP_FAILED) break;
     ::munmap(range, bytes);
     range = MAP_FAILED;
@@ -52,10 +56,15 @@ PageMap::PageMap(Bytes reservation, Bytes minimum) {
         to_string(minimum)));
   }
   advise(range, bytes);
-  ::munlock(entries, bytes / kGranule * sizeof(std::atomic<Block*>));
+  ::munlock(entries, size_of_entries(bytes));
   base_ = reinterpret_cast<std::uintptr_t>(range);
   size_ = bytes;
   entries_ = static_cast<std::atomic<Block*>*>(entries);
+}
+
+PageMap::~PageMap() {
+  ::munmap(reinterpret_cast<void*>(base_), size_);  // NOLINT(performance-no-int-to-ptr)
+  ::munmap(static_cast<void*>(entries_), size_of_entries(size_));
 }
 
 std::byte* PageMap::carve(std::uint64_t bytes, std::uint64_t alignment) {

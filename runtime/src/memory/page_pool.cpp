@@ -82,7 +82,7 @@ std::uint64_t PagePool::move(Block& source, Block& target, std::uint64_t count) 
     std::byte* const from = source.base + first * kChunk;
     std::byte* const to = target.base + target.resident;
     if (fault_at("pool.move") || !remap(from, to, run * kChunk)) return moved;
-    // Of a stale pointer into what was left behind nothing may come but a fault.
+    // A stale pointer into what was left behind must fault.
     if (was_accessible) {
       ::mprotect(from, run * kChunk, PROT_NONE);
       mappings_.cut(source, first);

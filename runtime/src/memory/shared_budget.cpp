@@ -99,7 +99,7 @@ Bytes SharedBudget::claimed_by_others() const {
   return sum;
 }
 
-// Of what no forked process holds: it can't be made to leave.
+// A part of what no forked process holds, since that cannot be made to leave.
 std::uint64_t SharedBudget::equal_part() const {
   const std::uint64_t total = page_->total.load();
   std::uint64_t parts = is_root() || page_->root_used.load() > total / kIdleShare ? 1 : 0;

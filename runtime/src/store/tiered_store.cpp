@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/store/tiered_store.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -10,10 +12,20 @@
 #include <utility>
 
 #include "spillway/base/error.hpp"
+#include "spillway/base/fault.hpp"
 
 namespace spillway::runtime {
 
 namespace {
+
+#ifdef MADV_POPULATE_READ
+constexpr int kPopulate = MADV_POPULATE_READ;
+#else
+constexpr int kPopulate = 22;  // in headers older than the kernel
+#endif
+
+// The most that write_aside has in memory at a time.
+constexpr Bytes kPart = kMiB;
 
 std::uint64_t to_value(StoredId id) { return static_cast<std::uint64_t>(id); }
 
@@ -107,7 +119,7 @@ void TieredStore::store(StoredId id, const std::byte* from, StoreDone done) {
   try {
     // A transfer out only reads.
     submit(id, Direction::kOut, const_cast<std::byte*>(from), place,
-           [this, id, place, done = std::move(done)](TransferResult result) {
+           [this, id, place, done = std::move(done)](const TransferResult& result) {
              end_store(id, place, result.error);
              done(result.error);
            });
@@ -148,7 +160,7 @@ void TieredStore::load(StoredId id, std::byte* to, StoreDone done) {
   }
   try {
     submit(id, Direction::kIn, to, place,
-           [this, id, place, to, done = std::move(done)](TransferResult result) {
+           [this, id, place, to, done = std::move(done)](const TransferResult& result) {
              done(end_load(id, place, to, result.error));
            });
   } catch (...) {
@@ -215,7 +227,7 @@ bool TieredStore::demote(StoredId id, StoreDone done) {
   }
   try {
     submit(id, Direction::kOut, place.host, place,
-           [this, id, done = std::move(done)](TransferResult result) {
+           [this, id, done = std::move(done)](const TransferResult& result) {
              end_demotion(id, result.error);
              done(result.error);
            });
@@ -258,6 +270,7 @@ HostPages TieredStore::free_host_locked(Place& place) {
 }
 
 HostPages TieredStore::free_locked(Place& place) {
+  if (place.mapped != nullptr) ::munmap(std::exchange(place.mapped, nullptr), place.disk.bytes);
   if (place.disk.bytes != 0) spool_.free(std::exchange(place.disk, Extent{}));
   return free_host_locked(place);
 }
@@ -272,6 +285,108 @@ void TieredStore::drop(StoredId id) {
   }
   freed = free_locked(place);
   places_.erase(to_value(id));
+}
+
+std::byte* TieredStore::map(StoredId id) {
+  const std::lock_guard lock(mutex_);
+  Place& place = place_locked(id);
+  SPILLWAY_CHECK(place.state == State::kEmpty, describe(id));
+  if (place.host == nullptr) {
+    void* const range = ::mmap(nullptr, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                               spool_.descriptor(), static_cast<off_t>(place.disk.offset));
+    if (range == MAP_FAILED) return nullptr;
+    place.mapped = static_cast<std::byte*>(range);
+  }
+  place.state = State::kMapped;
+  return place.host != nullptr ? place.host : place.mapped;
+}
+
+TieredStore::Place TieredStore::mapped_place(StoredId id) {
+  const std::lock_guard lock(mutex_);
+  const Place& place = place_locked(id);
+  SPILLWAY_CHECK(place.state == State::kMapped, describe(id));
+  return place;
+}
+
+int TieredStore::put_aside_part(const Place& place, std::uint64_t begin, std::uint64_t length) {
+  if (in_child_) return 0;  // what it wrote is in memory alone
+  if (const auto fault = fault_at("spool.write")) return fault->error;
+  const auto offset = static_cast<off_t>(place.disk.offset + begin);
+  const auto bytes = static_cast<off_t>(length);
+  // Not msync, which has the disk write its cache too: the file does not outlive the process.
+  if (::sync_file_range(
+          spool_.descriptor(), offset, bytes,
+          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) != 0 ||
+      ::madvise(place.mapped + begin, length, MADV_DONTNEED) != 0) {
+    return errno;
+  }
+  ::posix_fadvise(spool_.descriptor(), offset, bytes, POSIX_FADV_DONTNEED);
+  return 0;
+}
+
+int TieredStore::end_putting_aside(Bytes bytes, int error) {
+  const std::lock_guard lock(mutex_);
+  error == 0 ? void(statistics_.stored_on_disk += bytes) : void(++statistics_.failed);
+  return error;
+}
+
+int TieredStore::put_aside(StoredId id) {
+  const Place place = mapped_place(id);
+  if (place.mapped == nullptr) return 0;
+  return end_putting_aside(place.bytes, put_aside_part(place, 0, place.disk.bytes));
+}
+
+void TieredStore::give_back(StoredId id) {
+  const Place place = mapped_place(id);
+  if (place.mapped == nullptr || in_child_) return;
+  ::madvise(place.mapped, place.disk.bytes, MADV_DONTNEED);
+}
+
+int TieredStore::write_aside(StoredId id, const std::byte* from) {
+  const Place place = mapped_place(id);
+  if (place.mapped == nullptr) {
+    std::memcpy(place.host, from, place.bytes.count);
+    return 0;
+  }
+  int error = 0;
+  for (std::uint64_t begin = 0; begin < place.bytes.count && error == 0; begin += kPart.count) {
+    std::memcpy(place.mapped + begin, from + begin,
+                std::min(kPart.count, place.bytes.count - begin));
+    error = put_aside_part(place, begin, std::min(kPart.count, place.disk.bytes - begin));
+  }
+  return end_putting_aside(place.bytes, error);
+}
+
+int TieredStore::bring(StoredId id) {
+  const Place place = mapped_place(id);
+  if (place.mapped == nullptr) return 0;
+  int error = 0;
+  if (const auto fault = fault_at("spool.read")) error = fault->error;
+  if (error == 0 && ::madvise(place.mapped, place.disk.bytes, kPopulate) != 0) {
+    // A kernel before 5.14 does not know it, and then each access brings a part.
+    error = errno == EINVAL ? 0 : errno;
+  }
+  const std::lock_guard lock(mutex_);
+  error == 0 ? void(statistics_.loaded_from_disk += place.bytes) : void(++statistics_.failed);
+  return error;
+}
+
+void TieredStore::before_fork() {
+  transfers_->before_fork();
+  mutex_.lock();
+}
+
+void TieredStore::after_fork(bool in_child) {
+  in_child_ |= in_child;
+  for (const auto& [id, place] : places_) {
+    if (!in_child || place.mapped == nullptr) continue;
+    void* const own =
+        ::mmap(place.mapped, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+               spool_.descriptor(), static_cast<off_t>(place.disk.offset));
+    // A child that then uses it ends, and does not write into its parent's.
+    if (own == MAP_FAILED) ::munmap(place.mapped, place.disk.bytes);
+  }
+  mutex_.unlock();
 }
 
 Bytes TieredStore::bytes(StoredId id) const {

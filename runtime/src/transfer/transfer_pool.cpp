@@ -60,12 +60,13 @@ bool TransferPool::cancel(TransferId id) {
   return true;
 }
 
-void TransferPool::hurry(TransferId id) {
+bool TransferPool::hurry(TransferId id) {
   {
     const std::lock_guard lock(mutex_);
     queue_->hurry(id);
   }
   work_ready_.notify_all();
+  return false;
 }
 
 void TransferPool::start_workers_locked() {

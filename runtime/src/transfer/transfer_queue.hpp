@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which chunk starts next. Shared by the implementations of Transfers; they lock.
+// Chooses the chunk that starts next. Shared by the implementations of Transfers; they lock.
 #pragma once
 
 #include <atomic>

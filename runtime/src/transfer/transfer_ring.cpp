@@ -128,14 +128,12 @@ bool TransferRing::cancel(TransferId id) {
   return true;
 }
 
-void TransferRing::hurry(TransferId id) {
-  if ((id & kOddBit) != 0) {
-    odd_.hurry(id & ~kOddBit);
-    return;
-  }
+bool TransferRing::hurry(TransferId id) {
+  if ((id & kOddBit) != 0) return odd_.hurry(id & ~kOddBit);
   const std::lock_guard lock(mutex_);
   queue_->hurry(id);
   if (std::exchange(asleep_, false)) wake();
+  return false;
 }
 
 void TransferRing::start_locked() {

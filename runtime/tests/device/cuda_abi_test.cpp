@@ -82,8 +82,10 @@ using Theirs_cuLaunchKernel = PFN_cuLaunchKernel_v4000;
 
 // NOLINTEND(readability-identifier-naming)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): of a type, which has none
 #define SAME(member, name, parameters) \
   static_assert(SameCall<Result(*) parameters, Theirs_##name>::value, #name);
+// NOLINTEND(bugprone-macro-parentheses)
 SPILLWAY_CUDA_FUNCTIONS(SAME)
 SPILLWAY_CUDA_LAUNCH_FUNCTIONS(SAME)
 #undef SAME
@@ -140,7 +142,7 @@ static_assert(kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 
-TEST(CudaAbi, IsThatOfTheHeader) { SUCCEED() << "else this would not have been compiled"; }
+TEST(CudaAbiTest, IsThatOfTheHeader) { SUCCEED() << "else this would not have been compiled"; }
 
 }  // namespace
 }  // namespace spillway::runtime::cuda

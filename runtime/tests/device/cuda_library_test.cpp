@@ -25,19 +25,19 @@ std::string refusal(const std::string& file) {
   return "";
 }
 
-TEST(CudaLibrary, SaysThatItIsMissingAndWhatToDo) {
+TEST(CudaLibraryTest, SaysThatItIsMissingAndWhatToDo) {
   EXPECT_THAT(
       refusal("libcuda-that-nobody-has.so.1"),
       AllOf(HasSubstr("no driver for a graphics card"), HasSubstr("libcuda-that-nobody-has.so.1"),
             HasSubstr("Install NVIDIA's driver")));
 }
 
-TEST(CudaLibrary, SaysThatADriverIsTooOld) {
+TEST(CudaLibraryTest, SaysThatADriverIsTooOld) {
   EXPECT_THAT(refusal("libm.so.6"), AllOf(HasSubstr("libm.so.6"), HasSubstr("older than CUDA 11.3"),
                                           HasSubstr("Update NVIDIA's driver")));
 }
 
-TEST(CudaLibrary, SaysThatThereIsNoCard) {
+TEST(CudaLibraryTest, SaysThatThereIsNoCard) {
   setenv("STAND_IN_CUDA", "no-device", 1);
   const std::string said = refusal(SPILLWAY_STAND_IN_CUDA);
   unsetenv("STAND_IN_CUDA");
@@ -45,7 +45,7 @@ TEST(CudaLibrary, SaysThatThereIsNoCard) {
                           HasSubstr("leave the card out")));
 }
 
-TEST(CudaLibrary, SaysWhichFunctionIsMissing) {
+TEST(CudaLibraryTest, SaysWhichFunctionIsMissing) {
   const CudaLibrary library(SPILLWAY_STAND_IN_CUDA);
   try {
     static_cast<void>(library.function("cuFunctionOfTomorrow"));
@@ -55,14 +55,14 @@ TEST(CudaLibrary, SaysWhichFunctionIsMissing) {
   }
 }
 
-TEST(CudaDriver, RefusesACardThatIsNotThere) {
+TEST(CudaDriverTest, RefusesACardThatIsNotThere) {
   const auto library = std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA);
   for (const int ordinal : {-1, 1}) {
     EXPECT_THROW(CudaDriver(library, ordinal), UserError) << ordinal;
   }
 }
 
-TEST(CudaDriver, TellsWhatTheCardIs) {
+TEST(CudaDriverTest, TellsWhatTheCardIs) {
   CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
   EXPECT_EQ(driver.facts().name, "stand-in card");
   EXPECT_EQ(driver.facts().driver_version, 13000);
@@ -71,7 +71,7 @@ TEST(CudaDriver, TellsWhatTheCardIs) {
   EXPECT_TRUE(driver.enter_thread().done());
 }
 
-TEST(CudaDriver, TellsTheNumberAndMeaningOfAnError) {
+TEST(CudaDriverTest, TellsTheNumberAndMeaningOfAnError) {
   CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
   PagesHandle handle{};
   const DeviceStatus refused = driver.create(kGiB * 2, handle);

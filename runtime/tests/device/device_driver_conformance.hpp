@@ -21,7 +21,7 @@
 namespace spillway::runtime {
 
 template <typename Card>
-class DeviceDriverConformance : public ::testing::Test {
+class DeviceDriverConformanceTest : public ::testing::Test {
  protected:
   static constexpr int kHostGranules = 4;
 
@@ -77,9 +77,9 @@ class DeviceDriverConformance : public ::testing::Test {
   std::vector<std::pair<DeviceAddress, PagesHandle>> opened_;
 };
 
-TYPED_TEST_SUITE_P(DeviceDriverConformance);
+TYPED_TEST_SUITE_P(DeviceDriverConformanceTest);
 
-TYPED_TEST_P(DeviceDriverConformance, BytesGoInAndWithinAndOut) {
+TYPED_TEST_P(DeviceDriverConformanceTest, BytesGoInAndWithinAndOut) {
   const DeviceAddress first = this->open(0);
   const DeviceAddress second = this->open(3);
   std::memset(this->host(0), 7, this->granule_.count);
@@ -94,7 +94,7 @@ TYPED_TEST_P(DeviceDriverConformance, BytesGoInAndWithinAndOut) {
   EXPECT_TRUE(this->all(this->host(2), 9));
 }
 
-TYPED_TEST_P(DeviceDriverConformance, AHandleTakesItsBytesToOtherAddresses) {
+TYPED_TEST_P(DeviceDriverConformanceTest, AHandleTakesItsBytesToOtherAddresses) {
   const DeviceAddress first = this->open(0);
   auto& driver = *this->driver_;
   ASSERT_TRUE(driver.fill(first, std::byte{5}, this->granule_, this->stream_).done());
@@ -110,7 +110,7 @@ TYPED_TEST_P(DeviceDriverConformance, AHandleTakesItsBytesToOtherAddresses) {
   EXPECT_TRUE(this->all(this->host(0), 5));
 }
 
-TYPED_TEST_P(DeviceDriverConformance, MemoryIsCountedFromCreationToTheLastOfMappingAndHandle) {
+TYPED_TEST_P(DeviceDriverConformanceTest, MemoryIsCountedFromCreationToTheLastOfMappingAndHandle) {
   auto& driver = *this->driver_;
   const auto free = [&] {
     DeviceMemoryInfo info;
@@ -128,7 +128,7 @@ TYPED_TEST_P(DeviceDriverConformance, MemoryIsCountedFromCreationToTheLastOfMapp
   EXPECT_EQ(free(), before);
 }
 
-TYPED_TEST_P(DeviceDriverConformance, AWaitIsForTheLatestRecordAndForNothingWithoutOne) {
+TYPED_TEST_P(DeviceDriverConformanceTest, AWaitIsForTheLatestRecordAndForNothingWithoutOne) {
   auto& driver = *this->driver_;
   DeviceStream other{};
   ASSERT_TRUE(driver.create_stream(other).done());
@@ -150,7 +150,7 @@ TYPED_TEST_P(DeviceDriverConformance, AWaitIsForTheLatestRecordAndForNothingWith
   EXPECT_TRUE(driver.destroy_stream(other).done());
 }
 
-TYPED_TEST_P(DeviceDriverConformance, TheHostSeesAnEventPass) {
+TYPED_TEST_P(DeviceDriverConformanceTest, TheHostSeesAnEventPass) {
   auto& driver = *this->driver_;
   const DeviceEvent begin = this->event(EventTiming::kYes);
   const DeviceEvent end = this->event(EventTiming::kYes);
@@ -168,7 +168,7 @@ TYPED_TEST_P(DeviceDriverConformance, TheHostSeesAnEventPass) {
   EXPECT_TRUE(driver.destroy_event(end).done());
 }
 
-TYPED_TEST_P(DeviceDriverConformance, WhatIsAskedWronglyIsRefusedAndLosesNothing) {
+TYPED_TEST_P(DeviceDriverConformanceTest, WhatIsAskedWronglyIsRefusedAndLosesNothing) {
   auto& driver = *this->driver_;
   PagesHandle handle{};
   const auto refused = [](DeviceStatus status) {
@@ -184,7 +184,7 @@ TYPED_TEST_P(DeviceDriverConformance, WhatIsAskedWronglyIsRefusedAndLosesNothing
   EXPECT_TRUE(driver.fill(address, std::byte{1}, this->granule_, this->stream_).done());
 }
 
-TYPED_TEST_P(DeviceDriverConformance, ACardThatIsFullSaysSo) {
+TYPED_TEST_P(DeviceDriverConformanceTest, ACardThatIsFullSaysSo) {
   DeviceMemoryInfo info;
   ASSERT_TRUE(this->driver_->memory_info(info).done());
   PagesHandle handle{};
@@ -192,7 +192,7 @@ TYPED_TEST_P(DeviceDriverConformance, ACardThatIsFullSaysSo) {
   EXPECT_EQ(status.outcome, DeviceOutcome::kOutOfMemory);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(DeviceDriverConformance, BytesGoInAndWithinAndOut,
+REGISTER_TYPED_TEST_SUITE_P(DeviceDriverConformanceTest, BytesGoInAndWithinAndOut,
                             AHandleTakesItsBytesToOtherAddresses,
                             MemoryIsCountedFromCreationToTheLastOfMappingAndHandle,
                             AWaitIsForTheLatestRecordAndForNothingWithoutOne,

@@ -28,9 +28,9 @@ struct CudaOnStandIn {
   }
 };
 
-INSTANTIATE_TYPED_TEST_SUITE_P(OnThreads, DeviceDriverConformance, Threads);
-INSTANTIATE_TYPED_TEST_SUITE_P(ByCalls, DeviceDriverConformance, ByCalls);
-INSTANTIATE_TYPED_TEST_SUITE_P(CudaOnStandIn, DeviceDriverConformance, CudaOnStandIn);
+INSTANTIATE_TYPED_TEST_SUITE_P(OnThreads, DeviceDriverConformanceTest, Threads);
+INSTANTIATE_TYPED_TEST_SUITE_P(ByCalls, DeviceDriverConformanceTest, ByCalls);
+INSTANTIATE_TYPED_TEST_SUITE_P(CudaOnStandIn, DeviceDriverConformanceTest, CudaOnStandIn);
 
 }  // namespace
 }  // namespace spillway::runtime

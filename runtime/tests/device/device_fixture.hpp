@@ -11,14 +11,15 @@ namespace spillway::runtime {
 
 /// A stand-in card without delays of its own, and two streams of a program's.
 class DeviceFixture : public ::testing::Test {
+ public:
+  ~DeviceFixture() override { EXPECT_TRUE(device_.complaints().empty()); }
+
  protected:
   using HeldStream = spillway::testing::HeldStream;
   using ThreadDevice = spillway::testing::ThreadDevice;
   using DeviceCall = spillway::testing::DeviceCall;
 
   static constexpr Bytes kGranule{4096};
-
-  ~DeviceFixture() override { EXPECT_TRUE(device_.complaints().empty()); }
 
   DeviceStream stream() {
     DeviceStream made{};

@@ -4,49 +4,26 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <utility>
 
 namespace spillway::runtime {
 namespace {
 
-using spillway::testing::DeviceAccess;
 using spillway::testing::DeviceKernel;
-
-constexpr std::uint64_t kStride = 512;
-constexpr std::uint64_t kWordsOfGranule = DeviceProgram::kGranule / kStride;
-
-std::uint64_t hash(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a * 0x9e3779b97f4a7c15ULL ^ (b + 0x7f4a7c15ULL + (a << 6));
-  x ^= x >> 29;
-  x *= 0xbf58476d1ce4e5b9ULL;
-  return x ^ (x >> 32);
-}
-
-std::uint64_t load(const std::byte* memory, std::size_t word) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, memory + word * kStride, sizeof value);
-  return value;
-}
-void store(std::byte* memory, std::size_t word, std::uint64_t value) {
-  std::memcpy(memory + word * kStride, &value, sizeof value);
-}
 
 }  // namespace
 
 DeviceProgram::DeviceProgram(const ProgramCard& card, std::vector<DeviceStream> streams,
                              std::uint64_t seed)
-    : card_(card), streams_(std::move(streams)), random_(seed) {}
-
-DeviceProgram::~DeviceProgram() {
-  for (const DeviceEvent event : events_) static_cast<void>(card_.device.destroy_event(event));
-}
+    : card_(card), streams_(std::move(streams)), random_(seed), launches_(card.device) {}
 
 void DeviceProgram::run(int steps) {
   for (int i = 0; i < steps; ++i) {
-    const std::lock_guard lock(card_.lock);
+    const std::lock_guard lock(card_.storages.mutex());
     step();
-    ASSERT_LE(card_.device.used(), card_.budget.limit()) << "the driver's own count";
+    ASSERT_LE(card_.device.used(), card_.storages.tier().budget().limit())
+        << "the driver's own count";
   }
 }
 
@@ -57,17 +34,17 @@ void DeviceProgram::step() {
   if (dice < 58) return check(any());
   if (dice < 76) return evict();
   if (dice < 86) return prefetch();
-  if (dice < 89) return static_cast<void>(card_.residency.give_up(any().id));
+  if (dice < 89) return static_cast<void>(card_.storages.give_up(*any().record));
   if (dice < 96) return die(random_() % storages_.size());
-  card_.residency.advance();
+  card_.storages.advance();
 }
 
 bool DeviceProgram::make_room(const std::vector<Operand>& kept) {
-  if (card_.residency.make_room()) return true;
+  if (card_.storages.make_room()) return true;
   for (const auto& storage : storages_) {
     const bool keep = std::ranges::any_of(
         kept, [&](const Operand& operand) { return operand.storage == storage.get(); });
-    if (!keep && card_.residency.evict(storage->id)) return true;
+    if (!keep && card_.storages.evict(*storage->record)) return true;
   }
   return false;
 }
@@ -76,20 +53,16 @@ void DeviceProgram::create() {
   auto storage = std::make_unique<Storage>();
   storage->granules = 1 + random_() % 4;
   const DeviceStream stream = any_stream();
-  std::optional<StorageId> id;
-  while (!(id = card_.residency.create({storage->granules * kGranule}, stream))) {
+  while ((storage->record = card_.storages.create({storage->granules * kGranule}, stream)) ==
+         nullptr) {
     if (!make_room({})) return;
   }
-  storage->id = *id;
   const std::uint64_t salt = random_();
-  storage->expected.resize(storage->granules * kWordsOfGranule);
-  for (std::size_t i = 0; i < storage->expected.size(); ++i) storage->expected[i] = hash(salt, i);
+  storage->expected.resize(words_in({storage->granules * kGranule}));
+  fill(storage->expected, salt);
   storages_.push_back(std::move(storage));
-  const std::size_t words = storages_.back()->expected.size();
-  launch(stream, {{storages_.back().get(), DeviceUse::kWrite}},
-         [=](std::span<std::byte* const> at) {
-           for (std::size_t i = 0; i < words; ++i) store(at[0], i, hash(salt, i));
-         });
+  launch(stream, {{storages_.back().get(), Access::kWrite}},
+         fill_kernel(storages_.back()->expected.size(), salt));
 }
 
 void DeviceProgram::mix() {
@@ -97,101 +70,54 @@ void DeviceProgram::mix() {
   Storage& first = any();
   Storage& second = any();
   if (&target == &first || &target == &second || &first == &second) return;
-  const std::size_t words = target.expected.size();
-  const std::size_t of_first = first.expected.size();
-  const std::size_t of_second = second.expected.size();
   const std::uint64_t salt = random_();
   const bool launched = launch(
-      any_stream(),
-      {{&target, DeviceUse::kWrite}, {&first, DeviceUse::kRead}, {&second, DeviceUse::kRead}},
-      [=](std::span<std::byte* const> at) {
-        for (std::size_t i = 0; i < words; ++i) {
-          const std::uint64_t in =
-              hash(load(at[1], i % of_first), load(at[2], i % of_second) ^ salt);
-          store(at[0], i, hash(load(at[0], i), in));
-        }
-      });
-  if (!launched) return;
-  for (std::size_t i = 0; i < words; ++i) {
-    const std::uint64_t in =
-        hash(first.expected[i % of_first], second.expected[i % of_second] ^ salt);
-    target.expected[i] = hash(target.expected[i], in);
-  }
+      any_stream(), {{&target, Access::kWrite}, {&first, Access::kRead}, {&second, Access::kRead}},
+      mix_kernel(target.expected.size(), first.expected.size(), second.expected.size(), salt));
+  if (launched) runtime::mix(target.expected, first.expected, second.expected, salt);
 }
 
 void DeviceProgram::check(Storage& storage) {
-  launch(any_stream(), {{&storage, DeviceUse::kRead}},
-         [expected = storage.expected, wrong = wrong_](std::span<std::byte* const> at) {
-           for (std::size_t i = 0; i < expected.size(); ++i) {
-             if (load(at[0], i) != expected[i]) {
-               ++*wrong;
-               return;
-             }
-           }
-         });
+  launch(any_stream(), {{&storage, Access::kRead}}, check_kernel(storage.expected, wrong_));
 }
 
-void DeviceProgram::evict() { static_cast<void>(card_.residency.evict(any().id)); }
+void DeviceProgram::evict() { static_cast<void>(card_.storages.evict(*any().record)); }
 
-void DeviceProgram::prefetch() { static_cast<void>(card_.residency.prefetch(any().id)); }
+void DeviceProgram::prefetch() { static_cast<void>(card_.storages.prefetch(*any().record)); }
 
 void DeviceProgram::die(std::size_t index) {
   std::swap(storages_[index], storages_.back());
-  card_.residency.die(storages_.back()->id);
+  card_.storages.die(*storages_.back()->record);
   storages_.pop_back();
 }
 
 bool DeviceProgram::pin(DeviceStream stream, const std::vector<Operand>& operands,
-                        std::vector<DeviceAccess>& accesses) {
+                        std::vector<OrderedLaunches::Operand>& pinned) {
   for (const Operand& operand : operands) {
     std::optional<DeviceAddress> address;
-    while (!(address = card_.residency.use(operand.storage->id, stream, operand.use))) {
+    while (!(address = card_.storages.use(*operand.storage->record, stream, operand.access))) {
       if (!make_room(operands)) return false;
     }
-    accesses.push_back({*address, {operand.storage->granules * kGranule}});
+    pinned.push_back({&operand.storage->uses,
+                      operand.access,
+                      {*address, {operand.storage->granules * kGranule}}});
   }
   return true;
 }
 
-void DeviceProgram::order(DeviceStream stream, const Operand& operand) {
-  const auto after = [&](const Launched& launched) {
-    if (launched.stream == stream) return;
-    expect_done(card_.device, card_.device.stream_wait(stream, launched.event), "a wait");
-  };
-  if (operand.storage->written) after(*operand.storage->written);
-  if (operand.use == DeviceUse::kRead) return;
-  for (const Launched& launched : operand.storage->read) after(launched);
-}
-
 bool DeviceProgram::launch(DeviceStream stream, const std::vector<Operand>& operands,
                            DeviceKernel kernel) {
-  std::vector<DeviceAccess> accesses;
-  const bool pinned = pin(stream, operands, accesses);
-  if (pinned) {
-    for (const Operand& operand : operands) order(stream, operand);
-    DeviceEvent event{};
-    expect_done(card_.device, card_.device.create_event(EventTiming::kNo, event), "an event");
-    events_.push_back(event);
-    expect_done(card_.device, card_.device.launch(stream, accesses, std::move(kernel)), "a launch");
-    expect_done(card_.device, card_.device.record(event, stream), "a record");
-    ++kernels_;
-    for (const Operand& operand : operands) {
-      if (operand.use == DeviceUse::kWrite) {
-        operand.storage->read.clear();
-        operand.storage->written = Launched{stream, event};
-      } else {
-        operand.storage->read.push_back({stream, event});
-      }
-    }
+  std::vector<OrderedLaunches::Operand> pinned;
+  const bool all = pin(stream, operands, pinned);
+  if (all) launches_.launch(stream, pinned, std::move(kernel));
+  for (std::size_t i = 0; i < pinned.size(); ++i) {
+    card_.storages.used(*operands[i].storage->record, stream);
   }
-  for (std::size_t i = 0; i < accesses.size(); ++i) {
-    card_.residency.used(operands[i].storage->id, stream);
-  }
-  return pinned;
+  return all;
 }
 
 void DeviceProgram::finish() {
-  const std::lock_guard lock(card_.lock);
+  const std::lock_guard lock(card_.storages.mutex());
   for (const auto& storage : storages_) check(*storage);
   expect_done(card_.device, card_.device.synchronize(), "the end");
   while (!storages_.empty()) die(storages_.size() - 1);

@@ -2,31 +2,26 @@
 // A random program of a card: kernels on several streams that mix hashes, over storages that leave
 // for the host, come back, die and leave their memory to others. What it computes is compared with
 // what the same kernels make of it one after the other, at the time they are launched.
-//
-// As a program must, it orders its own kernels that use one storage on different streams. All else
-// is the protocol's.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "spillway/runtime/device/stream_residency.hpp"
+#include "card_storages.hpp"
+#include "ordered_launches.hpp"
+#include "program_kernels.hpp"
 #include "spillway/testing/device/thread_device.hpp"
 
 namespace spillway::runtime {
 
-/// What several programs on one card share, with the lock of StreamResidency's owner.
+/// What several programs on one card share.
 struct ProgramCard {
   spillway::testing::ThreadDevice& device;
-  StreamResidency& residency;
-  MemoryBudget& budget;
-  std::mutex& lock;
+  CardStorages& storages;
 };
 
 class DeviceProgram {
@@ -35,7 +30,6 @@ class DeviceProgram {
   static constexpr std::size_t kMostStorages = 10;
 
   DeviceProgram(const ProgramCard& card, std::vector<DeviceStream> streams, std::uint64_t seed);
-  ~DeviceProgram();
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
 
@@ -46,24 +40,18 @@ class DeviceProgram {
   /// Storages read that held something else than they should.
   [[nodiscard]] std::uint64_t wrong() const { return wrong_->load(); }
   /// Kernels launched.
-  [[nodiscard]] std::uint64_t kernels() const { return kernels_; }
+  [[nodiscard]] std::uint64_t kernels() const { return launches_.launched(); }
 
  private:
-  using Words = std::vector<std::uint64_t>;
-  struct Launched {
-    DeviceStream stream;
-    DeviceEvent event;
-  };
   struct Storage {
-    StorageId id{};
+    StorageRecord* record = nullptr;
     std::uint64_t granules = 1;
-    Words expected;  // the word at each 512th byte
-    std::optional<Launched> written;
-    std::vector<Launched> read;
+    Words expected;
+    OrderedLaunches::Uses uses;
   };
   struct Operand {
     Storage* storage;
-    DeviceUse use;
+    Access access;
   };
 
   void step();
@@ -80,18 +68,15 @@ class DeviceProgram {
   bool launch(DeviceStream stream, const std::vector<Operand>& operands,
               spillway::testing::DeviceKernel kernel);
   bool pin(DeviceStream stream, const std::vector<Operand>& operands,
-           std::vector<spillway::testing::DeviceAccess>& accesses);
-  void order(DeviceStream stream, const Operand& operand);
+           std::vector<OrderedLaunches::Operand>& pinned);
   bool make_room(const std::vector<Operand>& kept);
 
   const ProgramCard card_;
   const std::vector<DeviceStream> streams_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Storage>> storages_;
-  std::vector<DeviceEvent> events_;
-  std::shared_ptr<std::atomic<std::uint64_t>> wrong_ =
-      std::make_shared<std::atomic<std::uint64_t>>(0);
-  std::uint64_t kernels_ = 0;
+  OrderedLaunches launches_;
+  WrongReads wrong_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace spillway::runtime

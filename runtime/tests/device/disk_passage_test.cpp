@@ -18,6 +18,9 @@ namespace spillway::runtime {
 namespace {
 
 class DiskPassageTest : public DeviceFixture {
+ public:
+  ~DiskPassageTest() override { arm_faults(""); }
+
  protected:
   static constexpr Bytes kSize = kGranule * 24;  // of the device memory under test
   static constexpr Bytes kChunk = kGranule * 2;
@@ -29,7 +32,6 @@ class DiskPassageTest : public DeviceFixture {
     EXPECT_TRUE(device_.map(base_, kSize, pages_).done());
     EXPECT_TRUE(device_.allow_access(base_, kSize).done());
   }
-  ~DiskPassageTest() override { arm_faults(""); }
 
   /// Each granule gets a value of its own, on a stream.
   void write(int first, Bytes bytes) {

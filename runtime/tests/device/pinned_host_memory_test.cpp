@@ -29,7 +29,7 @@ TEST_F(PinnedHostMemoryTest, CopiesShareASlabAndGiveTheirPlaceToOthers) {
   EXPECT_EQ(memory_.budget().used(), kSlab) << "the whole slab is page-locked";
   EXPECT_EQ(memory_.used(), kPage * 4);
   std::memset(first, 1, (kPage * 4).count);
-  memory_.free(first, kPage);
+  EXPECT_EQ(memory_.give_back(first, kPage), nullptr) << "slabs are kept";
   EXPECT_EQ(memory_.allocate({100}), first);
   EXPECT_TRUE(memory_.refusal().empty());
 }
@@ -39,7 +39,7 @@ TEST_F(PinnedHostMemoryTest, TheBudgetHoldsToItsLastPage) {
   while (std::byte* const page = memory_.allocate(kPage)) pages.push_back(page);
   EXPECT_EQ(pages.size(), 33U) << "two slabs of 16 and one of what is left";
   EXPECT_EQ(memory_.budget().used(), memory_.budget().limit());
-  memory_.free(pages[20], kPage);
+  static_cast<void>(memory_.give_back(pages[20], kPage));
   EXPECT_EQ(memory_.allocate(kPage), pages[20]);
 }
 
@@ -50,18 +50,33 @@ TEST_F(PinnedHostMemoryTest, WhatIsLargerThanASlabHasOneOfItsOwn) {
 }
 
 //   one    [held]  reads the copy
-//   host   free_after(fence)   allocate: not that place   release, wait   allocate: that place
+//   host   note_use(fence), give_back   allocate: not that place   release, wait   allocate: that
+//   place
 TEST_F(PinnedHostMemoryTest, WhatTheDeviceStillReadsIsNobodyElses) {
   std::byte* const copy = memory_.allocate(kSlab);
   HeldStream held(device_, one_);
   const Fence fence = clock_.fence(clock_.slot_of(one_));
-  memory_.free_after(copy, kSlab, fence);
+  memory_.note_use(copy, fence);
+  static_cast<void>(memory_.give_back(copy, kSlab));
   std::byte* const other = memory_.allocate(kSlab);
   EXPECT_NE(other, copy);
   EXPECT_EQ(memory_.allocate(kSlab), nullptr);
   held.release();
   clock_.wait(fence);
   EXPECT_EQ(memory_.allocate(kSlab), copy);
+}
+
+TEST_F(PinnedHostMemoryTest, WhatACopyLacksIsToldUntilItLeaves) {
+  EXPECT_TRUE(memory_.could_hold(kSlab * 2));
+  EXPECT_FALSE(memory_.could_hold(kSlab * 3));
+  EXPECT_EQ(memory_.short_by(kSlab), Bytes{0});
+  std::byte* const first = memory_.allocate(kSlab);
+  std::byte* const second = memory_.allocate(kSlab);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(memory_.short_by(kPage), Bytes{0});
+  EXPECT_EQ(memory_.short_by(kSlab), kSlab) << "a page is left";
+  static_cast<void>(memory_.give_back(first, kSlab));
+  EXPECT_EQ(memory_.short_by(kSlab), Bytes{0});
 }
 
 TEST_F(PinnedHostMemoryTest, WithoutPageLockingThereIsMemoryAndAReason) {

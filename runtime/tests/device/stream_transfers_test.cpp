@@ -15,6 +15,13 @@ namespace spillway::runtime {
 namespace {
 
 class StreamTransfersTest : public DeviceFixture {
+ public:
+  ~StreamTransfersTest() override {
+    transfers_.reset();
+    static_cast<void>(device_.unregister_host(host_));  // a lost device refuses
+    munmap(host_, (kGranule * kCount).count);
+  }
+
  protected:
   static constexpr std::uint64_t kCount = 8;
 
@@ -27,11 +34,6 @@ class StreamTransfersTest : public DeviceFixture {
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     host_ = static_cast<std::byte*>(memory);
     EXPECT_TRUE(device_.register_host(host_, kGranule * kCount).done());
-  }
-  ~StreamTransfersTest() override {
-    transfers_.reset();
-    static_cast<void>(device_.unregister_host(host_));  // a lost device refuses
-    munmap(host_, (kGranule * kCount).count);
   }
 
   std::byte* host(std::uint64_t index) { return host_ + (kGranule * index).count; }

@@ -117,6 +117,17 @@ TEST_F(VmmPagesTest, AHandleThatCannotBeMappedIsGivenBack) {
   EXPECT_TRUE(pages_->open(block, kGranule));
 }
 
+// Who waits until pages have left would wait for ever.
+TEST_F(VmmPagesTest, PagesThatCannotBeUnmappedAreNotAwaited) {
+  const DeviceAddress block = *pages_->carve(kGranule);
+  ASSERT_TRUE(pages_->open(block, kGranule));
+  pages_->close(block, {});
+  device_.fail(DeviceCall::kUnmap, 1, ThreadDevice::kInvalid);
+  EXPECT_THROW(pages_->settle(), DeviceFailure);
+  EXPECT_EQ(pages_->leaving(), Bytes{0});
+  EXPECT_EQ(budget_.used(), kGranule) << "the card still holds them";
+}
+
 TEST_F(VmmPagesTest, AddressesEnd) {
   EXPECT_TRUE(pages_->carve(kMiB - kGranule));
   EXPECT_FALSE(pages_->carve(kGranule * 2));

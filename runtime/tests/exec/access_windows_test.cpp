@@ -33,10 +33,10 @@ using Outcome = Mover::Outcome;
 constexpr ArenaOptions kSmallArena{.reservation = Bytes{std::uint64_t{1} << 30},
                                    .minimum = Bytes{std::uint64_t{1} << 28}};
 
-class AccessWindows : public ::testing::TestWithParam<std::pair<IoMethod, std::uint64_t>> {
+class AccessWindowsTest : public ::testing::TestWithParam<std::pair<IoMethod, std::uint64_t>> {
  public:
-  AccessWindows() { configure({}); }
-  ~AccessWindows() override {
+  AccessWindowsTest() { configure({}); }
+  ~AccessWindowsTest() override {
     arm_faults("");
     wait();
     while (!mover_.live().empty()) die(*mover_.live().back());
@@ -121,14 +121,15 @@ class AccessWindows : public ::testing::TestWithParam<std::pair<IoMethod, std::u
   DeviceMemory memory_{kMiB * 64, kSmallArena};
   spillway::testing::FakeFramework framework_;
   Remains remains_;
-  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
+  HostMemory host_;
+  Mover mover_{mutex_, settled_, memory_, host_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};
   FakeStorage* other_ = nullptr;
   std::string skip_;
   AccessProbe probe_;
 };
 
-TEST_P(AccessWindows, WhatLeavesIsReadAndNotWritten) {
+TEST_P(AccessWindowsTest, WhatLeavesIsReadAndNotWritten) {
   auto& a = make(1);
   ASSERT_TRUE(all_writable(a));
   mover_.evict(*a.record);
@@ -141,7 +142,7 @@ TEST_P(AccessWindows, WhatLeavesIsReadAndNotWritten) {
   EXPECT_TRUE(all_writable(a) && a.holds(1));
 }
 
-TEST_P(AccessWindows, WhatIsUsedWhileItLeavesIsWrittenAgain) {
+TEST_P(AccessWindowsTest, WhatIsUsedWhileItLeavesIsWrittenAgain) {
   for (const Access access : {Access::kRead, Access::kWrite}) {
     auto& a = make(1);
     mover_.evict(*a.record);
@@ -152,7 +153,7 @@ TEST_P(AccessWindows, WhatIsUsedWhileItLeavesIsWrittenAgain) {
   }
 }
 
-TEST_P(AccessWindows, WhatTheKernelKeepsReadOnlyIsRefusedAndLeaves) {
+TEST_P(AccessWindowsTest, WhatTheKernelKeepsReadOnlyIsRefusedAndLeaves) {
   auto& a = make(1);
   mover_.evict(*a.record);
   arm_faults("arena.map=ENOMEM@1+");
@@ -166,7 +167,7 @@ TEST_P(AccessWindows, WhatTheKernelKeepsReadOnlyIsRefusedAndLeaves) {
   EXPECT_TRUE(all_writable(a) && a.holds(1));
 }
 
-TEST_P(AccessWindows, WhatIsExportedWhileItLeavesIsWrittenAgain) {
+TEST_P(AccessWindowsTest, WhatIsExportedWhileItLeavesIsWrittenAgain) {
   auto& a = make(1);
   mover_.evict(*a.record);
   mover_.exempt(*a.record);
@@ -175,7 +176,7 @@ TEST_P(AccessWindows, WhatIsExportedWhileItLeavesIsWrittenAgain) {
   EXPECT_TRUE(all_writable(a));
 }
 
-TEST_P(AccessWindows, WhatCouldNotLeaveIsWrittenAgain) {
+TEST_P(AccessWindowsTest, WhatCouldNotLeaveIsWrittenAgain) {
   auto& a = make(1);
   arm_faults("spool.write=ENOSPC@1+");
   evict(a);
@@ -183,7 +184,7 @@ TEST_P(AccessWindows, WhatCouldNotLeaveIsWrittenAgain) {
   EXPECT_TRUE(all_writable(a));
 }
 
-TEST_P(AccessWindows, WhatWasToLeaveAndDoesNotIsWrittenAgain) {
+TEST_P(AccessWindowsTest, WhatWasToLeaveAndDoesNotIsWrittenAgain) {
   constexpr std::size_t kMany = 12;  // more than are under way at once
   std::vector<FakeStorage*> storages;
   for (std::size_t i = 0; i < kMany; ++i) storages.push_back(&make(i));
@@ -218,7 +219,7 @@ class LooksWhenItIsHere final : public residency::TransitionObserver {
   std::function<bool()> writable_;
 };
 
-TEST_P(AccessWindows, NobodySeesItInMemoryBeforeItIsWritable) {
+TEST_P(AccessWindowsTest, NobodySeesItInMemoryBeforeItIsWritable) {
   FakeStorage* storage = nullptr;
   LooksWhenItIsHere looks([&] { return all_writable(*storage); });
   configure({.host_budget = {}, .verify = false, .observer = &looks});
@@ -242,7 +243,7 @@ TEST_P(AccessWindows, NobodySeesItInMemoryBeforeItIsWritable) {
   configure({});
 }
 
-TEST_P(AccessWindows, WhatDiesWhileItLeavesLeavesUsableMemory) {
+TEST_P(AccessWindowsTest, WhatDiesWhileItLeavesLeavesUsableMemory) {
   auto& a = make(1);
   mover_.evict(*a.record);
   const std::byte* const address = a.pointer;
@@ -253,7 +254,7 @@ TEST_P(AccessWindows, WhatDiesWhileItLeavesLeavesUsableMemory) {
   EXPECT_TRUE(b.holds(2));
 }
 
-TEST_P(AccessWindows, WhatComesBackIsInaccessibleUntilAllOfItIsThere) {
+TEST_P(AccessWindowsTest, WhatComesBackIsInaccessibleUntilAllOfItIsThere) {
   auto& a = make(1);
   evict(a);
   lose_pages(a);
@@ -268,7 +269,7 @@ TEST_P(AccessWindows, WhatComesBackIsInaccessibleUntilAllOfItIsThere) {
   EXPECT_EQ(memory_.budget().used(), memory_.live());
 }
 
-TEST_P(AccessWindows, ARefusalToMoveThePagesIsMetWithACopy) {
+TEST_P(AccessWindowsTest, ARefusalToMoveThePagesIsMetWithACopy) {
   auto& a = make(1);
   evict(a);
   lose_pages(a);
@@ -278,7 +279,7 @@ TEST_P(AccessWindows, ARefusalToMoveThePagesIsMetWithACopy) {
   EXPECT_EQ(memory_.budget().used(), memory_.live());
 }
 
-TEST_P(AccessWindows, WhatCannotBeReadStaysInaccessibleAndComesLater) {
+TEST_P(AccessWindowsTest, WhatCannotBeReadStaysInaccessibleAndComesLater) {
   auto& a = make(1);
   evict(a);
   lose_pages(a);
@@ -292,7 +293,7 @@ TEST_P(AccessWindows, WhatCannotBeReadStaysInaccessibleAndComesLater) {
   EXPECT_EQ(mover_.away(), Bytes{0});
 }
 
-TEST_P(AccessWindows, WhatDiesWhileItComesBackGivesItsPagesBack) {
+TEST_P(AccessWindowsTest, WhatDiesWhileItComesBackGivesItsPagesBack) {
   auto& a = make(1);
   evict(a);
   lose_pages(a);
@@ -306,7 +307,7 @@ TEST_P(AccessWindows, WhatDiesWhileItComesBackGivesItsPagesBack) {
 }
 
 // Room for the fetch is made while the demotion runs; then nobody wants it any more.
-TEST_P(AccessWindows, RoomThatWasMadeForNothingIsUsedLater) {
+TEST_P(AccessWindowsTest, RoomThatWasMadeForNothingIsUsedLater) {
   configure({.host_budget = round_up(Bytes{GetParam().second} + Bytes{kPage}, kPage),
              .verify = false});  // for one of them
   auto& a = make(1);
@@ -327,7 +328,7 @@ TEST_P(AccessWindows, RoomThatWasMadeForNothingIsUsedLater) {
   EXPECT_EQ(memory_.budget().used(), memory_.live());
 }
 
-TEST_P(AccessWindows, VerifyReadsApartEvenWhatCouldBeRecalled) {
+TEST_P(AccessWindowsTest, VerifyReadsApartEvenWhatCouldBeRecalled) {
   configure({.host_budget = {}, .verify = true});
   auto& a = make(1);
   evict(a);
@@ -339,7 +340,7 @@ TEST_P(AccessWindows, VerifyReadsApartEvenWhatCouldBeRecalled) {
   EXPECT_EQ(mover_.statistics().checksums_compared, 1U);
 }
 
-TEST_P(AccessWindows, PoisonOfWhatLeftIsSeenByWhoGetsThePages) {
+TEST_P(AccessWindowsTest, PoisonOfWhatLeftIsSeenByWhoGetsThePages) {
   memory_.set_poison(Poison::kYes);
   auto& a = make(1);
   evict(a);
@@ -355,7 +356,7 @@ TEST_P(AccessWindows, PoisonOfWhatLeftIsSeenByWhoGetsThePages) {
 constexpr std::uint64_t kSmall = 200'000;
 constexpr std::uint64_t kLarge = (std::uint64_t{5} << 20) + 77'000;  // chunks and a tail
 
-INSTANTIATE_TEST_SUITE_P(Io, AccessWindows,
+INSTANTIATE_TEST_SUITE_P(Io, AccessWindowsTest,
                          ::testing::Values(std::pair{IoMethod::kThreads, kSmall},
                                            std::pair{IoMethod::kThreads, kLarge},
                                            std::pair{IoMethod::kUring, kSmall},

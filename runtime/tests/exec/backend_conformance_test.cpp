@@ -61,7 +61,8 @@ const std::vector<Backend>& backends() {
   return *all;
 }
 
-class BackendConformance : public EngineTest, public ::testing::WithParamInterface<std::size_t> {
+class BackendConformanceTest : public EngineTest,
+                               public ::testing::WithParamInterface<std::size_t> {
  protected:
   void begin(Mode mode = Mode::kEnforce) {
     Settings wanted = settings(kDevice);
@@ -93,7 +94,7 @@ class BackendConformance : public EngineTest, public ::testing::WithParamInterfa
   std::vector<FakeStorage*> storages_;
 };
 
-TEST_P(BackendConformance, WhatDoesNotFitComesBackWithItsBytes) {
+TEST_P(BackendConformanceTest, WhatDoesNotFitComesBackWithItsBytes) {
   begin();
   fill(32);  // four times the device
   expect_limits_kept();
@@ -105,7 +106,7 @@ TEST_P(BackendConformance, WhatDoesNotFitComesBackWithItsBytes) {
   drop_all();
 }
 
-TEST_P(BackendConformance, EveryTierIsGivenBackWhatDied) {
+TEST_P(BackendConformanceTest, EveryTierIsGivenBackWhatDied) {
   begin();
   for (int round = 0; round < 4; ++round) {
     fill(24);
@@ -119,7 +120,7 @@ TEST_P(BackendConformance, EveryTierIsGivenBackWhatDied) {
   EXPECT_EQ(framework_.released.load(), 4 * 24U);
 }
 
-TEST_P(BackendConformance, AccessIsRefusedFromLeavingUntilReturning) {
+TEST_P(BackendConformanceTest, AccessIsRefusedFromLeavingUntilReturning) {
   begin();
   fill(32);
   std::size_t away = 0;
@@ -140,7 +141,7 @@ TEST_P(BackendConformance, AccessIsRefusedFromLeavingUntilReturning) {
   drop_all();
 }
 
-TEST_P(BackendConformance, AddressesAreKept) {
+TEST_P(BackendConformanceTest, AddressesAreKept) {
   begin();
   fill(32);
   for (const FakeStorage* storage : storages_) {
@@ -150,7 +151,7 @@ TEST_P(BackendConformance, AddressesAreKept) {
   drop_all();
 }
 
-TEST_P(BackendConformance, WhatAnOpWroteIsWhatReturns) {
+TEST_P(BackendConformanceTest, WhatAnOpWroteIsWhatReturns) {
   begin();
   fill(24);
   std::mt19937_64 random(5);
@@ -171,7 +172,7 @@ TEST_P(BackendConformance, WhatAnOpWroteIsWhatReturns) {
   drop_all();
 }
 
-TEST_P(BackendConformance, WhatIsExportedOrKeptStays) {
+TEST_P(BackendConformanceTest, WhatIsExportedOrKeptStays) {
   begin();
   fill(2);
   storages_[0]->exported.store(true);
@@ -186,7 +187,7 @@ TEST_P(BackendConformance, WhatIsExportedOrKeptStays) {
   drop_all();
 }
 
-TEST_P(BackendConformance, AnOpThatNeedsMoreIsRefusedAndNothingIsLost) {
+TEST_P(BackendConformanceTest, AnOpThatNeedsMoreIsRefusedAndNothingIsLost) {
   begin();
   fill(16);
   {
@@ -205,7 +206,7 @@ TEST_P(BackendConformance, AnOpThatNeedsMoreIsRefusedAndNothingIsLost) {
   drop_all();
 }
 
-TEST_P(BackendConformance, StoppingBringsEverythingBack) {
+TEST_P(BackendConformanceTest, StoppingBringsEverythingBack) {
   begin();
   fill(32);
   engine_.stop();
@@ -218,7 +219,7 @@ TEST_P(BackendConformance, StoppingBringsEverythingBack) {
   drop_all();
 }
 
-TEST_P(BackendConformance, FuzzEvictsWhatNoOpUsesAndLosesNothing) {
+TEST_P(BackendConformanceTest, FuzzEvictsWhatNoOpUsesAndLosesNothing) {
   begin(Mode::kFuzz);
   fill(6);  // all would fit
   for (std::size_t turn = 0; turn < 18; ++turn) {
@@ -237,7 +238,7 @@ TEST_P(BackendConformance, FuzzEvictsWhatNoOpUsesAndLosesNothing) {
 
 // Above a host tier of 2 MiB what is in the middle has to wait twice: first the smallest makes
 // room, which the last takes, and then the last has to go on to the disk.
-TEST_P(BackendConformance, FuzzEvictsWhateverTheSizes) {
+TEST_P(BackendConformanceTest, FuzzEvictsWhateverTheSizes) {
   begin(Mode::kFuzz);
   for (const std::uint64_t kibibytes : {512U, 1792U, 1536U}) {
     storages_.push_back(make(kibibytes << 10, storages_.size()));
@@ -262,7 +263,7 @@ std::vector<std::size_t> indexes() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, BackendConformance, ::testing::ValuesIn(indexes()),
+INSTANTIATE_TEST_SUITE_P(Backends, BackendConformanceTest, ::testing::ValuesIn(indexes()),
                          [](const ::testing::TestParamInfo<std::size_t>& tested) {
                            return std::string(backends()[tested.param].name);
                          });

@@ -121,7 +121,7 @@ TEST_F(EngineAheadTest, OpsOfAnotherThreadAreNoDeparture) {
   expect_all_intact();
 }
 
-// Who waits for room that a departure takes back must look for other room.
+// A thread that waits for room that a departure takes back must look for other room.
 TEST_F(EngineAheadTest, AThreadThatWaitsForRoomIsServedAfterADeparture) {
   learn();
   ASSERT_TRUE(many_are(ResidencyState::kEvicting, first_, "spool.write=delay:50ms@1+"));

@@ -7,9 +7,9 @@
 namespace spillway::runtime {
 namespace {
 
-class EngineStatus : public EngineTest {
+class EngineStatusTest : public EngineTest {
  protected:
-  EngineStatus() {
+  EngineStatusTest() {
     Settings wanted = settings(kMiB * 64);
     wanted.mode = Mode::kEnforce;
     wanted.status_path = status_.path();
@@ -25,13 +25,13 @@ class EngineStatus : public EngineTest {
   StatusMapping status_ = StatusMapping::create();
 };
 
-TEST_F(EngineStatus, ShowsNoBudgetOnceTheEngineHasStopped) {
+TEST_F(EngineStatusTest, ShowsNoBudgetOnceTheEngineHasStopped) {
   EXPECT_EQ(slot().budget_bytes, (kMiB * 64).count);
   engine_.stop();
   EXPECT_EQ(slot().budget_bytes, 0U);
 }
 
-TEST_F(EngineStatus, CountsTheOpsThatStatisticsCount) {
+TEST_F(EngineStatusTest, CountsTheOpsThatStatisticsCount) {
   EXPECT_EQ(engine_.ops(), 0U);
   ops(3, true);
   EXPECT_EQ(engine_.ops(), 3U);
@@ -41,7 +41,7 @@ TEST_F(EngineStatus, CountsTheOpsThatStatisticsCount) {
 
 // ops   . . . B . . . . B . .      B: a step is counted, and the page brought up to date
 //             |--- 5 ---|
-TEST_F(EngineStatus, KnowsTheOpsOfAStepOnceTwoWereCounted) {
+TEST_F(EngineStatusTest, KnowsTheOpsOfAStepOnceTwoWereCounted) {
   ops(3);
   ops(1, true);
   EXPECT_EQ(slot().steps, 1U);
@@ -53,14 +53,14 @@ TEST_F(EngineStatus, KnowsTheOpsOfAStepOnceTwoWereCounted) {
   EXPECT_EQ(ops_in_step(), 0U);
 }
 
-TEST_F(EngineStatus, CountsOpsBetweenSteps) {
+TEST_F(EngineStatusTest, CountsOpsBetweenSteps) {
   ops(1, true);
   ops(2 * StatusRhythm::kMostOps);
   EXPECT_GE(ops_in_step(), StatusRhythm::kMostOps);
   EXPECT_LE(ops_in_step(), 2 * StatusRhythm::kMostOps);
 }
 
-TEST_F(EngineStatus, CountsStepsThatAreNotWatched) {
+TEST_F(EngineStatusTest, CountsStepsThatAreNotWatched) {
   ops(1, true);
   ops(1, true);
   engine_.note_rest(true);
@@ -76,20 +76,20 @@ TEST_F(EngineStatus, CountsStepsThatAreNotWatched) {
 }
 
 // The repetition was a part of a step, or of the making of the model.
-TEST_F(EngineStatus, CountsNoStepAfterRepetitionsOfOps) {
+TEST_F(EngineStatusTest, CountsNoStepAfterRepetitionsOfOps) {
   engine_.note_rest(true);
   engine_.note_unwatched_step();
   EXPECT_EQ(engine_.statistics().steps, 0U);
 }
 
-TEST_F(EngineStatus, TellsTheUseOfMemoryAtOnce) {
+TEST_F(EngineStatusTest, TellsTheUseOfMemoryAtOnce) {
   ops(1);
   make(kMiB.count, 1);
   EXPECT_GE(slot().peak_device_bytes, kMiB.count);
   EXPECT_GE(slot().device_bytes, kMiB.count);
 }
 
-TEST_F(EngineStatus, TellsAShortageAtOnceAndThatTheProgramWentOn) {
+TEST_F(EngineStatusTest, TellsAShortageAtOnceAndThatTheProgramWentOn) {
   {
     const FakeOp op(engine_);
     for (int i = 0; i < 2; ++i) {
@@ -103,7 +103,7 @@ TEST_F(EngineStatus, TellsAShortageAtOnceAndThatTheProgramWentOn) {
   EXPECT_GT(slot().ops, slot().ops_at_shortage);
 }
 
-TEST_F(EngineStatus, KeepsWhatItDiedOf) {
+TEST_F(EngineStatusTest, KeepsWhatItDiedOf) {
   EXPECT_NE(slot().started_ns, 0U);
   engine_.note_end(Ending::kOutOfMemory, false);
   engine_.note_end(Ending::kOther, true);

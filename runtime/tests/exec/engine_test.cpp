@@ -390,7 +390,7 @@ TEST_F(EngineTest, AKernelThatRefusesIsAnErrorAndNoHang) {
     make(kBytes, 4);
     FAIL();
   } catch (const OutOfBudget& error) {
-    EXPECT_NE(error.facts().refused.find("vm.max_map_count"), std::string::npos);
+    EXPECT_NE(error.facts().refusal.value().reason.find("vm.max_map_count"), std::string::npos);
   }
   arm_faults("");
   EXPECT_TRUE(holds(*a, 1));
@@ -511,19 +511,21 @@ class LockingFramework final : public FakeFramework {
   Engine* engine = nullptr;
 };
 
-class EngineWithoutItsLock : public EngineTest {
+class EngineWithoutItsLockTest : public EngineTest {
+ public:
+  ~EngineWithoutItsLockTest() override { locked_.stop(); }
+
  protected:
-  EngineWithoutItsLock() : locking_(*new LockingFramework()), locked_(new_engine(locking_)) {
+  EngineWithoutItsLockTest() : locking_(*new LockingFramework()), locked_(new_engine(locking_)) {
     locking_.engine = &locked_;
     locked_.start(settings(kMiB * 2));
   }
-  ~EngineWithoutItsLock() override { locked_.stop(); }
 
   LockingFramework& locking_;
   Engine& locked_;
 };
 
-TEST_F(EngineWithoutItsLock, AFrameworkIsAskedForWordsOfAllocations) {
+TEST_F(EngineWithoutItsLockTest, AFrameworkIsAskedForWordsOfAllocations) {
   const FakeOp op(locked_);
   try {
     locked_.allocate(kBytes * 3);
@@ -534,7 +536,7 @@ TEST_F(EngineWithoutItsLock, AFrameworkIsAskedForWordsOfAllocations) {
   }
 }
 
-TEST_F(EngineWithoutItsLock, AFrameworkIsAskedForWordsOfInputs) {
+TEST_F(EngineWithoutItsLockTest, AFrameworkIsAskedForWordsOfInputs) {
   std::vector<FakeStorage*> storages;
   for (int i = 0; i < 3; ++i) {
     const FakeOp op(locked_);
@@ -548,7 +550,7 @@ TEST_F(EngineWithoutItsLock, AFrameworkIsAskedForWordsOfInputs) {
       << "of all that it needs";
 }
 
-TEST_F(EngineWithoutItsLock, AFrameworkReleasesHandles) {
+TEST_F(EngineWithoutItsLockTest, AFrameworkReleasesHandles) {
   FakeStorage* storage = nullptr;
   {
     const FakeOp op(locked_);

@@ -134,6 +134,8 @@ TEST_F(EngineWaitTest, PatienceIsLostOnceForEachOp) {
   holder.join();
 }
 
+thread_local bool t_holds = false;  // the framework's lock
+
 // The framework's lock is let go of while others' ops may need it to end.
 //
 //   waiter   takes the lock, needs room, waits: lets go of it ..... takes it again
@@ -141,31 +143,29 @@ TEST_F(EngineWaitTest, PatienceIsLostOnceForEachOp) {
 class LockingFramework : public FakeFramework {
  public:
   void* let_others_run() override {
-    if (!holds_) return nullptr;
-    holds_ = false;
-    lock.unlock();
+    if (!t_holds) return nullptr;
+    t_holds = false;
+    lock_.unlock();
     return this;
   }
   void run_again(void* held) override {
     EXPECT_EQ(held, this);
-    lock.lock();
-    holds_ = true;
+    lock_.lock();
+    t_holds = true;
   }
   void take() {
-    lock.lock();
-    holds_ = true;
+    lock_.lock();
+    t_holds = true;
   }
   void let_go() {
-    holds_ = false;
-    lock.unlock();
+    t_holds = false;
+    lock_.unlock();
   }
-  [[nodiscard]] static bool holds() { return holds_; }
+  [[nodiscard]] static bool holds() { return t_holds; }
 
  private:
-  static thread_local bool holds_;
-  std::mutex lock;
+  std::mutex lock_;
 };
-thread_local bool LockingFramework::holds_ = false;
 
 TEST_F(EngineWaitTest, TheFrameworksLockIsFreeWhileAThreadWaits) {
   auto& framework = *new LockingFramework();
@@ -208,6 +208,7 @@ TEST_F(EngineWaitTest, WorkersOfAnOpGetAnErrorEach) {
   ASSERT_TRUE(op.read(*a) && op.read(*b));
   std::atomic<int> refused{0};
   std::vector<std::thread> workers;
+  workers.reserve(4);
   for (int i = 0; i < 4; ++i) {
     workers.emplace_back([&] { refused.fetch_add(refusal_of(kBytes).empty() ? 0 : 1); });
   }

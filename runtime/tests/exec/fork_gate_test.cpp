@@ -83,7 +83,7 @@ TEST_F(ForkGateTest, NoCopyBeginsWhileAForkWaitsForThoseInFlight) {
   EXPECT_TRUE(holds(*a, 1) && holds(*b, 2) && holds(*c, 3));
 }
 
-TEST(ForkGate, OpensWhenEachForkIsOver) {
+TEST(ForkGateAloneTest, OpensWhenEachForkIsOver) {
   ForkGate gate;
   gate.pass();
   gate.close();
@@ -103,7 +103,7 @@ TEST(ForkGate, OpensWhenEachForkIsOver) {
   EXPECT_EQ(gate.waiting(), 0U);
 }
 
-TEST(ForkGate, IsOpenInTheChild) {
+TEST(ForkGateAloneTest, IsOpenInTheChild) {
   ForkGate gate;
   gate.close();
   gate.open_in_child();

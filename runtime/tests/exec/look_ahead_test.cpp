@@ -15,7 +15,7 @@ namespace {
 
 // ---- DemandProfile ------------------------------------------------------------------------------
 
-TEST(DemandProfile, IsCompleteWhenEveryOpWasSet) {
+TEST(DemandProfileTest, IsCompleteWhenEveryOpWasSet) {
   DemandProfile profile(3);
   EXPECT_FALSE(DemandProfile().complete());
   profile.set(0, 5);
@@ -27,7 +27,7 @@ TEST(DemandProfile, IsCompleteWhenEveryOpWasSet) {
   EXPECT_EQ(profile.most(), 6U);
 }
 
-TEST(DemandProfile, AnswersLikeAScan) {
+TEST(DemandProfileTest, AnswersLikeAScan) {
   std::mt19937_64 random(1);
   for (const std::uint64_t ops : {1U, 2U, 3U, 7U, 8U, 100U}) {
     DemandProfile profile(ops);
@@ -79,7 +79,7 @@ struct Step {
   }
 };
 
-TEST(LookAhead, FetchesInOrderOfUseWhatFitsUntilItsUse) {
+TEST(LookAheadTest, FetchesInOrderOfUseWhatFitsUntilItsUse) {
   // Budget 10. At op 2 the program needs 18 in all: of the 10 that are away 8 must still be then.
   const Step step{.demand = {12, 12, 18, 9, 9},
                   .away = {{.next_use = 4, .bytes = {6}, .fetchable = true},
@@ -90,14 +90,14 @@ TEST(LookAhead, FetchesInOrderOfUseWhatFitsUntilItsUse) {
   EXPECT_EQ(ahead.prefetch(), (std::vector<std::size_t>{1}));
 }
 
-TEST(LookAhead, WhatStillLeavesOrIsNeverUsedIsNotFetched) {
+TEST(LookAheadTest, WhatStillLeavesOrIsNeverUsedIsNotFetched) {
   const Step step{.demand = {4, 4},
                   .away = {{.next_use = 1, .bytes = {2}, .fetchable = false},
                            {.next_use = residency::kNeverUsed, .bytes = {2}, .fetchable = true}}};
   EXPECT_TRUE(step.look(100).prefetch().empty());
 }
 
-TEST(LookAhead, TheFarthestUsedLeavesForAPeakThatComesBeforeItsUse) {
+TEST(LookAheadTest, TheFarthestUsedLeavesForAPeakThatComesBeforeItsUse) {
   const Step step{.demand = {8, 8, 14, 8, 8, 8}, .away = {}};
   LookAhead ahead = step.look(10);
   EXPECT_EQ(ahead.shortage(), Bytes{4});
@@ -109,7 +109,7 @@ TEST(LookAhead, TheFarthestUsedLeavesForAPeakThatComesBeforeItsUse) {
   EXPECT_EQ(ahead.shortage(), Bytes{0});
 }
 
-TEST(LookAhead, AmongNearlyEqualOnesTheCleanLeaves) {
+TEST(LookAheadTest, AmongNearlyEqualOnesTheCleanLeaves) {
   const Step step{.demand = std::vector<std::uint64_t>(200, 12), .away = {}};
   const std::vector<ResidentStorage> residents{{.next_use = 105, .bytes = {3}, .clean = false},
                                                {.next_use = 100, .bytes = {3}, .clean = true}};
@@ -118,7 +118,7 @@ TEST(LookAhead, AmongNearlyEqualOnesTheCleanLeaves) {
 
 /// Random steps: nothing is fetched that breaks the rule, nothing leaves without need, and what
 /// leaves is not fetched by the next look, which would go on for ever.
-TEST(LookAhead, RandomStepsKeepTheRuleAndSettle) {
+TEST(LookAheadTest, RandomStepsKeepTheRuleAndSettle) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 3'000; ++round) {
     SCOPED_TRACE(round);

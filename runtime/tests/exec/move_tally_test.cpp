@@ -33,14 +33,13 @@ TEST(MoveTallyTest, ShapesThatNeverComeAgainTakeNoMemoryAndHideNothing) {
   EXPECT_EQ(tally.top(5'000).size(), tally.kinds());
 }
 
-TEST(MoveTallyTest, KindsThatMovedAlikeAreForgottenByHalves) {
+TEST(MoveTallyTest, KindsThatMovedAlikeAreDiscardedByHalves) {
   MoveTally tally;
   for (std::uint64_t size = 1; size <= MoveTally::kMostKinds; ++size) tally.add("aten::mm", kMiB);
   EXPECT_EQ(tally.kinds(), 1U);
-  for (int op = 0; op < 3; ++op) {
-    static const char* const kNames[] = {"a", "b", "c"};
+  for (const char* const op : {"a", "b", "c"}) {
     for (std::uint64_t i = 0; i < MoveTally::kMostKinds; ++i) {
-      tally.add(kNames[op], Bytes{kMiB.count + i});
+      tally.add(op, Bytes{kMiB.count + i});
     }
   }
   EXPECT_LE(tally.kinds(), MoveTally::kMostKinds);

@@ -37,7 +37,7 @@ class WatchedTransfers final : public Transfers {
     return pool_.submit(transfer, std::move(done));
   }
   bool cancel(TransferId id) override { return pool_.cancel(id); }
-  void hurry(TransferId id) override { pool_.hurry(id); }
+  bool hurry(TransferId id) override { return pool_.hurry(id); }
   void drain() override { pool_.drain(); }
   void before_fork() override { pool_.before_fork(); }
   [[nodiscard]] IoMethod method() const override { return pool_.method(); }
@@ -87,7 +87,8 @@ class MoverColoursTest : public ::testing::Test {
   DeviceMemory memory_{kMiB * 64, kColoured};
   spillway::testing::FakeFramework framework_;
   Remains remains_;
-  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
+  HostMemory host_;
+  Mover mover_{mutex_, settled_, memory_, host_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};
   std::vector<FakeStorage*> storages_;
 

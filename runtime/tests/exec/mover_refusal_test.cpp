@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose address is given while addresses are shown: never where bytes could be read that are not
-// the storage's.
+// The addresses that are given while addresses are shown: none where bytes could be read that are
+// not the storage's.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -69,15 +69,17 @@ class MoverRefusalTest : public ::testing::TestWithParam<std::uint64_t> {
                                                .mappings = GetParam()}};
   spillway::testing::FakeFramework framework_;
   Remains remains_;
-  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
+  HostMemory host_;
+  Mover mover_{mutex_, settled_, memory_, host_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};  // so nothing completes unless a test waits
   FakeStorage* a_ = new FakeStorage;           // the mover's, from now on
 };
 
-using ProtectedMemory = MoverRefusalTest;
-INSTANTIATE_TEST_SUITE_P(AsManyMappingsAsTheKernelAllows, ProtectedMemory, ::testing::Values(0));
+using ProtectedMemoryTest = MoverRefusalTest;
+INSTANTIATE_TEST_SUITE_P(AsManyMappingsAsTheKernelAllows, ProtectedMemoryTest,
+                         ::testing::Values(0));
 
-TEST_P(ProtectedMemory, GivesTheAddressOfWhatIsAwayOnlyWhileAsked) {
+TEST_P(ProtectedMemoryTest, GivesTheAddressOfWhatIsAwayOnlyWhileAsked) {
   evict();
   EXPECT_EQ(given(), Given::kNothing);
   mover_.show_addresses(true);
@@ -86,7 +88,7 @@ TEST_P(ProtectedMemory, GivesTheAddressOfWhatIsAwayOnlyWhileAsked) {
   EXPECT_EQ(given(), Given::kNothing);
 }
 
-TEST_P(ProtectedMemory, GivesNothingWhileTheBytesAreOnTheirWay) {
+TEST_P(ProtectedMemoryTest, GivesNothingWhileTheBytesAreOnTheirWay) {
   mover_.show_addresses(true);
   evict();
   ASSERT_EQ(request(Access::kWrite), Outcome::kPending);
@@ -97,7 +99,7 @@ TEST_P(ProtectedMemory, GivesNothingWhileTheBytesAreOnTheirWay) {
   EXPECT_TRUE(a_->holds(1));
 }
 
-TEST_P(ProtectedMemory, GivesTheAddressOfWhatLeavesMeanwhile) {
+TEST_P(ProtectedMemoryTest, GivesTheAddressOfWhatLeavesMeanwhile) {
   mover_.show_addresses(true);
   evict();
   EXPECT_EQ(given(), Given::kAddress);
@@ -108,7 +110,7 @@ TEST_P(ProtectedMemory, GivesTheAddressOfWhatLeavesMeanwhile) {
   EXPECT_EQ(given(), Given::kAddress);
 }
 
-TEST_P(ProtectedMemory, GivesTheAddressAgainAfterAFetchThatFailed) {
+TEST_P(ProtectedMemoryTest, GivesTheAddressAgainAfterAFetchThatFailed) {
   mover_.show_addresses(true);
   evict();
   arm_faults("spool.read=EIO@1+");
@@ -117,10 +119,10 @@ TEST_P(ProtectedMemory, GivesTheAddressAgainAfterAFetchThatFailed) {
   EXPECT_EQ(given(), Given::kAddress);
 }
 
-using UnprotectedMemory = MoverRefusalTest;
-INSTANTIATE_TEST_SUITE_P(NoMappingsLeft, UnprotectedMemory, ::testing::Values(1));
+using UnprotectedMemoryTest = MoverRefusalTest;
+INSTANTIATE_TEST_SUITE_P(NoMappingsLeft, UnprotectedMemoryTest, ::testing::Values(1));
 
-TEST_P(UnprotectedMemory, GivesNothingOfWhatIsAway) {
+TEST_P(UnprotectedMemoryTest, GivesNothingOfWhatIsAway) {
   mover_.show_addresses(true);
   evict();
   EXPECT_EQ(given(), Given::kNothing) << "the range reads as zeros";

@@ -37,10 +37,10 @@ class UnwillingTransfers final : public Transfers {
  public:
   TransferId submit(Transfer transfer, TransferDone done) override {
     if (unwilling) throw UserError("no thread can be started");
-    return to_.submit(std::move(transfer), std::move(done));
+    return to_.submit(transfer, std::move(done));
   }
   bool cancel(TransferId id) override { return to_.cancel(id); }
-  void hurry(TransferId id) override { to_.hurry(id); }
+  bool hurry(TransferId id) override { return to_.hurry(id); }
   void drain() override { to_.drain(); }
   void before_fork() override { to_.before_fork(); }
   [[nodiscard]] IoMethod method() const override { return to_.method(); }
@@ -106,7 +106,8 @@ class MoverTest : public ::testing::Test {
   DeviceMemory memory_{kMiB * 64, kSmallArena};
   spillway::testing::FakeFramework framework_;
   Remains remains_;
-  Mover mover_{mutex_, settled_, memory_, framework_, remains_};
+  HostMemory host_;
+  Mover mover_{mutex_, settled_, memory_, host_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};
 };
 

@@ -42,7 +42,7 @@ TEST(PatienceTest, WhateverEndsGivesHope) {
 
 TEST(PatienceTest, WhatCannotBeSeenMayWork) { EXPECT_EQ(ends_after(0, 0, true), kLimits.total); }
 
-TEST(PatienceTest, WorkThatStopsIsForgotten) {
+TEST(PatienceTest, WorkThatStopsCountsNoLonger) {
   Patience patience(kLimits);
   TimeNs now = 0;
   for (; now < 5'000 * kMs; now += kLook) {

@@ -111,7 +111,9 @@ class PlainTier final : public DeviceTier {
     return address < block->address + block->bytes ? block : nullptr;
   }
   [[nodiscard]] std::string description() const override { return "heap"; }
-  [[nodiscard]] std::string why_refused() const override { return "The heap has no more."; }
+  [[nodiscard]] MemoryRefusal refusal() const override {
+    return {.by = "the heap", .reason = "It has no more."};
+  }
 
  private:
   struct Heap : DeviceBlock {

@@ -28,7 +28,7 @@ int updates(StatusRhythm& rhythm, TimeNs op_time, int seconds) {
 
 // 40 ops a second: between 2.5 and 10 updates. One op in 3 seconds: each, after one that was late.
 // 20,000 a second: one in 256, the least pace.
-TEST(StatusRhythm, FollowsThePaceOfTheProgram) {
+TEST(StatusRhythmTest, FollowsThePaceOfTheProgram) {
   StatusRhythm rhythm;
   const int at_forty = updates(rhythm, kSecond / 40, 20);
   EXPECT_GE(at_forty, 25);
@@ -39,9 +39,9 @@ TEST(StatusRhythm, FollowsThePaceOfTheProgram) {
   EXPECT_EQ(updates(rhythm, 3 * kSecond, 60), 10);
 }
 
-TEST(StatusRhythm, IsDueAtTheFirstOp) { EXPECT_TRUE(StatusRhythm().due(0)); }
+TEST(StatusRhythmTest, IsDueAtTheFirstOp) { EXPECT_TRUE(StatusRhythm().due(0)); }
 
-TEST(StepProgress, KnowsTheLengthOnceTwoStepsWereCounted) {
+TEST(StepProgressTest, KnowsTheLengthOnceTwoStepsWereCounted) {
   StepProgress progress;
   EXPECT_EQ(progress.length(), 0U);
   progress.step_counted(7000);  // the model was made before

@@ -18,7 +18,7 @@ bool run_op(StepCounter& counter, bool optimizer_step, bool repeated, TimeNs now
   return ends;
 }
 
-TEST(StepCounter, RepetitionsAreStepsOfAProgramWithoutOptimizers) {
+TEST(StepCounterTest, RepetitionsAreStepsOfAProgramWithoutOptimizers) {
   StepCounter counter;
   EXPECT_FALSE(run_op(counter, !kOptimizer, !kRepeated));
   EXPECT_TRUE(run_op(counter, !kOptimizer, kRepeated));
@@ -27,7 +27,7 @@ TEST(StepCounter, RepetitionsAreStepsOfAProgramWithoutOptimizers) {
 }
 
 // What repeated before the first of them was the making of the model.
-TEST(StepCounter, OptimizersStepsAreTheOnlyOnesOnceThereIsOne) {
+TEST(StepCounterTest, OptimizersStepsAreTheOnlyOnesOnceThereIsOne) {
   StepCounter counter;
   run_op(counter, !kOptimizer, kRepeated);
   run_op(counter, !kOptimizer, kRepeated);
@@ -37,7 +37,7 @@ TEST(StepCounter, OptimizersStepsAreTheOnlyOnesOnceThereIsOne) {
   EXPECT_EQ(counter.steps(), 1U);
 }
 
-TEST(StepCounter, AStepIsForgivenUntilItEnds) {
+TEST(StepCounterTest, AStepIsForgivenUntilItEnds) {
   StepCounter counter;
   run_op(counter, kOptimizer, !kRepeated);
   EXPECT_FALSE(counter.forgiven());
@@ -48,7 +48,7 @@ TEST(StepCounter, AStepIsForgivenUntilItEnds) {
 }
 
 // The count begins anew with the first optimizer's step, so a step of the old one means nothing.
-TEST(StepCounter, NothingIsForgivenByAStepOfTheOldCount) {
+TEST(StepCounterTest, NothingIsForgivenByAStepOfTheOldCount) {
   StepCounter counter;
   for (int i = 0; i < 3; ++i) run_op(counter, !kOptimizer, kRepeated);
   counter.forgive_this_step();
@@ -56,7 +56,7 @@ TEST(StepCounter, NothingIsForgivenByAStepOfTheOldCount) {
   EXPECT_FALSE(counter.forgiven());
 }
 
-TEST(StepCounter, AStepTookWhatPassedAndMovedSinceTheOneBefore) {
+TEST(StepCounterTest, AStepTookWhatPassedAndMovedSinceTheOneBefore) {
   StepCounter counter;
   run_op(counter, kOptimizer, !kRepeated, 1'000, Bytes{10});
   EXPECT_EQ(counter.last_step_ns(), 0) << "when it began is not known";
@@ -71,7 +71,7 @@ TEST(StepCounter, AStepTookWhatPassedAndMovedSinceTheOneBefore) {
   EXPECT_EQ(counter.steps(), 3U);
 }
 
-TEST(StepCounter, TheNextStepsPeakBeginsWithWhatIsLive) {
+TEST(StepCounterTest, TheNextStepsPeakBeginsWithWhatIsLive) {
   StepCounter counter;
   counter.allocated(Bytes{70});
   counter.allocated(Bytes{40});

@@ -19,7 +19,7 @@ namespace {
 
 // setup | step | step | step | ...
 //       0      1      2      3      on the path and exact from here
-TEST(StepRecogniser, FindsAPlainLoopWithinThreePeriods) {
+TEST(StepRecogniserTest, FindsAPlainLoopWithinThreePeriods) {
   Stream stream;
   stream.op("seed", 0, {});
   Network network(stream, "", 20, false);
@@ -40,7 +40,7 @@ TEST(StepRecogniser, FindsAPlainLoopWithinThreePeriods) {
   EXPECT_GE(result.recogniser.steps_completed(), 57U);
 }
 
-TEST(StepRecogniser, ABoundaryMakesTheFirstPredictionsComplete) {
+TEST(StepRecogniserTest, ABoundaryMakesTheFirstPredictionsComplete) {
   Stream stream;
   Network network(stream, "", 12, true);
   const auto begins = repeat(stream, 12, [&](std::size_t) {
@@ -58,7 +58,7 @@ TEST(StepRecogniser, ABoundaryMakesTheFirstPredictionsComplete) {
 }
 
 // An odd start is no reason to remember ever more.
-TEST(StepRecogniser, RemembersNoMoreThanAPlainLoopNeeds) {
+TEST(StepRecogniserTest, RemembersNoMoreThanAPlainLoopNeeds) {
   Stream stream;
   Network network(stream, "", 12, true);
   const auto begins = repeat(stream, 400, [&](std::size_t) { network.train(32); });
@@ -71,7 +71,7 @@ TEST(StepRecogniser, RemembersNoMoreThanAPlainLoopNeeds) {
 
 // One step of equal layers: L L L L ... loss L' L' L' ... update update ...
 // Each run of equal layers looks like a period until it ends.
-TEST(StepRecogniser, InnerLoopsOfEqualLayersGiveWayToTheStep) {
+TEST(StepRecogniserTest, InnerLoopsOfEqualLayersGiveWayToTheStep) {
   Stream stream;
   Network network(stream, "", 12, true);
   const auto begins = repeat(stream, 80, [&](std::size_t) { network.train(32); });
@@ -86,7 +86,7 @@ TEST(StepRecogniser, InnerLoopsOfEqualLayersGiveWayToTheStep) {
   EXPECT_EQ(result.back_at(begins[3]), begins[3]);
 }
 
-TEST(StepRecogniser, FindsGradientAccumulation) {
+TEST(StepRecogniserTest, FindsGradientAccumulation) {
   for (const bool equal : {false, true}) {
     Stream stream;
     Network network(stream, "", 10, equal);
@@ -105,7 +105,7 @@ TEST(StepRecogniser, FindsGradientAccumulation) {
   }
 }
 
-TEST(StepRecogniser, FindsTwoOptimizers) {
+TEST(StepRecogniserTest, FindsTwoOptimizers) {
   Stream stream;
   Network generator(stream, "g", 6, true);
   Network critic(stream, "c", 8, true);
@@ -125,7 +125,7 @@ TEST(StepRecogniser, FindsTwoOptimizers) {
 }
 
 // epoch: T T T ... T E E E E | T T T ...
-TEST(StepRecogniser, KeepsTrainingAndEvaluationApart) {
+TEST(StepRecogniserTest, KeepsTrainingAndEvaluationApart) {
   Stream stream;
   Network network(stream, "", 10, false);
   // Epochs of unequal length, so that no longer period exists.
@@ -148,7 +148,7 @@ TEST(StepRecogniser, KeepsTrainingAndEvaluationApart) {
   }
 }
 
-TEST(StepRecogniser, KnowsTheRaggedLastBatchAgain) {
+TEST(StepRecogniserTest, KnowsTheRaggedLastBatchAgain) {
   Stream stream;
   Network network(stream, "", 10, false);
   const auto begins = repeat(stream, 8, [&](std::size_t epoch) {
@@ -167,7 +167,7 @@ TEST(StepRecogniser, KnowsTheRaggedLastBatchAgain) {
 }
 
 // Every tenth step logs: the period that explains everything is ten steps long.
-TEST(StepRecogniser, TakesTheLongerPeriodThatExplainsMore) {
+TEST(StepRecogniserTest, TakesTheLongerPeriodThatExplainsMore) {
   Stream stream;
   Network network(stream, "", 10, false);
   const Storage total = stream.fresh();
@@ -185,7 +185,7 @@ TEST(StepRecogniser, TakesTheLongerPeriodThatExplainsMore) {
   EXPECT_GE(shares.exact, 0.99);
 }
 
-TEST(StepRecogniser, FindsAnUnrolledRecurrentNetwork) {
+TEST(StepRecogniserTest, FindsAnUnrolledRecurrentNetwork) {
   Stream stream;
   const std::vector<Storage> weights = stream.fresh(2);
   const auto begins = repeat(stream, 30, [&](std::size_t) {
@@ -217,7 +217,7 @@ TEST(StepRecogniser, FindsAnUnrolledRecurrentNetwork) {
 }
 
 // Decoding with a cache that grows by one in each round: no shape comes twice.
-TEST(StepRecogniser, ClaimsNothingAboutAGrowingSequence) {
+TEST(StepRecogniserTest, ClaimsNothingAboutAGrowingSequence) {
   Stream stream;
   const std::vector<Storage> weights = stream.fresh(8);
   repeat(stream, 300, [&](std::size_t length) {
@@ -236,7 +236,7 @@ TEST(StepRecogniser, ClaimsNothingAboutAGrowingSequence) {
 }
 
 // step step ste[one-off ops]p step: the position is found again inside the step.
-TEST(StepRecogniser, ReturnsWithinAWindowAfterAnInterruption) {
+TEST(StepRecogniserTest, ReturnsWithinAWindowAfterAnInterruption) {
   for (const bool equal : {false, true}) {
     Stream stream;
     Network network(stream, "", 12, equal);
@@ -263,7 +263,7 @@ TEST(StepRecogniser, ReturnsWithinAWindowAfterAnInterruption) {
   }
 }
 
-TEST(StepRecogniser, LeavesThePathWhenTheNumberOfTouchesChanges) {
+TEST(StepRecogniserTest, LeavesThePathWhenTheNumberOfTouchesChanges) {
   Stream stream;
   Network network(stream, "", 12, false);
   const auto begins = repeat(stream, 10, [&](std::size_t) { network.train(32); });
@@ -278,7 +278,7 @@ TEST(StepRecogniser, LeavesThePathWhenTheNumberOfTouchesChanges) {
 }
 
 // The same ops, but from step 20 on the weights are swapped with a second set in each step.
-TEST(StepRecogniser, RecordsAnewWhenStoragesFlowDifferently) {
+TEST(StepRecogniserTest, RecordsAnewWhenStoragesFlowDifferently) {
   Stream stream;
   const std::vector<Storage> a = stream.fresh(10);
   const auto begins = repeat(stream, 60, [&](std::size_t step) {
@@ -303,7 +303,7 @@ TEST(StepRecogniser, RecordsAnewWhenStoragesFlowDifferently) {
 }
 
 // "Never again" is broken without a broken promise; only the audit sees it.
-TEST(StepRecogniser, AuditsWhatItBelievesDead) {
+TEST(StepRecogniserTest, AuditsWhatItBelievesDead) {
   Stream stream;
   Storage previous = stream.fresh();
   const auto begins = repeat(stream, 200, [&](std::size_t step) {
@@ -319,7 +319,7 @@ TEST(StepRecogniser, AuditsWhatItBelievesDead) {
   EXPECT_EQ(result.shares(begins[150], begins[198]).exact, 1);
 }
 
-TEST(StepRecogniser, StaysUnknownWhenThePeriodExceedsItsMemory) {
+TEST(StepRecogniserTest, StaysUnknownWhenThePeriodExceedsItsMemory) {
   StepRecogniser recogniser;
   const std::uint64_t period = StepRecogniser::kMaxHistoryOps / 2 + 10;
   std::uint64_t known = 0;
@@ -331,7 +331,7 @@ TEST(StepRecogniser, StaysUnknownWhenThePeriodExceedsItsMemory) {
   EXPECT_EQ(recogniser.period(), 0U);
 }
 
-TEST(StepRecogniser, FindsAPeriodJustWithinItsMemory) {
+TEST(StepRecogniserTest, FindsAPeriodJustWithinItsMemory) {
   StepRecogniser recogniser;
   const std::uint64_t period = StepRecogniser::kMaxHistoryOps / 2 - 50;
   for (std::uint64_t op = 0; op < 2 * period + 10; ++op) {
@@ -344,7 +344,7 @@ TEST(StepRecogniser, FindsAPeriodJustWithinItsMemory) {
   EXPECT_FALSE(recogniser.on_path());
 }
 
-TEST(StepRecogniser, GivesTheLastCompletePeriod) {
+TEST(StepRecogniserTest, GivesTheLastCompletePeriod) {
   Stream stream;
   Network network(stream, "", 6, false);
   const auto begins = repeat(stream, 8, [&](std::size_t) {
@@ -367,14 +367,14 @@ TEST(StepRecogniser, GivesTheLastCompletePeriod) {
   EXPECT_TRUE(StepRecogniser().last_step().signatures.empty());
 }
 
-TEST(StepRecogniser, AnswersNothingBeforeTheFirstOp) {
+TEST(StepRecogniserTest, AnswersNothingBeforeTheFirstOp) {
   const StepRecogniser recogniser;
   EXPECT_EQ(recogniser.op_index(), 0U);
   EXPECT_EQ(recogniser.position(), 0U);
   EXPECT_FALSE(recogniser.on_path());
 }
 
-TEST(StepRecogniser, PredictsRandomProgramsOnceTheyRepeat) {
+TEST(StepRecogniserTest, PredictsRandomProgramsOnceTheyRepeat) {
   const std::uint64_t first_seed = 20240501;
   for (std::uint64_t seed = first_seed; seed < first_seed + 150; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -395,7 +395,7 @@ TEST(StepRecogniser, PredictsRandomProgramsOnceTheyRepeat) {
 
 // Blocks that repeat inside a program that does not are loops as far as anyone can tell, until they
 // end; what is claimed about them is wrong at their ends.
-TEST(StepRecogniser, ClaimsLittleAboutProgramsThatNeverRepeat) {
+TEST(StepRecogniserTest, ClaimsLittleAboutProgramsThatNeverRepeat) {
   const std::uint64_t first_seed = 77;
   for (std::uint64_t seed = first_seed; seed < first_seed + 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -412,7 +412,7 @@ TEST(StepRecogniser, ClaimsLittleAboutProgramsThatNeverRepeat) {
 
 // More programs than records, changed at random and cut off in mid-step: records are dropped while
 // branches and detours still name them.
-TEST(StepRecogniser, SurvivesProgramsThatTakeTurnsAtRandom) {
+TEST(StepRecogniserTest, SurvivesProgramsThatTakeTurnsAtRandom) {
   const std::uint64_t first_seed = 4711;
   for (std::uint64_t seed = first_seed; seed < first_seed + 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -420,6 +420,7 @@ TEST(StepRecogniser, SurvivesProgramsThatTakeTurnsAtRandom) {
     Stream stream;
     const std::vector<Storage> lasting = stream.fresh(40);
     std::vector<RandomProgram> programs;
+    programs.reserve(20);
     for (int i = 0; i < 20; ++i) {
       programs.emplace_back(random, i % 2 == 0);
     }
@@ -443,7 +444,7 @@ TEST(StepRecogniser, SurvivesProgramsThatTakeTurnsAtRandom) {
   }
 }
 
-TEST(StepRecogniser, PrintsItsCost) {
+TEST(StepRecogniserTest, PrintsItsCost) {
   Stream stream;
   Network network(stream, "", 200, false);
   repeat(stream, 4, [&](std::size_t) { network.train(32); });

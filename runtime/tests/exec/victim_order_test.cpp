@@ -65,6 +65,7 @@ class VictimOrderTest : public ::testing::Test {
   std::vector<StorageRecord*> choose(Bytes needed) { return order_.choose(needed, now_, kMinSize); }
   static std::vector<StorageId> ids(const std::vector<StorageRecord*>& records) {
     std::vector<StorageId> result;
+    result.reserve(records.size());
     for (const StorageRecord* record : records) result.push_back(record->id);
     return result;
   }
@@ -182,6 +183,7 @@ TEST_F(VictimOrderTest, WhatIsSetAsideComesBackWhenItIsUsed) {
 // To look at all of them each time would be 4e9 looks, and run into the test's time limit.
 TEST_F(VictimOrderTest, AShortageDoesNotLookAtWhatStays) {
   std::vector<StorageRecord*> all;
+  all.reserve(200'000);
   for (int i = 0; i < 200'000; ++i) all.push_back(&make(Bytes{8}));
   for (std::size_t shortage = 0; shortage < 20'000; ++shortage) {
     now_ += 1;

@@ -56,7 +56,7 @@ class ArenaTest : public testing::Test {
   Arena arena_{budget_, kSmallArena};
 };
 
-TEST(ArenaClasses, EveryClassHoldsItsSizesAndWastesAnEighthAtMost) {
+TEST(ArenaClassesTest, EveryClassHoldsItsSizesAndWastesAnEighthAtMost) {
   std::uint64_t previous = 0;
   for (std::uint32_t index = 0; index < 200; ++index) {
     const std::uint64_t capacity = Arena::class_capacity(index);
@@ -82,7 +82,7 @@ TEST_F(ArenaTest, PagesAreHeldForWhatWasAskedFor) {
 TEST_F(ArenaTest, AFreedBlockIsUsedAgainWithItsPages) {
   Block* block = allocate(100'000);
   std::byte* address = block->address;
-  arena_.free(*block);
+  arena_.free_block(*block);
   EXPECT_EQ(arena_.cached(), Bytes{25U * 4096});
   EXPECT_EQ(Arena::missing(*block, {100'000}), Bytes{0});
   EXPECT_EQ(Arena::missing(*block, {104'000}), Bytes{4096}) << "a larger one of the same class";
@@ -96,9 +96,9 @@ TEST_F(ArenaTest, TheOldestCachedBlocksGoFirst) {
   Block* first = allocate(200'000);
   Block* second = allocate(300'000);
   Block* third = allocate(200'000);
-  arena_.free(*second);
-  arena_.free(*third);
-  arena_.free(*first);
+  arena_.free_block(*second);
+  arena_.free_block(*third);
+  arena_.free_block(*first);
   EXPECT_EQ(arena_.release_idle({1}), Bytes{74U * 4096});
   EXPECT_EQ(second->resident, 0U);
   EXPECT_NE(third->resident, 0U);
@@ -132,7 +132,7 @@ TEST_F(ArenaTest, PagesOfFreedBlocksGoBeforeThoseOfEvictedOnes) {
   Block* evicted = allocate(200'000);
   Block* freed = allocate(300'000);
   arena_.evict(*evicted);
-  arena_.free(*freed);
+  arena_.free_block(*freed);
   arena_.release_idle({1});
   EXPECT_EQ(freed->resident, 0U);
   EXPECT_TRUE(evicted->intact);
@@ -156,14 +156,14 @@ TEST_F(ArenaTest, WhatTheProgramLockedIsGivenBack) {
     GTEST_SKIP() << "memory can't be locked here: " << std::strerror(errno);
   }
   ASSERT_GT(resident_bytes(range), budget_.used()) << "locking gets pages for all of a block";
-  arena_.free(*freed);
+  arena_.free_block(*freed);
   arena_.release_idle(kMiB);
   EXPECT_EQ(budget_.used(), Bytes{kept->resident});
   EXPECT_EQ(resident_bytes(range), budget_.used());
   EXPECT_EQ(kept->address[299'999], std::byte{1});
 }
 
-TEST(ArenaLocked, WhatIsReservedUnderALockOfAllMemoryTakesNone) {
+TEST(ArenaLockedTest, WhatIsReservedUnderALockOfAllMemoryTakesNone) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -182,7 +182,7 @@ TEST(ArenaLocked, WhatIsReservedUnderALockOfAllMemoryTakesNone) {
 TEST_F(ArenaTest, ABlockFreedWhileEvictedIsUsableAgain) {
   Block* block = allocate(100'000);
   arena_.evict(*block);
-  arena_.free(*block);
+  arena_.free_block(*block);
   EXPECT_EQ(arena_.lingering(), Bytes{0});
   EXPECT_EQ(arena_.cached(), Bytes{25U * 4096});
   Block* again = allocate(100'000);
@@ -192,8 +192,8 @@ TEST_F(ArenaTest, ABlockFreedWhileEvictedIsUsableAgain) {
 
 TEST_F(ArenaTest, FreeingTwiceIsNoticed) {
   Block* block = allocate(100'000);
-  arena_.free(*block);
-  EXPECT_THROW(arena_.free(*block), InternalError);
+  arena_.free_block(*block);
+  EXPECT_THROW(arena_.free_block(*block), InternalError);
 }
 
 TEST_F(ArenaTest, ARefusedMappingLosesNothing) {
@@ -227,14 +227,14 @@ TEST_F(ArenaTest, HugePagesNeverReachBeyondWhatIsHeld) {
   Block* block = allocate(4 * kMiB.count);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block->base) % kHuge, 0U);
   EXPECT_EQ(block->huge, 2 * kHuge);
-  arena_.free(*block);
+  arena_.free_block(*block);
   arena_.release_idle(kMiB * 64);
   Block* smaller = allocate(4 * kMiB.count - 100'000);
   ASSERT_EQ(smaller, block);
   EXPECT_EQ(smaller->huge, kHuge) << "the second huge page would be held in part only";
 }
 
-TEST(ArenaReservation, AnImpossibleReservationNamesTheLimit) {
+TEST(ArenaReservationTest, AnImpossibleReservationNamesTheLimit) {
   MemoryBudget budget(kMiB);
   const Bytes impossible{std::uint64_t{1} << 50};
   try {
@@ -245,7 +245,7 @@ TEST(ArenaReservation, AnImpossibleReservationNamesTheLimit) {
   }
 }
 
-TEST(PageMap, RangesDoNotOverlapAndEndWithTheReservation) {
+TEST(PageMapTest, RangesDoNotOverlapAndEndWithTheReservation) {
   PageMap map({std::uint64_t{1} << 24}, {std::uint64_t{1} << 24});
   const std::byte* end = nullptr;
   std::uint64_t carved = 0;
@@ -257,6 +257,17 @@ TEST(PageMap, RangesDoNotOverlapAndEndWithTheReservation) {
   }
   EXPECT_GE(carved, 127U);
   EXPECT_LE(map.carved(), map.reserved());
+}
+
+// An address space of 128 TiB has room for fifteen of these at once.
+TEST(PageMapTest, ARangeIsGivenBackWithItsMap) {
+  Bytes first{};
+  for (int i = 0; i < 40; ++i) {
+    PageMap map({std::uint64_t{8} << 40}, {std::uint64_t{8} << 30});
+    if (i == 0) first = map.reserved();
+    ASSERT_EQ(map.reserved(), first) << "of map " << i;
+    ASSERT_NE(map.carve(100'000, PageMap::kGranule), nullptr);
+  }
 }
 
 }  // namespace

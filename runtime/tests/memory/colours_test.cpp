@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where blocks begin in their ranges.
+// The places in their ranges at which blocks begin.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -33,9 +33,9 @@
 namespace spillway::runtime {
 
 template <typename Tier>
-class DeviceMemoryConformance : public testing::Test {
+class DeviceMemoryConformanceTest : public testing::Test {
  public:
-  ~DeviceMemoryConformance() override { arm_faults(""); }
+  ~DeviceMemoryConformanceTest() override { arm_faults(""); }
 
  protected:
   using Memory = typename Tier::Memory;
@@ -64,9 +64,9 @@ class DeviceMemoryConformance : public testing::Test {
   Block* first_ = nullptr;
 };
 
-TYPED_TEST_SUITE_P(DeviceMemoryConformance);
+TYPED_TEST_SUITE_P(DeviceMemoryConformanceTest);
 
-TYPED_TEST_P(DeviceMemoryConformance, SaysHowMuchIsShort) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, SaysHowMuchIsShort) {
   Block* large = this->allocate(kMiB.count * 30);
   ASSERT_NE(large, nullptr);
   const Allocation refused = this->memory_->allocate(kMiB * 5, Overbooking::kRefuse);
@@ -77,7 +77,7 @@ TYPED_TEST_P(DeviceMemoryConformance, SaysHowMuchIsShort) {
   EXPECT_EQ(this->memory_->budget().overshoot(), refused.short_by) << "never silent";
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, BlocksAreAlignedAndFoundByEveryAddress) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, BlocksAreAlignedAndFoundByEveryAddress) {
   for (const std::uint64_t bytes : {std::uint64_t{40'000}, std::uint64_t{65'536},
                                     std::uint64_t{100'001}, kMiB.count * 2, kMiB.count * 5 + 1}) {
     Block* block = this->allocate(bytes);
@@ -92,7 +92,7 @@ TYPED_TEST_P(DeviceMemoryConformance, BlocksAreAlignedAndFoundByEveryAddress) {
   EXPECT_EQ(this->memory_->find(nullptr), nullptr);
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, SmallObjectsAreAlignedAndShareBlocks) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, SmallObjectsAreAlignedAndShareBlocks) {
   std::vector<std::byte*> objects;
   for (std::uint64_t bytes = 1; bytes <= 2'000; bytes += 7) {
     const Allocation small = this->memory_->allocate({bytes}, Overbooking::kRefuse);
@@ -107,7 +107,7 @@ TYPED_TEST_P(DeviceMemoryConformance, SmallObjectsAreAlignedAndShareBlocks) {
   this->drain();
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, AddressesSurviveEvictionAndRestoring) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, AddressesSurviveEvictionAndRestoring) {
   Block* block = this->allocate(1'000'000);
   std::byte* const address = block->address;
   std::memset(address, 3, 1'000'000);
@@ -128,7 +128,7 @@ TYPED_TEST_P(DeviceMemoryConformance, AddressesSurviveEvictionAndRestoring) {
   }
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, ARestoreThatDoesNotFitIsRefused) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, ARestoreThatDoesNotFitIsRefused) {
   Block* block = this->allocate(kMiB.count * 20);
   this->memory_->evict(*block);
   Block* other = this->allocate(kMiB.count * 20);
@@ -140,7 +140,7 @@ TYPED_TEST_P(DeviceMemoryConformance, ARestoreThatDoesNotFitIsRefused) {
       << "the cached pages of the other were in the way and are released";
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, AccountingIsThatOfTheKernel) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, AccountingIsThatOfTheKernel) {
   std::vector<Block*> blocks;
   for (const std::uint64_t bytes : {std::uint64_t{70'000}, std::uint64_t{131'072},
                                     std::uint64_t{1'000'003}, kMiB.count * 5 + 77}) {
@@ -158,7 +158,7 @@ TYPED_TEST_P(DeviceMemoryConformance, AccountingIsThatOfTheKernel) {
   EXPECT_EQ(this->resident(), this->memory_->budget().used());
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, CachedPagesGoUnderPressure) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, CachedPagesGoUnderPressure) {
   Block* block = this->allocate(kMiB.count * 20);
   std::memset(block->address, 1, kMiB.count * 20);
   this->free(*block);
@@ -169,14 +169,14 @@ TYPED_TEST_P(DeviceMemoryConformance, CachedPagesGoUnderPressure) {
   EXPECT_EQ(this->memory_->live(), kMiB * 30);
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, ACachedBlockOfTheSameClassMayGoForItsOwnSuccessor) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, ACachedBlockOfTheSameClassMayGoForItsOwnSuccessor) {
   Block* block = this->allocate(kMiB.count * 29);
   this->free(*block);
   ASSERT_NE(this->allocate(kMiB.count * 2), nullptr);
   EXPECT_NE(this->allocate(kMiB.count * 30), nullptr);
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, ALowerLimitIsReachedThroughTheCacheFirst) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, ALowerLimitIsReachedThroughTheCacheFirst) {
   Block* kept = this->allocate(kMiB.count * 8);
   Block* freed = this->allocate(kMiB.count * 16);
   this->free(*freed);
@@ -187,7 +187,7 @@ TYPED_TEST_P(DeviceMemoryConformance, ALowerLimitIsReachedThroughTheCacheFirst) 
   EXPECT_NE(kept, nullptr);
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, PoisonShowsAUseAfterFree) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, PoisonShowsAUseAfterFree) {
   this->memory_->set_poison(Poison::kYes);
   this->memory_->set_small_objects(SmallObjects::kBlocks);
   Block* block = this->allocate(100'000);
@@ -198,7 +198,7 @@ TYPED_TEST_P(DeviceMemoryConformance, PoisonShowsAUseAfterFree) {
   EXPECT_EQ(bytes[99'999], std::byte{0xff});
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, BlocksOfStoragesAreHandedToTheirOwner) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, BlocksOfStoragesAreHandedToTheirOwner) {
   Block* block = this->allocate(100'000);
   StorageRecord* const record = reinterpret_cast<StorageRecord*>(std::uintptr_t{64});
   block->record = record;
@@ -212,7 +212,7 @@ TYPED_TEST_P(DeviceMemoryConformance, BlocksOfStoragesAreHandedToTheirOwner) {
   EXPECT_EQ(this->memory_->live(), Bytes{0});
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, WhatWasFreedLastIsTakenFirst) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, WhatWasFreedLastIsTakenFirst) {
   for (const Bytes bytes : {Bytes{256}, Bytes{100'000}}) {
     std::vector<std::byte*> freed(3);
     for (std::byte*& pointer : freed) {
@@ -224,7 +224,7 @@ TYPED_TEST_P(DeviceMemoryConformance, WhatWasFreedLastIsTakenFirst) {
   }
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, ARefusalOfTheKernelLosesNothing) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, ARefusalOfTheKernelLosesNothing) {
   Block* block = this->allocate(100'000);
   this->memory_->evict(*block);
   arm_faults("arena.map=ENOMEM@1+");
@@ -238,7 +238,7 @@ TYPED_TEST_P(DeviceMemoryConformance, ARefusalOfTheKernelLosesNothing) {
   EXPECT_NE(this->memory_->restore(*block, Overbooking::kRefuse).pointer, nullptr);
 }
 
-TYPED_TEST_P(DeviceMemoryConformance, AnyThreadMayFree) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, AnyThreadMayFree) {
   constexpr int kThreads = 4;
   constexpr int kEach = 400;
   std::vector<std::vector<std::byte*>> pointers(kThreads);
@@ -264,7 +264,7 @@ TYPED_TEST_P(DeviceMemoryConformance, AnyThreadMayFree) {
 }
 
 /// Blocks come, go, leave and come back; each is full of its own byte while it is accessible.
-TYPED_TEST_P(DeviceMemoryConformance, RandomBlocksNeverOverlapNorExceedTheBudget) {
+TYPED_TEST_P(DeviceMemoryConformanceTest, RandomBlocksNeverOverlapNorExceedTheBudget) {
   constexpr std::uint64_t kSeed = 4711;
   SCOPED_TRACE(kSeed);
   std::mt19937_64 random(kSeed);
@@ -314,7 +314,7 @@ TYPED_TEST_P(DeviceMemoryConformance, RandomBlocksNeverOverlapNorExceedTheBudget
 }
 
 REGISTER_TYPED_TEST_SUITE_P(
-    DeviceMemoryConformance, SaysHowMuchIsShort, BlocksAreAlignedAndFoundByEveryAddress,
+    DeviceMemoryConformanceTest, SaysHowMuchIsShort, BlocksAreAlignedAndFoundByEveryAddress,
     SmallObjectsAreAlignedAndShareBlocks, AddressesSurviveEvictionAndRestoring,
     ARestoreThatDoesNotFitIsRefused, AccountingIsThatOfTheKernel, CachedPagesGoUnderPressure,
     ACachedBlockOfTheSameClassMayGoForItsOwnSuccessor, ALowerLimitIsReachedThroughTheCacheFirst,

@@ -33,8 +33,9 @@ struct RamTier {
   }
 };
 
-INSTANTIATE_TYPED_TEST_SUITE_P(Pool, DeviceMemoryConformance, RamTier<PageMoves::kWherePossible>);
-INSTANTIATE_TYPED_TEST_SUITE_P(Plain, DeviceMemoryConformance, RamTier<PageMoves::kNever>);
+INSTANTIATE_TYPED_TEST_SUITE_P(Pool, DeviceMemoryConformanceTest,
+                               RamTier<PageMoves::kWherePossible>);
+INSTANTIATE_TYPED_TEST_SUITE_P(Plain, DeviceMemoryConformanceTest, RamTier<PageMoves::kNever>);
 
 class DeviceMemoryTest : public testing::Test {
  protected:

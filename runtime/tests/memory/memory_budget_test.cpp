@@ -14,7 +14,7 @@
 namespace spillway::runtime {
 namespace {
 
-TEST(MemoryBudget, RefusesWhatDoesNotFit) {
+TEST(MemoryBudgetTest, RefusesWhatDoesNotFit) {
   MemoryBudget budget(Bytes{100});
   auto first = budget.try_reserve(Bytes{60}, Overbooking::kRefuse);
   ASSERT_TRUE(first);
@@ -24,14 +24,14 @@ TEST(MemoryBudget, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(budget.try_reserve(Bytes{40}, Overbooking::kRefuse));
 }
 
-TEST(MemoryBudget, ADroppedPromiseGivesItsBytesBack) {
+TEST(MemoryBudgetTest, ADroppedPromiseGivesItsBytesBack) {
   MemoryBudget budget(Bytes{100});
   { const auto promise = budget.try_reserve(Bytes{80}, Overbooking::kRefuse); }
   EXPECT_EQ(budget.used(), Bytes{0});
   EXPECT_EQ(budget.peak(), Bytes{80});
 }
 
-TEST(MemoryBudget, SpentBytesStayUntilGivenBack) {
+TEST(MemoryBudgetTest, SpentBytesStayUntilGivenBack) {
   MemoryBudget budget(Bytes{100});
   {
     auto promise = budget.try_reserve(Bytes{80}, Overbooking::kRefuse);
@@ -44,14 +44,14 @@ TEST(MemoryBudget, SpentBytesStayUntilGivenBack) {
   EXPECT_THROW(budget.give_back(Bytes{1}), InternalError);
 }
 
-TEST(MemoryBudget, MoreThanWasPromisedCannotBeSpent) {
+TEST(MemoryBudgetTest, MoreThanWasPromisedCannotBeSpent) {
   MemoryBudget budget(Bytes{100});
   auto promise = budget.try_reserve(Bytes{10}, Overbooking::kRefuse);
   EXPECT_THROW(promise->spend(Bytes{11}), InternalError);
   EXPECT_EQ(promise->bytes(), Bytes{10});
 }
 
-TEST(MemoryBudget, AMovedPromiseIsGivenBackOnce) {
+TEST(MemoryBudgetTest, AMovedPromiseIsGivenBackOnce) {
   MemoryBudget budget(Bytes{100});
   auto promise = budget.try_reserve(Bytes{30}, Overbooking::kRefuse);
   MemoryReservation other = std::move(*promise);
@@ -61,7 +61,7 @@ TEST(MemoryBudget, AMovedPromiseIsGivenBackOnce) {
   EXPECT_EQ(budget.used(), Bytes{20}) << "what was held before goes when another is taken";
 }
 
-TEST(MemoryBudget, OverbookingIsCounted) {
+TEST(MemoryBudgetTest, OverbookingIsCounted) {
   MemoryBudget budget(Bytes{100});
   auto promise = budget.try_reserve(Bytes{130}, Overbooking::kAllow);
   ASSERT_TRUE(promise);
@@ -74,7 +74,7 @@ TEST(MemoryBudget, OverbookingIsCounted) {
   EXPECT_EQ(budget.peak(), Bytes{0});
 }
 
-TEST(MemoryBudget, ALowerLimitTakesNothingAway) {
+TEST(MemoryBudgetTest, ALowerLimitTakesNothingAway) {
   MemoryBudget budget(Bytes{100});
   auto promise = budget.try_reserve(Bytes{90}, Overbooking::kRefuse);
   budget.set_limit(Bytes{50});
@@ -83,7 +83,7 @@ TEST(MemoryBudget, ALowerLimitTakesNothingAway) {
   EXPECT_FALSE(budget.try_reserve(Bytes{1}, Overbooking::kRefuse));
 }
 
-TEST(MemoryBudget, RandomReservationsAddUp) {
+TEST(MemoryBudgetTest, RandomReservationsAddUp) {
   constexpr std::uint64_t kSeed = 20240607;
   SCOPED_TRACE(kSeed);
   std::mt19937_64 random(kSeed);

@@ -152,7 +152,7 @@ TEST_F(PagePoolTest, ARefusalOfTheKernelIsMetWithFreshPages) {
 }
 
 // The reason is found once per process: this one starts anew.
-TEST(PagePool, AProcessWithoutHugePagesHasThePlainArena) {
+TEST(PagePoolAbsenceTest, AProcessWithoutHugePagesHasThePlainArena) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -215,7 +215,7 @@ void churn(DeviceMemory& memory, int operations, const std::function<void()>& af
   for (Block* block : blocks) memory.free_block(*block);
 }
 
-TEST(Mappings, StayBelowTheirBoundAndStitchingStopsAtHalfOfWhatIsAllowed) {
+TEST(MappingsTest, StayBelowTheirBoundAndStitchingStopsAtHalfOfWhatIsAllowed) {
   REQUIRE_PAGE_MOVES();
   ArenaOptions options = kOptions;
   options.mappings = 600;
@@ -250,7 +250,7 @@ TEST(Mappings, StayBelowTheirBoundAndStitchingStopsAtHalfOfWhatIsAllowed) {
 }
 
 // Every other block evicted: two mappings for each pair, of as many as the kernel allows.
-TEST(Mappings, MoreEvictedNeighboursThanTheKernelAllowsMappingsAreServed) {
+TEST(MappingsTest, MoreEvictedNeighboursThanTheKernelAllowsMappingsAreServed) {
   DeviceMemory memory(kGiB * 16, kOptions);
   const std::uint64_t allowed = memory.arena().mappings().allowed();
   if (allowed > 300'000) GTEST_SKIP() << allowed << " mappings are allowed: too many to reach";
@@ -453,7 +453,7 @@ class Storm {
   std::atomic<std::uint64_t> carved_{0};
 };
 
-TEST(PagePoolStress, EightThreadsNeverSeeAWrongByteNorAHoleInTheReservation) {
+TEST(PagePoolStressTest, EightThreadsNeverSeeAWrongByteNorAHoleInTheReservation) {
   REQUIRE_PAGE_MOVES();
   DeviceMemory memory(kMiB * 192, kOptions);
   Storm storm(memory);

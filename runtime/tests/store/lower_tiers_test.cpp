@@ -137,9 +137,9 @@ class StoreTier {
 };
 
 template <typename Tier>
-class LowerTierConformance : public testing::Test {
+class LowerTierConformanceTest : public testing::Test {
  public:
-  ~LowerTierConformance() override { arm_faults(""); }
+  ~LowerTierConformanceTest() override { arm_faults(""); }
 
  protected:
   struct Copy {
@@ -183,9 +183,9 @@ class LowerTierConformance : public testing::Test {
   std::mt19937_64 random_{11};
 };
 
-TYPED_TEST_SUITE_P(LowerTierConformance);
+TYPED_TEST_SUITE_P(LowerTierConformanceTest);
 
-TYPED_TEST_P(LowerTierConformance, CopiesKeepTheirBytesAmongNeighboursThatComeAndGo) {
+TYPED_TEST_P(LowerTierConformanceTest, CopiesKeepTheirBytesAmongNeighboursThatComeAndGo) {
   int refused = 0;
   for (int turn = 0; turn < 600; ++turn) {
     const std::uint64_t bytes = 1 + this->random_() % (kLimit.count / 12);
@@ -204,7 +204,7 @@ TYPED_TEST_P(LowerTierConformance, CopiesKeepTheirBytesAmongNeighboursThatComeAn
   EXPECT_EQ(this->tier_.used(), Bytes{0});
 }
 
-TYPED_TEST_P(LowerTierConformance, WhatDoesNotFitIsRefusedAndTakesNothing) {
+TYPED_TEST_P(LowerTierConformanceTest, WhatDoesNotFitIsRefusedAndTakesNothing) {
   const auto most = this->tier_.allocate(kLimit - kPageBytes);
   ASSERT_TRUE(most.has_value());
   this->put(*most, kLimit.count - kPage, 1);
@@ -218,7 +218,7 @@ TYPED_TEST_P(LowerTierConformance, WhatDoesNotFitIsRefusedAndTakesNothing) {
   while (!this->copies_.empty()) this->take_away(0);
 }
 
-TYPED_TEST_P(LowerTierConformance, OnceEmptyAllOfItIsThereAgain) {
+TYPED_TEST_P(LowerTierConformanceTest, OnceEmptyAllOfItIsThereAgain) {
   for (int round = 0; round < 5; ++round) {
     while (const auto place = this->tier_.allocate({kPage * (1 + this->random_() % 40)})) {
       this->put(*place, kPage, this->random_());
@@ -230,7 +230,7 @@ TYPED_TEST_P(LowerTierConformance, OnceEmptyAllOfItIsThereAgain) {
   }
 }
 
-TYPED_TEST_P(LowerTierConformance, AMachineWithoutRoomTakesNothingFromTheLimit) {
+TYPED_TEST_P(LowerTierConformanceTest, AMachineWithoutRoomTakesNothingFromTheLimit) {
   arm_faults(TypeParam::kNoRoom);
   EXPECT_FALSE(this->tier_.allocate(kPageBytes).has_value());
   EXPECT_EQ(this->tier_.used(), Bytes{0});
@@ -241,13 +241,14 @@ TYPED_TEST_P(LowerTierConformance, AMachineWithoutRoomTakesNothingFromTheLimit) 
   this->take_away(0);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(LowerTierConformance, CopiesKeepTheirBytesAmongNeighboursThatComeAndGo,
+REGISTER_TYPED_TEST_SUITE_P(LowerTierConformanceTest,
+                            CopiesKeepTheirBytesAmongNeighboursThatComeAndGo,
                             WhatDoesNotFitIsRefusedAndTakesNothing, OnceEmptyAllOfItIsThereAgain,
                             AMachineWithoutRoomTakesNothingFromTheLimit);
-INSTANTIATE_TYPED_TEST_SUITE_P(Host, LowerTierConformance, HostTier);
-INSTANTIATE_TYPED_TEST_SUITE_P(Disk, LowerTierConformance, DiskTier);
-INSTANTIATE_TYPED_TEST_SUITE_P(StoreOnHost, LowerTierConformance, StoreTier<false>);
-INSTANTIATE_TYPED_TEST_SUITE_P(StoreOnDisk, LowerTierConformance, StoreTier<true>);
+INSTANTIATE_TYPED_TEST_SUITE_P(Host, LowerTierConformanceTest, HostTier);
+INSTANTIATE_TYPED_TEST_SUITE_P(Disk, LowerTierConformanceTest, DiskTier);
+INSTANTIATE_TYPED_TEST_SUITE_P(StoreOnHost, LowerTierConformanceTest, StoreTier<false>);
+INSTANTIATE_TYPED_TEST_SUITE_P(StoreOnDisk, LowerTierConformanceTest, StoreTier<true>);
 
 }  // namespace
 }  // namespace spillway::runtime

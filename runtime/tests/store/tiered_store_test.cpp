@@ -3,8 +3,10 @@
 #include "spillway/runtime/store/tiered_store.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <random>
 #include <vector>
 
+#include "../resident_pages.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/transfer/transfer_pool.hpp"
@@ -66,6 +69,109 @@ int spool_descriptor() {
     }
   }
   return -1;
+}
+
+TEST_P(TieredStoreTest, AMappedPlaceIsReadAndWrittenWhereItIsWhateverWasPutAside) {
+  TieredStore tiers(options(Bytes{}, kMiB), transfers());
+  constexpr Bytes kBytes{kPage.count * 20 + 5};
+  const auto id = tiers.reserve(kBytes);
+  ASSERT_TRUE(id);
+  std::byte* const data = tiers.map(*id);
+  ASSERT_NE(data, nullptr);
+  const auto given = contents(kBytes, 3);
+  std::ranges::copy(given, data);
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const AddressRange range{begin, begin + kBytes.count};
+  EXPECT_GE(resident_bytes(range), kPage * 20);
+  EXPECT_EQ(tiers.put_aside(*id), 0);
+  EXPECT_EQ(resident_bytes(range), Bytes{});
+  data[7] = std::byte{77};  // one page comes by itself
+  EXPECT_LT(resident_bytes(range), kPage * 21);
+  EXPECT_EQ(tiers.bring(*id), 0);
+  EXPECT_GE(resident_bytes(range), kPage * 21);
+  data[8] = std::byte{88};
+  tiers.give_back(*id);
+  EXPECT_EQ(resident_bytes(range), Bytes{});
+  EXPECT_EQ(data[7], std::byte{77});
+  EXPECT_EQ(data[8], std::byte{88});
+  EXPECT_TRUE(std::equal(given.begin() + 9, given.end(), data + 9));
+  tiers.drop(*id);
+  EXPECT_EQ(tiers.usage().disk, Bytes{});
+}
+
+TEST_P(TieredStoreTest, WhatIsWrittenAsideIsThereAndInMemoryNoMore) {
+  TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
+  constexpr Bytes kBytes{kMiB.count * 2 + kPage.count + 5};
+  const auto id = tiers.reserve(kBytes);
+  std::byte* const data = tiers.map(*id);
+  ASSERT_NE(data, nullptr);
+  std::memset(data, 1, kPage.count * 3);
+  const auto given = contents(kBytes, 3);
+  EXPECT_EQ(tiers.write_aside(*id, given.data()), 0);
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  EXPECT_EQ(resident_bytes({begin, begin + kBytes.count}), Bytes{});
+  EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
+  EXPECT_EQ(tiers.statistics().stored_on_disk, kBytes);
+  arm_faults("spool.write=ENOSPC@2");
+  EXPECT_EQ(tiers.write_aside(*id, given.data()), ENOSPC);
+}
+
+TEST_P(TieredStoreTest, OnTheHostWhatIsWrittenAsideIsInHostMemory) {
+  TieredStore tiers(options(kMiB, kMiB), transfers());
+  const auto id = tiers.reserve(kPage);
+  const std::byte* const data = tiers.map(*id);
+  const auto given = contents(kPage, 4);
+  EXPECT_EQ(tiers.write_aside(*id, given.data()), 0);
+  EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
+  EXPECT_EQ(tiers.statistics().stored_on_disk, Bytes{});
+}
+
+TEST_P(TieredStoreTest, WhatCannotBePutAsideStaysAndIsTold) {
+  TieredStore tiers(options(Bytes{}, kMiB), transfers());
+  const auto id = tiers.reserve(kPage);
+  std::byte* const data = tiers.map(*id);
+  data[9] = std::byte{9};
+  arm_faults("spool.write=ENOSPC@1");
+  EXPECT_EQ(tiers.put_aside(*id), ENOSPC);
+  EXPECT_EQ(data[9], std::byte{9});
+  arm_faults("spool.read=EIO@1");
+  EXPECT_EQ(tiers.bring(*id), EIO);
+  EXPECT_EQ(tiers.statistics().failed, 2U);
+}
+
+TEST_P(TieredStoreTest, OnTheHostAMappedPlaceStays) {
+  TieredStore tiers(options(kMiB, kMiB), transfers());
+  const auto id = tiers.reserve(kPage);
+  std::byte* const data = tiers.map(*id);
+  data[9] = std::byte{9};
+  EXPECT_EQ(tiers.put_aside(*id), 0);
+  EXPECT_EQ(tiers.bring(*id), 0);
+  EXPECT_EQ(data[9], std::byte{9});
+  EXPECT_EQ(tiers.statistics().stored_on_disk, Bytes{});
+}
+
+TEST_P(TieredStoreTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
+  TieredStore tiers(options(Bytes{}, kMiB), transfers());
+  const auto id = tiers.reserve(kPage);
+  std::byte* const data = tiers.map(*id);
+  data[9] = std::byte{9};
+  tiers.before_fork();
+  const pid_t child = ::fork();
+  tiers.after_fork(child == 0);
+  if (child == 0) {
+    const bool seen = data[9] == std::byte{9};
+    data[9] = std::byte{1};
+    tiers.give_back(*id);
+    const bool put = tiers.put_aside(*id) == 0;
+    const bool kept = data[9] == std::byte{1};
+    const std::vector<std::byte> given(kPage.count, std::byte{2});
+    const bool written = tiers.write_aside(*id, given.data()) == 0 && data[9] == std::byte{2};
+    ::_exit(seen && put && kept && written ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(data[9], std::byte{9});
 }
 
 TEST_P(TieredStoreTest, FillsTheHostFirstAndThenTheDisk) {

@@ -20,7 +20,7 @@ Extent granules(std::uint64_t offset, std::uint64_t count) { return {offset * kG
 
 Bytes bytes_of(std::uint64_t count) { return {count * kG}; }
 
-TEST(ExtentAllocator, RoundsUpToTheGranule) {
+TEST(ExtentAllocatorTest, RoundsUpToTheGranule) {
   ExtentAllocator extents;
   EXPECT_EQ(extents.allocate({1}), granules(0, 1));
   EXPECT_EQ(extents.allocate({kG + 1}), granules(1, 2));
@@ -33,7 +33,7 @@ TEST(ExtentAllocator, RoundsUpToTheGranule) {
 // ask 2                 ^^^^^                     the smallest that fits, not the first
 // ask 3                           ^^^^^^^
 // ask 1     ^                                     what is left of the hole stays a hole
-TEST(ExtentAllocator, TakesTheSmallestHoleThatFits) {
+TEST(ExtentAllocatorTest, TakesTheSmallestHoleThatFits) {
   ExtentAllocator extents;
   const Extent a = extents.allocate(bytes_of(4));
   extents.allocate(bytes_of(1));
@@ -53,7 +53,7 @@ TEST(ExtentAllocator, TakesTheSmallestHoleThatFits) {
 }
 
 // | a | b | c | d |   free a, c, then b: one hole of three
-TEST(ExtentAllocator, JoinsNeighboursOnBothSides) {
+TEST(ExtentAllocatorTest, JoinsNeighboursOnBothSides) {
   ExtentAllocator extents;
   const Extent a = extents.allocate(bytes_of(1));
   const Extent b = extents.allocate(bytes_of(2));
@@ -68,7 +68,7 @@ TEST(ExtentAllocator, JoinsNeighboursOnBothSides) {
   EXPECT_EQ(extents.allocate(bytes_of(6)), granules(0, 6));
 }
 
-TEST(ExtentAllocator, TrailingFreeSpaceLowersTheEnd) {
+TEST(ExtentAllocatorTest, TrailingFreeSpaceLowersTheEnd) {
   ExtentAllocator extents;
   const Extent a = extents.allocate(bytes_of(2));
   const Extent b = extents.allocate(bytes_of(3));
@@ -83,7 +83,7 @@ TEST(ExtentAllocator, TrailingFreeSpaceLowersTheEnd) {
   EXPECT_EQ(extents.used_bytes(), Bytes{0});
 }
 
-TEST(ExtentAllocator, EndAfterForetellsTheEnd) {
+TEST(ExtentAllocatorTest, EndAfterForetellsTheEnd) {
   ExtentAllocator extents;
   const Extent a = extents.allocate(bytes_of(2));
   extents.allocate(bytes_of(1));
@@ -93,7 +93,7 @@ TEST(ExtentAllocator, EndAfterForetellsTheEnd) {
   EXPECT_EQ(extents.end(), 3 * kG) << "asking must not change anything";
 }
 
-TEST(ExtentAllocator, RefusesWhatWasNotAllocated) {
+TEST(ExtentAllocatorTest, RefusesWhatWasNotAllocated) {
   ExtentAllocator extents;
   const Extent a = extents.allocate(bytes_of(4));
   extents.allocate(bytes_of(1));
@@ -157,9 +157,9 @@ class NaiveModel {
   std::vector<bool> used_;
 };
 
-class ExtentAllocatorAgainstModel : public testing::TestWithParam<std::uint32_t> {};
+class ExtentAllocatorAgainstModelTest : public testing::TestWithParam<std::uint32_t> {};
 
-TEST_P(ExtentAllocatorAgainstModel, AgreesOnRandomOperations) {
+TEST_P(ExtentAllocatorAgainstModelTest, AgreesOnRandomOperations) {
   SCOPED_TRACE(testing::Message() << "seed " << GetParam());
   std::mt19937 random(GetParam());
   ExtentAllocator extents;
@@ -187,7 +187,7 @@ TEST_P(ExtentAllocatorAgainstModel, AgreesOnRandomOperations) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, ExtentAllocatorAgainstModel, testing::Range(1U, 9U));
+INSTANTIATE_TEST_SUITE_P(Seeds, ExtentAllocatorAgainstModelTest, testing::Range(1U, 9U));
 
 }  // namespace
 }  // namespace spillway::runtime

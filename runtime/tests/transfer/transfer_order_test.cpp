@@ -25,16 +25,16 @@
 namespace spillway::runtime {
 namespace {
 
-class TransferPlaces : public TransfersTest {};
+class TransferPlacesTest : public TransfersTest {};
 
-INSTANTIATE_TEST_SUITE_P(Each, TransferPlaces, testing::ValuesIn(methods()), name_of);
+INSTANTIATE_TEST_SUITE_P(Each, TransferPlacesTest, testing::ValuesIn(methods()), name_of);
 
 /// Keeps the only thread of narrow transfers inside a completion until told to go on, so that what
 /// is submitted meanwhile waits together.
 class Gate {
  public:
   Gate(Transfers& transfers, int descriptor) {
-    transfers.submit({Direction::kIn, nullptr, {}, descriptor, 0}, [this](TransferResult) {
+    transfers.submit({Direction::kIn, nullptr, {}, descriptor, 0}, [this](const TransferResult&) {
       inside_.set_value();
       open_.get_future().wait();
     });
@@ -47,15 +47,16 @@ class Gate {
   std::promise<void> open_;
 };
 
-class TransferOrder : public TransfersTest {
+class TransferOrderTest : public TransfersTest {
  protected:
-  TransferOrder() : block_(2 * kTransferChunk), extent_(extent_for(block_)) { block_.fill(3); }
+  TransferOrderTest() : block_(2 * kTransferChunk), extent_(extent_for(block_)) { block_.fill(3); }
 
   TransferId submit(Direction direction, char name) {
-    return transfers_->submit(transfer(direction, block_, extent_), [this, name](TransferResult) {
-      const std::lock_guard lock(mutex_);
-      order_ += name;
-    });
+    return transfers_->submit(transfer(direction, block_, extent_),
+                              [this, name](const TransferResult&) {
+                                const std::lock_guard lock(mutex_);
+                                order_ += name;
+                              });
   }
   std::string order() {
     transfers_->drain();
@@ -69,9 +70,9 @@ class TransferOrder : public TransfersTest {
   std::unique_ptr<Transfers> transfers_ = make_one(Width::kNarrow);
 };
 
-INSTANTIATE_TEST_SUITE_P(Each, TransferOrder, testing::ValuesIn(methods()), name_of);
+INSTANTIATE_TEST_SUITE_P(Each, TransferOrderTest, testing::ValuesIn(methods()), name_of);
 
-TEST_P(TransferOrder, ReadsStartBeforeWrites) {
+TEST_P(TransferOrderTest, ReadsStartBeforeWrites) {
   Gate gate(*transfers_, spool_.descriptor());
   submit(Direction::kOut, 'a');
   submit(Direction::kOut, 'b');
@@ -81,19 +82,19 @@ TEST_P(TransferOrder, ReadsStartBeforeWrites) {
   EXPECT_EQ(order(), "CDab");
 }
 
-TEST_P(TransferOrder, APriorityThatIsStatedCounts) {
+TEST_P(TransferOrderTest, APriorityThatIsStatedCounts) {
   Gate gate(*transfers_, spool_.descriptor());
   Transfer early = transfer(Direction::kIn, block_, extent_);
   early.priority = Priority::kBackground;
-  transfers_->submit(early, [this](TransferResult) { order_ += 'a'; });
+  transfers_->submit(early, [this](const TransferResult&) { order_ += 'a'; });
   Transfer waited_for = transfer(Direction::kOut, block_, extent_);
   waited_for.priority = Priority::kUrgent;
-  transfers_->submit(waited_for, [this](TransferResult) { order_ += 'B'; });
+  transfers_->submit(waited_for, [this](const TransferResult&) { order_ += 'B'; });
   gate.open();
   EXPECT_EQ(order(), "Ba");
 }
 
-TEST_P(TransferOrder, WhatIsHurriedComesFirst) {
+TEST_P(TransferOrderTest, WhatIsHurriedComesFirst) {
   Gate gate(*transfers_, spool_.descriptor());
   submit(Direction::kOut, 'a');
   const TransferId b = submit(Direction::kOut, 'b');
@@ -107,7 +108,7 @@ TEST_P(TransferOrder, WhatIsHurriedComesFirst) {
 }
 
 // The first chunk of `a` is under way when C comes; its second gives way.
-TEST_P(TransferOrder, AReadOvertakesAWriteThatHasBegun) {
+TEST_P(TransferOrderTest, AReadOvertakesAWriteThatHasBegun) {
   arm_faults("spool.write=delay:100ms@1+");
   submit(Direction::kOut, 'a');
   // Comes too early where the machine is busy; that makes the test weaker, not wrong.
@@ -116,7 +117,7 @@ TEST_P(TransferOrder, AReadOvertakesAWriteThatHasBegun) {
   EXPECT_EQ(order(), "Ca");
 }
 
-TEST_P(TransferPlaces, AReadFindsAPlaceAmongManyWrites) {
+TEST_P(TransferPlacesTest, AReadFindsAPlaceAmongManyWrites) {
   const auto transfers = make_one();
   Block block(64 * kExtentGranule);
   Block back(block.bytes());
@@ -130,7 +131,7 @@ TEST_P(TransferPlaces, AReadFindsAPlaceAmongManyWrites) {
     written = 0;
     for (int i = 0; i < 12; ++i) {
       transfers->submit(transfer(Direction::kOut, block, extent),
-                        [&written](TransferResult) { ++written; });
+                        [&written](const TransferResult&) { ++written; });
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(run(*transfers, transfer(Direction::kIn, back, extent)).error, 0);
@@ -141,13 +142,13 @@ TEST_P(TransferPlaces, AReadFindsAPlaceAmongManyWrites) {
   EXPECT_TRUE(overtook) << "the read waited for a write";
 }
 
-TEST_P(TransferPlaces, WhatHasNotStartedCanBeTakenBack) {
+TEST_P(TransferPlacesTest, WhatHasNotStartedCanBeTakenBack) {
   const auto transfers = make_one(Width::kNarrow);
   Block block(2 * kTransferChunk);
   const Extent extent = extent_for(block);
   Gate gate(*transfers, spool_.descriptor());
   auto owned = std::make_shared<int>(0);
-  const auto done = [owned](TransferResult) { ++*owned; };
+  const auto done = [owned](const TransferResult&) { ++*owned; };
   const TransferId write = transfers->submit(transfer(Direction::kOut, block, extent), done);
   const TransferId read = transfers->submit(transfer(Direction::kIn, block, extent), done);
   EXPECT_EQ(owned.use_count(), 4);  // ours, that of `done`, and two
@@ -163,7 +164,7 @@ TEST_P(TransferPlaces, WhatHasNotStartedCanBeTakenBack) {
 }
 
 // These take another way through io_uring's implementation. Four threads take at most four.
-TEST_P(TransferPlaces, OddOnesCanBeTakenBackToo) {
+TEST_P(TransferPlacesTest, OddOnesCanBeTakenBackToo) {
   arm_faults("spool.write=delay:50ms@1+");
   const auto transfers = make_one();
   Block odd(77, 3);
@@ -172,7 +173,7 @@ TEST_P(TransferPlaces, OddOnesCanBeTakenBackToo) {
   TransferId last = 0;
   for (int i = 0; i < 5; ++i) {
     last = transfers->submit(transfer(Direction::kOut, odd, extent),
-                             [&calls](TransferResult) { ++calls; });
+                             [&calls](const TransferResult&) { ++calls; });
   }
   EXPECT_TRUE(transfers->cancel(last));
   EXPECT_FALSE(transfers->cancel(last));
@@ -180,13 +181,13 @@ TEST_P(TransferPlaces, OddOnesCanBeTakenBackToo) {
   EXPECT_EQ(calls.load(), 4);
 }
 
-TEST_P(TransferPlaces, WhatHasStartedCannotBeTakenBack) {
+TEST_P(TransferPlacesTest, WhatHasStartedCannotBeTakenBack) {
   arm_faults("spool.write=delay:50ms@1+");
   const auto transfers = make_one(Width::kNarrow);
   Block block(3 * kTransferChunk);
   std::atomic<int> calls{0};
   const TransferId id = transfers->submit(transfer(Direction::kOut, block, extent_for(block)),
-                                          [&calls](TransferResult) { ++calls; });
+                                          [&calls](const TransferResult&) { ++calls; });
   while (transfers->bytes_written() == Bytes{0}) {
     std::this_thread::yield();
   }
@@ -210,7 +211,7 @@ bool forbid_io_uring() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-TEST(MakeTransfers, TakesThreadsWhereIoUringIsForbidden) {
+TEST(MakeTransfersTest, TakesThreadsWhereIoUringIsForbidden) {
   const int status = in_child([] {
     if (!forbid_io_uring()) return 1;
     if (io_uring_refusal().find(SPILLWAY_HAS_IO_URING ? "forbidden" : "liburing") ==
@@ -232,7 +233,7 @@ TEST(MakeTransfers, TakesThreadsWhereIoUringIsForbidden) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(MakeTransfers, TakesWhatIsAskedFor) {
+TEST(MakeTransfersTest, TakesWhatIsAskedFor) {
   EXPECT_EQ(make_transfers(IoMethod::kThreads)->method(), IoMethod::kThreads);
   const bool allowed = io_uring_refusal().empty();
   EXPECT_EQ(make_transfers(IoMethod::kAuto)->method(),
@@ -241,7 +242,7 @@ TEST(MakeTransfers, TakesWhatIsAskedFor) {
 
 #if SPILLWAY_HAS_IO_URING
 // Refused between making the transfers and their first use: plain calls on the same thread.
-TEST(TransferRing, ARefusalThatComesLateIsNoError) {
+TEST(TransferRingTest, ARefusalThatComesLateIsNoError) {
   Spool spool({testing::TempDir(), kGiB, {}});
   const int status = in_child([&spool] {
     TransferRing ring;

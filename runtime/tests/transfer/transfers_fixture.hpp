@@ -61,7 +61,8 @@ class Block {
 
 inline TransferResult run(Transfers& transfers, const Transfer& transfer) {
   std::promise<TransferResult> promise;
-  transfers.submit(transfer, [&promise](TransferResult result) { promise.set_value(result); });
+  transfers.submit(transfer,
+                   [&promise](const TransferResult& result) { promise.set_value(result); });
   return promise.get_future().get();
 }
 

@@ -121,7 +121,7 @@ TEST_P(TransfersTest, RefusesATransferThatDoesNotFitItsExtent) {
   const auto transfers = make_one();
   Block block(2 * kExtentGranule);
   bool called = false;
-  const auto done = [&called](TransferResult) { called = true; };
+  const auto done = [&called](const TransferResult&) { called = true; };
   EXPECT_THROW(transfers->submit(transfer(Direction::kOut, block, {0, kExtentGranule}), done),
                InternalError);
   EXPECT_THROW(transfers->submit(transfer(Direction::kOut, block, {512, 4 * kExtentGranule}), done),
@@ -213,12 +213,13 @@ TEST_P(TransfersTest, DrainWaitsForEveryCompletionAndEachComesOnce) {
   std::vector<std::atomic<int>> calls(kTransfers);
   const auto main_thread = std::this_thread::get_id();
   for (std::size_t i = 0; i < kTransfers; ++i) {
-    transfers->submit(transfer(Direction::kOut, block, extent), [&, i](TransferResult result) {
-      EXPECT_NE(std::this_thread::get_id(), main_thread);
-      EXPECT_EQ(result.error, 0);
-      EXPECT_GE(result.duration, 2'000'000);
-      ++calls[i];
-    });
+    transfers->submit(transfer(Direction::kOut, block, extent),
+                      [&, i](const TransferResult& result) {
+                        EXPECT_NE(std::this_thread::get_id(), main_thread);
+                        EXPECT_EQ(result.error, 0);
+                        EXPECT_GE(result.duration, 2'000'000);
+                        ++calls[i];
+                      });
   }
   transfers->drain();
   for (const auto& count : calls) {
@@ -233,10 +234,10 @@ TEST_P(TransfersTest, ACompletionMaySubmit) {
   const std::uint64_t before = block.hash();
   const Extent extent = extent_for(block);
   std::atomic<bool> came_back{false};
-  transfers->submit(transfer(Direction::kOut, block, extent), [&](TransferResult) {
+  transfers->submit(transfer(Direction::kOut, block, extent), [&](const TransferResult&) {
     block.clear();
     transfers->submit(transfer(Direction::kIn, block, extent),
-                      [&](TransferResult result) { came_back = result.error == 0; });
+                      [&](const TransferResult& result) { came_back = result.error == 0; });
   });
   transfers->drain();
   EXPECT_TRUE(came_back);
@@ -247,13 +248,14 @@ TEST_P(TransfersTest, ACompletionThatWaitsForItselfIsCaught) {
   const auto transfers = make_one();
   spool_.ensure_open();
   std::atomic<bool> caught{false};
-  transfers->submit({Direction::kOut, nullptr, {}, spool_.descriptor(), 0}, [&](TransferResult) {
-    try {
-      transfers->drain();
-    } catch (const InternalError&) {
-      caught = true;
-    }
-  });
+  transfers->submit({Direction::kOut, nullptr, {}, spool_.descriptor(), 0},
+                    [&](const TransferResult&) {
+                      try {
+                        transfers->drain();
+                      } catch (const InternalError&) {
+                        caught = true;
+                      }
+                    });
   transfers->drain();
   EXPECT_TRUE(caught);
 }
@@ -266,7 +268,8 @@ TEST_P(TransfersTest, DestructionCompletesWhatWasSubmitted) {
   {
     const auto transfers = make_one();
     for (int i = 0; i < 4; ++i) {
-      transfers->submit(transfer(Direction::kOut, block, extent), [&](TransferResult) { ++calls; });
+      transfers->submit(transfer(Direction::kOut, block, extent),
+                        [&](const TransferResult&) { ++calls; });
     }
   }
   EXPECT_EQ(calls.load(), 4);
@@ -311,11 +314,12 @@ TEST_P(TransfersTest, WorkersTakeNoSignals) {
   const auto transfers = make_one();
   spool_.ensure_open();
   std::promise<sigset_t> promise;
-  transfers->submit({Direction::kOut, nullptr, {}, spool_.descriptor(), 0}, [&](TransferResult) {
-    sigset_t mask;
-    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
-    promise.set_value(mask);
-  });
+  transfers->submit({Direction::kOut, nullptr, {}, spool_.descriptor(), 0},
+                    [&](const TransferResult&) {
+                      sigset_t mask;
+                      pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+                      promise.set_value(mask);
+                    });
   const sigset_t mask = promise.get_future().get();
   EXPECT_EQ(sigismember(&mask, SIGINT), 1);
   EXPECT_EQ(sigismember(&mask, SIGALRM), 1);

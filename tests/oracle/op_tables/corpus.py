@@ -113,7 +113,7 @@ def _updated_statistics():
 
 
 def _quantiles():
-    """Of a hundred numbers, which take another way through the composites than a database's few."""
+    """Quantiles of a hundred numbers take another way through composites than a database's few."""
 
     def of(function):
         x, levels = torch.arange(100.0), torch.tensor([0.1, 0.5])

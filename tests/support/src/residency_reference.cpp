@@ -24,7 +24,7 @@ std::string_view to_string(Mutation mutation) {
       "none",
       "read does not keep",
       "spoiled copy counts",
-      "evict forgets write",
+      "evict overrides write",
       "write keeps copies",
       "clean eviction copies",
       "death frees at once",
@@ -32,7 +32,7 @@ std::string_view to_string(Mutation mutation) {
       "demotion ignores use",
       "fetch drops copies",
       "fetch ignores evict",
-      "fetch forgets write",
+      "fetch keeps stale copies",
       "failed fetch goes to disk",
       "cancelled failure reported",
       "exempt keeps copies",
@@ -241,7 +241,7 @@ ResidencyReference::Memory ResidencyReference::remembered(const Storage& s) cons
     } else if (event.kind == EventKind::kReadmit) {
       memory.exempting = false;
     } else if (event.kind == EventKind::kEvict) {
-      if (bound && !(evicting && is(Mutation::kEvictForgetsWrite))) continue;
+      if (bound && !(evicting && is(Mutation::kEvictOverridesWrite))) continue;
       if (!(fetching && is(Mutation::kFetchIgnoresEvict))) memory.wanted = false;
       memory.keep_host = event.tier == Tier::kHost;
     } else if (event.kind == EventKind::kCancel) {
@@ -323,7 +323,7 @@ ResidencyReference::Actions ResidencyReference::fetch_ended(Storage& s, bool com
   Actions actions;
   if (completed && memory.wanted) {
     s.copies.insert(Tier::kDevice);
-    const bool stale = memory.written && !is(Mutation::kFetchForgetsWrite);
+    const bool stale = memory.written && !is(Mutation::kFetchKeepsStaleCopies);
     if (stale || is(Mutation::kFetchDropsCopies)) free(s, {Tier::kHost, Tier::kDisk}, actions);
     actions.push_back({ActionKind::kGrant, s.id, Tier::kDevice, Tier::kDevice, s.bytes});
     land(s, memory.exempting ? ResidencyState::kExempt : ResidencyState::kResident, completed,

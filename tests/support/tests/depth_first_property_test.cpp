@@ -126,7 +126,7 @@ Trace loose_step(std::mt19937& random) {
   return trace;
 }
 
-TEST(DepthFirstProperty, RandomStepsKeepAllThatTheirOpsDependOn) {
+TEST(DepthFirstPropertyTest, RandomStepsKeepAllThatTheirOpsDependOn) {
   const auto stated = stated_number("ORDER_SEED");
   const std::uint32_t first = stated.value_or(std::random_device{}());
   std::cout << "ORDER_SEED=" << first << "\n";

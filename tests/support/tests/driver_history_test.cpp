@@ -196,7 +196,7 @@ std::string described_shrunken(const Failure& found) {
   return text + "  " + failure.difference;
 }
 
-TEST(DriverHistory, TheDriverKeepsToTheReferenceWhateverFailsOrIsTakenBack) {
+TEST(DriverHistoryTest, TheDriverKeepsToTheReferenceWhateverFailsOrIsTakenBack) {
   std::set<EventKind> seen;
   const auto given = stated_number("HISTORY_SEED");
   const std::uint32_t first = given.value_or(std::random_device{}());

@@ -116,7 +116,7 @@ PlanningContext counted_looks() {
   return context;
 }
 
-TEST(PlanSource, ARecordedStepAndAGraphLeadToTheSameActions) {
+TEST(PlanSourceTest, ARecordedStepAndAGraphLeadToTheSameActions) {
   const std::vector<Node> nodes = network(8);
   const Trace eager = recorded(nodes);
   const Trace graph = read_off(nodes);
@@ -145,7 +145,7 @@ TEST(PlanSource, ARecordedStepAndAGraphLeadToTheSameActions) {
   EXPECT_GE(compared, 4);
 }
 
-TEST(PlanSource, ActionsAreFoundByThePositionOfTheirOp) {
+TEST(PlanSourceTest, ActionsAreFoundByThePositionOfTheirOp) {
   Plan plan;
   plan.actions = {PlanAction::fetch(OpIndex{1}, StorageId{4}),
                   PlanAction::forget(OpIndex{1}, StorageId{4}),
@@ -161,7 +161,7 @@ TEST(PlanSource, ActionsAreFoundByThePositionOfTheirOp) {
   EXPECT_TRUE(StepActions(Plan{}).before(OpIndex{0}).empty());
 }
 
-TEST(PlanSource, WhereNoPlanFitsTheReasonComesOut) {
+TEST(PlanSourceTest, WhereNoPlanFitsTheReasonComesOut) {
   const Trace graph = read_off(network(3));
   const Machine machine = plain_machine();
   const planning::Planner& lru = planning::planner_named("lru");

@@ -333,7 +333,7 @@ std::vector<std::uint64_t> seeds() {
   return all;
 }
 
-TEST(ResidencyProperty, AgreesWithTheReferenceOnRandomPrograms) {
+TEST(ResidencyPropertyTest, AgreesWithTheReferenceOnRandomPrograms) {
   Coverage coverage;
   for (const std::uint64_t seed : seeds()) {
     const auto failure = run_random(seed, Mutation::kNone, &coverage);
@@ -396,7 +396,7 @@ class AllHistories {
   std::size_t events_ = 0;
 };
 
-TEST(ResidencyProperty, AgreesWithTheReferenceOnAllShortHistories) {
+TEST(ResidencyPropertyTest, AgreesWithTheReferenceOnAllShortHistories) {
   AllHistories histories(Mutation::kNone);
   const auto failure = histories.run();
   ASSERT_FALSE(failure.has_value()) << describe(*failure);
@@ -404,9 +404,9 @@ TEST(ResidencyProperty, AgreesWithTheReferenceOnAllShortHistories) {
 }
 
 // The comparison can fail: each rule broken in the reference is found, and shrinks to a short list.
-class BrokenRule : public ::testing::TestWithParam<Mutation> {};
+class BrokenRuleTest : public ::testing::TestWithParam<Mutation> {};
 
-TEST_P(BrokenRule, IsFoundAndShrunk) {
+TEST_P(BrokenRuleTest, IsFoundAndShrunk) {
   std::optional<Failure> found;
   for (std::uint64_t seed = 1; seed <= 10 && !found.has_value(); ++seed) {
     found = run_random(seed, GetParam(), nullptr);
@@ -427,7 +427,7 @@ std::vector<Mutation> all_mutations() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryMutation, BrokenRule, ::testing::ValuesIn(all_mutations()),
+INSTANTIATE_TEST_SUITE_P(EveryMutation, BrokenRuleTest, ::testing::ValuesIn(all_mutations()),
                          [](const auto& tested) { return test_name(tested.param); });
 
 }  // namespace

@@ -125,7 +125,7 @@ void check_rounds(std::uint32_t first, std::array<bool, 10>& kinds) {
   }
 }
 
-TEST(SimulatorProperty, WhatTheValidatorAcceptsRunsWithinItsBudgetsLikeTheReference) {
+TEST(SimulatorPropertyTest, WhatTheValidatorAcceptsRunsWithinItsBudgetsLikeTheReference) {
   const std::uint32_t first = seed();
   std::cout << "SIMULATOR_SEED=" << first << '\n';
   std::array<bool, 10> kinds{};
@@ -138,7 +138,7 @@ TEST(SimulatorProperty, WhatTheValidatorAcceptsRunsWithinItsBudgetsLikeTheRefere
   }
 }
 
-TEST(SimulatorProperty, SeedsThatOnceFailed) {
+TEST(SimulatorPropertyTest, SeedsThatOnceFailed) {
   constexpr std::array kSeeds{
       1196933105U,  // round 194: a fetch took room that an op was about to fill
       15300U,       // round 142: a second leg behind a copy that waited for what it held
@@ -148,7 +148,7 @@ TEST(SimulatorProperty, SeedsThatOnceFailed) {
   for (const std::uint32_t first : kSeeds) check_rounds(first, kinds);
 }
 
-TEST(SimulatorProperty, FasterLinksOfSteadyPlansNeverEndInFailure) {
+TEST(SimulatorPropertyTest, FasterLinksOfSteadyPlansNeverEndInFailure) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     const Trace trace = random_step(random, 30);

@@ -19,7 +19,7 @@ struct Transition {
   Tier tier = Tier::kDevice;  ///< of an eviction
   StorageId storage{};
   std::vector<residency::Action> actions{};          ///< in order, with `storage` for an id
-  std::optional<residency::ResidencyState> state{};  ///< then; nothing: the machine forgot it
+  std::optional<residency::ResidencyState> state{};  ///< then; nothing: it is no longer known
   std::array<bool, kTierCount> copies{};             ///< by tier
   std::array<Bytes, kTierCount> used{};              ///< by all storages
 

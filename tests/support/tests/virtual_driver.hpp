@@ -88,7 +88,8 @@ class VirtualDriver final : private residency::TransitionObserver {
   FakeFramework framework_;
   VirtualTransfers* transfers_ = nullptr;  // the mover's
   runtime::Remains remains_;
-  runtime::Mover mover_{mutex_, settled_, memory_, framework_, remains_};
+  runtime::HostMemory host_;
+  runtime::Mover mover_{mutex_, settled_, memory_, host_, framework_, remains_};
   std::unique_lock<std::mutex> lock_{mutex_};  // held but while a copy ends
   std::map<StorageId, Storage> storages_;
   std::map<StorageId, StorageId> called_;  // by id of the mover's machine

@@ -14,7 +14,7 @@ std::string heading(const PlanningInputs& inputs);
 
 std::string machine_line(const PlanningInputs& inputs);
 
-/// Where the step was recorded, and which durations are taken.
+/// Says where the step was recorded, and which durations are taken.
 std::string durations_lines(const StepDurations& durations, const Trace& trace,
                             const Machine& machine);
 

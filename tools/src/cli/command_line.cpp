@@ -95,8 +95,7 @@ void add_run_flags(CLI::App& command, Parsed& parsed, bool records) {
       ->type_name("auto|on|off");
   command.add_option("--summary", parsed.summary, "Summary on standard error at the end.")
       ->type_name("on|off");
-  command.add_flag("--json", parsed.json,
-                   "Print what came of it as the last line of standard output.");
+  command.add_flag("--json", parsed.json, "Print the outcome as the last line of standard output.");
   command.prefix_command();
 }
 
@@ -109,10 +108,13 @@ void add_commands(CLI::App& app, Parsed& run, Parsed& record) {
       ->type_name("FILE");
   recorder->add_flag("--without-memory", record.without_memory,
                      "Run one step on storages without bytes: any size, on any machine.");
-  recorder->add_option("--machine", record.machine, "With that: whose durations to estimate.")
+  recorder
+      ->add_option("--machine", record.machine,
+                   "With --without-memory: whose durations to estimate.")
       ->type_name("NAME");
   recorder
-      ->add_option("--assume", record.assume, "With that: what the program reads from a tensor.")
+      ->add_option("--assume", record.assume,
+                   "With --without-memory: the value that the program reads from a tensor.")
       ->type_name("N");
   add_run_flags(*recorder, record, true);
   CLI::App* doctor = app.add_subcommand("doctor", "Check what this machine offers to training.");

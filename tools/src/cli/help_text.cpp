@@ -23,7 +23,7 @@ std::string paragraph(std::string_view text, std::size_t indent) {
 }
 
 std::string usage(const CLI::App& command) {
-  const std::string name = command.get_name();
+  const std::string& name = command.get_name();
   const std::string path = command_path(command);
   if (name == "run") return path + " [flags] -- PROGRAM...";
   if (name == "record") return path + " -o FILE [flags] -- PROGRAM...";

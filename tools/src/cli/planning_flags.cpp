@@ -180,6 +180,26 @@ void PlanningFlags::add_report(CLI::App& app) {
   report->add_flag("--json")->description("Print the names of the written files as JSON.");
 }
 
+void PlanningFlags::add_what_if(CLI::App& what_if) {
+  what_if.add_option("--slowdown", slowdown_, "The smallest budget that costs no more.")
+      ->type_name("5%");
+  what_if
+      .add_option("--batch", batch_,
+                  "The largest size that fits: the program behind -- is recorded without memory, "
+                  "the size in place of {batch}.")
+      ->type_name("A:B");
+  what_if
+      .add_option("--assume", assume_,
+                  "With --batch: the value that the program reads from a tensor.")
+      ->type_name("N");
+  what_if.add_flag("--machines", all_machines_, "Try every known machine.");
+  what_if.add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
+  add_budget_flags(what_if);
+  add_margin_flag(what_if);
+  add_machine_flags(what_if, "h200.");
+  add_planner_flags(what_if);
+}
+
 void PlanningFlags::add_commands(CLI::App& app) {
   const auto add = [&](const char* name, const char* meaning, const char* files) {
     CLI::App* command = app.add_subcommand(name, meaning);
@@ -221,23 +241,7 @@ void PlanningFlags::add_commands(CLI::App& app) {
       ->type_name("N");
   add_machine_flags(*explain, "the plan's, else h200.");
 
-  CLI::App* what_if = add("what-if", "Smallest budget, largest batch, which card.", "TRACE");
-  what_if->add_option("--slowdown", slowdown_, "The smallest budget that costs no more.")
-      ->type_name("5%");
-  what_if
-      ->add_option("--batch", batch_,
-                   "The largest size that fits: the program behind -- is recorded without memory, "
-                   "the size in place of {batch}.")
-      ->type_name("A:B");
-  what_if->add_option("--assume", assume_, "With that: what the program reads from a tensor.")
-      ->type_name("N");
-  what_if->add_flag("--machines", all_machines_, "Try every known machine.");
-  what_if->add_option("--planner", planner_, "Who decides. Default hybrid.")->type_name("NAME");
-  add_budget_flags(*what_if);
-  add_margin_flag(*what_if);
-  add_machine_flags(*what_if, "h200.");
-  add_planner_flags(*what_if);
-
+  add_what_if(*add("what-if", "Smallest budget, largest batch, which card.", "TRACE"));
   add_report(app);
 }
 

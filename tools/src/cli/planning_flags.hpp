@@ -40,6 +40,7 @@ class PlanningFlags {
   void add_margin_flag(CLI::App& command);
   void add_planner_flags(CLI::App& command);
   void add_report(CLI::App& app);
+  void add_what_if(CLI::App& what_if);
 
   std::deque<OptionText> options_;
   std::vector<std::string> files_;

@@ -42,7 +42,7 @@ std::size_t count(const std::vector<Finding>& findings, Verdict verdict) {
                     [&](const Finding& finding) { return finding.verdict == verdict; }));
 }
 
-/// Of what training under a budget needs.
+/// Counts failures of what training under a budget needs.
 std::size_t failures(const std::vector<Finding>& findings) {
   return static_cast<std::size_t>(
       std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {

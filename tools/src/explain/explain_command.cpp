@@ -23,8 +23,8 @@ std::string trace_path_of(const PlanningRequest& request, const Plan& plan) {
   namespace fs = std::filesystem;
   if (request.trace_path) return *request.trace_path;
   if (plan.trace.empty()) {
-    throw UserError(fmt::format("plan {} does not say of which trace it is: give --trace FILE.",
-                                request.files.front()));
+    throw UserError(
+        fmt::format("plan {} does not name its trace: give --trace FILE.", request.files.front()));
   }
   std::error_code error;
   if (fs::exists(plan.trace, error)) return plan.trace;

@@ -37,7 +37,7 @@ struct ExplanationAnswer {
     TimeNs out = 0;
     TimeNs in = 0;
   };
-  /// Of a storage that stays.
+  /// The reason for which a storage stays.
   struct Kept {
     KeptBecause because = KeptBecause::kUnused;
     Bytes alive{};                  ///< at most, while it is idle

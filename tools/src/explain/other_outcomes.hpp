@@ -24,11 +24,11 @@ class OtherOutcomes {
   /// Throws UserError if the plan itself cannot be carried out.
   OtherOutcomes(const PlanningInputs& inputs, const Plan& plan, const StorageUses& uses);
 
-  /// Of the step with the plan as it is.
+  /// The time of the step with the plan as it is.
   [[nodiscard]] TimeNs step_ns() const { return step_ns_; }
-  /// Of every other way once, with the fastest of its plans.
+  /// The outcome of every other way once, with the fastest of its plans.
   std::vector<std::pair<OtherWay, Outcome>> of(const Decision& decision);
-  /// Of the plan without this choice.
+  /// The outcome of the plan without this choice.
   Outcome without(const PlanAction& choice);
 
  private:

@@ -33,7 +33,7 @@ bool goes_to(const Decision& decision, Tier tier) {
   return evicted || demoted || (decision.place && decision.place->on(tier));
 }
 
-/// Of the recomputations attached to one op, those that nobody needs any more go.
+/// Removes those of the recomputations attached to one op that nobody needs any more.
 void remove_idle_recomputations(Plan& plan, const Trace& trace) {
   std::set<StorageId> dropped;
   for (const PlanAction& action : plan.actions) {

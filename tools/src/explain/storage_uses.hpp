@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the ops of a step use each storage, and for how long they do not.
+// The ops of a step that use each storage, and the stretches in which none does.
 //
 //   op          0      1      2      3      4
 //   weight      use    .      .      use    .       idle: op 1 to 3, and op 4 to the next step's 0

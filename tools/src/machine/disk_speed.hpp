@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a directory takes and gives bytes the way the spool uses it: one nameless file, reserved
-// ahead, four threads, blocks of 4 MiB, direct I/O where the file system allows it.
+// Measures how fast a directory takes and gives bytes the way the spool uses it: one nameless file,
+// reserved ahead, four threads, blocks of 4 MiB, direct I/O where the file system allows it.
 //
 // At most `most_bytes` are written, for at most about a second each way. The file has no name or
 // loses it at once, so nothing is left behind however the measurement ends. Errors of the system

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This machine's memory and limits, read from /proc, /sys and the
-// resource limits. Units are bytes. Every reader takes a root folder, so that tests give it a tree
-// of their own. A file that is missing is an absent value, never an error. Thread-safe.
+// Reads this machine's memory and limits from /proc, /sys and the resource limits. Units are bytes.
+// Every reader takes a root folder, so that tests give it a tree of their own. A file that is
+// missing is an absent value, never an error. Thread-safe.
 #pragma once
 
 #include <cstdint>

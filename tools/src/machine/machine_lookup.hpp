@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the word behind --machine to a machine. docs/machines.md states the rule, which the Python
-// package follows too. Reads files; throws UserError naming the nearest machine, or the file.
+// Finds the machine for the word behind --machine. docs/machines.md states the rule, which the
+// Python package follows too. Reads files; throws UserError naming the nearest machine, or the
+// file.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the processor of this machine calculates and passes bytes to and from memory: the two
-// roofs of a roofline (Williams et al., CACM 52(4), 2009). Uses every processor that this process
-// may run on, for about a second in all. Rates are per second of processor time, the best of
-// several short runs: what else runs on the machine costs the figures little.
+// Measures how fast the processor of this machine calculates, and passes bytes to and from memory:
+// the two roofs of a roofline (Williams et al., CACM 52(4), 2009). Uses every processor that this
+// process may run on, for about a second in all. Rates are per second of processor time, the best
+// of several short runs: what else runs on the machine costs the figures little.
 #pragma once
 
 #include <cstddef>

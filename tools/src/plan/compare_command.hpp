@@ -23,7 +23,7 @@ struct ComparisonAnswer {
   };
   struct Column {
     Bytes budget{};  ///< as stated, with what is left free for workspace
-    /// Of the plans that keep to it; nothing where no planner has one: there is nothing to bound.
+    /// The bound of the plans that keep to it; none where no planner has one.
     std::optional<planning::LowerBound> bound{};
     std::vector<Cell> cells{};  ///< by planner
   };

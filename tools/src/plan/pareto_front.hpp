@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plans of a comparison are worth having: on the front are those beside which no other has
-// both a smaller budget and a shorter step (the Pareto front). Pure; thread-safe.
+// Finds the plans of a comparison that are worth having: those beside which no other has both a
+// smaller budget and a shorter step (the Pareto front). Pure; thread-safe.
 #pragma once
 
 #include <span>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the words of a planning command to a problem: the trace, timed (step_durations.hpp); the
-// machine; the budgets.
-// Reads files. Throws UserError naming file or flag.
+// Makes a problem of the words of a planning command: the trace, timed (step_durations.hpp); the
+// machine; the budgets. Reads files. Throws UserError naming file or flag.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the ops of a planned step are taken to last: one rule for all planning commands.
+// The durations that planning commands take for the ops of a step, by one rule for all.
 //
 // The first that applies decides:
 //   the trace has no durations                     estimated

@@ -18,7 +18,7 @@ class ExecVector {
   ExecVector& operator=(const ExecVector&) = delete;
 
   [[nodiscard]] char* const* data() const { return pointers_.data(); }
-  /// Of at least one text.
+  /// There must be at least one text.
   [[nodiscard]] const char* front() const { return pointers_.front(); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packages of the Python on PATH, asked of that Python itself without importing anything
-// heavy: package metadata only, so it answers in well under a second and cannot be broken by a
+// Asks the Python on PATH for its packages without importing anything heavy: it reads package
+// metadata only, so it answers in well under a second and cannot be broken by a
 // broken torch. Starts one short process; gives up after ten seconds. Throws nothing of its own.
 #pragma once
 

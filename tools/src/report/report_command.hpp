@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `spillway report`: handed over to the Python package, which draws the page. Does not return where
-// that starts. Throws UserError where there is no Python, or none with the package.
+// `spillway report` hands over to the Python package, which draws the page. It does not return
+// where that starts. Throws UserError where there is no Python, or none with the package.
 #pragma once
 
 #include "request/command_requests.hpp"

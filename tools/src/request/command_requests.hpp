@@ -23,7 +23,7 @@ struct RunRequest {
   bool without_memory = false;
   std::string machine;
   std::string assume;
-  bool json = false;  ///< print what came of it on standard output, behind the program's last line
+  bool json = false;  ///< print the outcome on standard output, after the program's last line
   std::vector<std::string> command;
 };
 

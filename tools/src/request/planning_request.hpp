@@ -16,7 +16,7 @@
 
 namespace spillway::tools {
 
-/// Where neither a flag nor a plan names one.
+/// The machine where neither a flag nor a plan names one.
 inline constexpr const char* kDefaultMachine = "h200";
 
 struct PlanningRequest {

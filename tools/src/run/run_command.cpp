@@ -68,10 +68,10 @@ bool autoload_is_off(const std::vector<NameValue>& environment) {
 }
 
 // Shares are measured by the program itself, once it runs; plain bytes can be refused right away.
-// An emulated device is not limited by the machine's memory.
+// A graphics card and an emulated device are not limited by the machine's memory.
 void check_against_machine(const runtime::Settings& settings) {
   if (!settings.budget || settings.budget->kind != runtime::BudgetSpec::Kind::kBytes) return;
-  if (settings.emulate_device) return;
+  if (settings.emulate_device || settings.budget_of != runtime::BudgetDevice::kCpu) return;
   runtime::MachineMemory memory;
   memory.total = usable_memory();
   if (memory.total == Bytes{0}) return;

@@ -37,7 +37,7 @@ RunOutputs::State RunOutputs::state_of(const std::string& path) {
   return {true, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
-// Of a pipe or a device nothing can be said.
+// Takes a pipe or a device as written, since nothing shows whether it was.
 bool RunOutputs::written(const Output& output) {
   if (output.path.empty()) return true;
   struct stat status {};

@@ -17,7 +17,7 @@ namespace spillway::tools {
 ///
 ///     .. step 12 118 s  op 1200 of 4650
 ///
-/// Where it does not fit, the least telling parts go first: step time, bytes moved, disk, how far
+/// If it does not fit, the least telling parts go first: step time, bytes moved, disk, how far
 /// the step is, the step, the stall; the device bytes and their budget stay longest and are cut
 /// only at the very end.
 std::string format_status_line(const StatusTotals& totals, std::size_t columns);

@@ -35,7 +35,7 @@ std::string readable_name(const std::array<char, kBytes>& name) {
   return text;
 }
 
-// Of the clock that processes note their start by.
+// The time by the clock that processes note their start by.
 TimeNs clock_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())

@@ -46,7 +46,7 @@ std::string why_nothing(const ProcessStatus& sum) {
   return fitted ? "nothing: everything fitted" : "nothing";
 }
 
-// That an op did not fit is told even of a program that went on.
+// Says that an op did not fit even if the program went on.
 std::string outcome_lines(const StatusTotals& totals, bool failed) {
   const ProcessStatus& sum = totals.sum;
   std::string text;

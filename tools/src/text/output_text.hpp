@@ -10,7 +10,7 @@
 
 namespace spillway::tools {
 
-/// Of a terminal: what is printed for people is no wider.
+/// The width of a terminal: what is printed for people is no wider.
 inline constexpr std::size_t kColumns = 80;
 
 /// Members stay in the order in which they were added.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far planning, or other work, is, on one line of standard error that is removed at the end:
+// Shows how far planning or other work is, on one line of standard error that is removed at the
+// end:
 //
 //     planning 3 of 8: hybrid, improving, 40 %
 //
 // Drawn only after half a second, ten times a second at most, where standard error is a terminal
 // that obeys sequences and the command is in its foreground. A signal that ends the command, as
 // Ctrl-C does, erases it too. For one thread, and one line at a time; work that cannot say how far
-// it is is waited for on that thread, in during(), while another one draws.
+// it is runs on that thread, in during(), while another one draws.
 #pragma once
 
 #include <cstddef>

@@ -16,8 +16,8 @@ std::string trace_text(const TraceRequest& request);
 /// One row per op: its time and the bytes it reads, writes, creates and frees. `trace` is valid.
 std::string format_trace_ops(const Trace& trace);
 
-/// Where the steps differ: totals side by side, then the ops of the first differing stretch, `-`
-/// for those of `trace` and `+` for those of `other`. Empty steps are equal. Both are valid.
+/// Tells where the steps differ: totals side by side, then the ops of the first differing stretch,
+/// `-` for those of `trace` and `+` for those of `other`. Empty steps are equal. Both are valid.
 std::string format_trace_diff(const Trace& trace, const Trace& other);
 
 /// Totals, storages by role, and the ops that took longest. `trace` is valid.

@@ -27,7 +27,7 @@ struct RoleSum {
   Bytes bytes{};
 };
 
-/// Of all ops, one after the other; 0 where the trace has no durations.
+/// The time of all ops, one after the other; 0 where the trace has no durations.
 TimeNs compute_time(const Trace& trace);
 
 /// Refers to the trace it was made from.

@@ -56,8 +56,8 @@ char* failed() {
 
 }  // namespace spillway::torch
 
-using spillway::torch::cpu_engine;
 using spillway::torch::Engines;
+using spillway::torch::main_engine;
 using spillway::torch::Watch;
 
 /// 0 if this library was built for torch `major`.`minor`, else the minor it was built for.
@@ -75,7 +75,7 @@ SPILLWAY_API char* spillway_start(const char* json) {
     for (const auto& [name, value] : settings.items()) {
       variables.emplace_back(name, value.get<std::string>());
     }
-    Watch::get().start(spillway::runtime::settings_from_environment(variables));
+    Watch::start(spillway::runtime::settings_from_environment(variables));
   });
 }
 
@@ -84,12 +84,13 @@ SPILLWAY_API char* spillway_stop() {
 }
 
 SPILLWAY_API char* spillway_statistics() {
-  return spillway::torch::copy(spillway::runtime::to_json(cpu_engine().statistics()));
+  return spillway::torch::copy(spillway::runtime::to_json(main_engine().statistics()));
 }
 
-/// See Engine::budget_page.
+/// See Engine::budget_page. Empty for a graphics card's: each process states its own.
 SPILLWAY_API char* spillway_budget_page() {
-  return spillway::torch::copy(cpu_engine().budget_page());
+  if (Engines::get().card() != nullptr) return spillway::torch::copy("");
+  return spillway::torch::copy(main_engine().budget_page());
 }
 
 /// An optimizer's step begins.
@@ -103,7 +104,7 @@ SPILLWAY_API void spillway_end(int out_of_memory, int now) {
                                now != 0);
 }
 
-SPILLWAY_API void spillway_reset_peak() { cpu_engine().reset_peak(); }
+SPILLWAY_API void spillway_reset_peak() { main_engine().reset_peak(); }
 
 SPILLWAY_API void spillway_keep_gradients(int keep) { Watch::get().keep_gradients = keep != 0; }
 
@@ -130,7 +131,7 @@ SPILLWAY_API void spillway_never_rest() {
 }
 
 /// See Engine::show_addresses.
-SPILLWAY_API void spillway_show_addresses(int shown) { cpu_engine().show_addresses(shown != 0); }
+SPILLWAY_API void spillway_show_addresses(int shown) { main_engine().show_addresses(shown != 0); }
 
 /// Brings a storage back. `use` is 0 or 1 for code that reads or writes it before it returns: the
 /// calling thread's next op, or two more such calls, let go of it. 2: its address leaves torch. It
@@ -161,11 +162,11 @@ SPILLWAY_API void spillway_serve_when_resized(void* storage_impl) {
   spillway::torch::serve_when_resized(*static_cast<c10::StorageImpl*>(storage_impl));
 }
 
-/// See DeviceEngine::forget_tensor.
-SPILLWAY_API void spillway_forget_tensor(void* storage_impl) {
+/// See DeviceEngine::release_tensor.
+SPILLWAY_API void spillway_release_tensor(void* storage_impl) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
   const auto found = Engines::get().find(storage);
-  if (found) found.device->forget_tensor(*found.record, storage);
+  if (found) found.device->release_tensor(*found.record, storage);
 }
 
 /// The storage never moves until released.
@@ -200,7 +201,7 @@ SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
     auto& frames = spillway::torch::t_frames;
     frames.emplace_back();
     *begun = 1;
-    auto& engine = cpu_engine();
+    auto& engine = main_engine();
     if (engine.watching()) {
       frames.back().begin(engine, {.name = name, .signature = 0, .boundary = false});
     }

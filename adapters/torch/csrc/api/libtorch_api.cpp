@@ -41,7 +41,7 @@ void enable(const Options& options, int torch_major, int torch_minor) {
   }
   std::vector<runtime::NameValue> variables;
   for (const auto& [name, value] : options) variables.emplace_back(variable_of(name), value);
-  Watch::get().start(runtime::settings_from_environment(variables));
+  Watch::start(runtime::settings_from_environment(variables));
 }
 
 void disable() { Watch::get().stop(); }
@@ -61,7 +61,7 @@ void release(const at::Tensor& tensor) {
 }
 
 Statistics statistics() {
-  const runtime::Statistics now = cpu_engine().statistics();
+  const runtime::Statistics now = main_engine().statistics();
   return {.budget_bytes = now.budget.count,
           .device_bytes = now.device.count,
           .peak_device_bytes = now.peak_device.count,

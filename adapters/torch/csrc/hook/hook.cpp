@@ -90,6 +90,7 @@ void end_unwatched_ops() {
 // weights are read through an object.
 bool goes_on_using(const OpFacts& facts) { return facts.collective || facts.packs; }
 
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it is final
 struct Visit final : ValueVisitor {
   Visit(const Engines& of_process, const OpFacts& of_op) : engines(of_process), facts(of_op) {}
 
@@ -234,9 +235,50 @@ void say_that_nothing_leaves(const OpFacts& facts, const std::string& closed_par
   });
 }
 
+// A graph that is captured uses its tensors whenever it is replayed, unseen: they stay. What is
+// away could be fetched by work of other streams alone, which a capture may not wait for.
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it is final
+struct VisitOfCapture final : ValueVisitor {
+  explicit VisitOfCapture(const Engines& of_process) : engines(of_process) {}
+
+  const Engines& engines;
+
+  void storage(c10::StorageImpl& storage) override {
+    const Managed found = engines.find_bound(storage);
+    if (!found) return;
+    const auto state = found.record->state.load();
+    if ((state == residency::ResidencyState::kResident ||
+         state == residency::ResidencyState::kExempt) &&
+        found.engine().exempt(*found.record)) {
+      return;
+    }
+    const std::string text =
+        "Spillway: a tensor that a graph is being captured with has left the card: hold it with "
+        "spillway.keep before the capture.";
+    refuse_access(storage, text);
+    set_pending_failure(text);
+  }
+  void tensor(const at::Tensor& tensor) override {
+    if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
+    storage(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  }
+  void closed(const std::string& /*name*/) override {}
+};
+
+// False: the op is not one of the engine's.
+bool enter_card(const Engines& engines, Engine& engine, const OpFacts& facts,
+                const at::RecordFunction& function) {
+  Card* const card = engines.card();
+  if (card == nullptr || t_hook.frames != 0 || engine.in_child()) return true;
+  if (card->enter_stream(engine)) return true;
+  VisitOfCapture visit(engines);
+  for (const c10::IValue& input : arguments_of(facts, function)) visit_value(input, visit);
+  return false;
+}
+
 // Whatever it throws, `opened` says what has begun, so that on_end ends it.
 void open_frame(const Engines& engines, const at::RecordFunction& function, Open& opened) {
-  Engine& engine = engines.cpu().engine();
+  Engine& engine = engines.main().engine();
   opened.facts = facts_of(function);
   if (opened.facts == nullptr) {
     on_scope(engines, function);
@@ -246,6 +288,7 @@ void open_frame(const Engines& engines, const at::RecordFunction& function, Open
     return;
   }
   const OpFacts& facts = *opened.facts;
+  if (!enter_card(engines, engine, facts, function)) return;
   if (engine.mode() == runtime::Mode::kFuzz) note_caller();
   if (facts.transparent.load(std::memory_order_relaxed) &&
       !facts.keep.load(std::memory_order_relaxed) && !takes_nested(facts, function)) {
@@ -282,7 +325,7 @@ void open_frame(const Engines& engines, const at::RecordFunction& function, Open
 
 // The frame ends with `opened` if this throws: results that were not looked at stay where they are.
 void close_frame(const Engines& engines, const at::RecordFunction& function, Open& opened) {
-  Engine& engine = engines.cpu().engine();
+  Engine& engine = engines.main().engine();
   const bool outermost = --t_hook.frames == 0;
   t_hook.keeping -= goes_on_using(*opened.facts) ? 1U : 0U;
   if (opened.leaf) t_hook.traced.leave(function);
@@ -315,7 +358,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
   if (function.scope() == at::RecordScope::USER_SCOPE) opened.kind = Kind::kScope;
   try {
     const Engines& engines = Engines::get();
-    const Engine& engine = engines.cpu().engine();
+    const Engine& engine = engines.main().engine();
     if (engine.watching() || has_begun_to_watch(engine, function)) {
       open_frame(engines, function, opened);
     }
@@ -336,7 +379,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   try {
     const Engines& engines = Engines::get();
     close_frame(engines, function, opened);
-    if (inside_transparent()) engines.cpu().engine().push_out(false);
+    if (inside_transparent()) engines.main().engine().push_out(false);
   } catch (const std::exception& error) {
     set_pending_failure(error.what());
   }

@@ -20,7 +20,7 @@ namespace spillway::torch {
 /// Bytes of the elements that the tensor addresses; an expanded dimension counts once.
 std::uint64_t addressed_bytes(const at::Tensor& tensor);
 
-/// Where the program lets 32-bit products be rounded to TensorFloat-32.
+/// The ops in which the program lets 32-bit products be rounded to TensorFloat-32.
 struct TensorFloat32Use {
   bool matmul = false;
   bool convolution = false;
@@ -36,7 +36,7 @@ class OpCost {
   void input(const at::Tensor& tensor, bool only_written);
   void output(const at::Tensor& tensor);
 
-  /// Nothing for ops whose time is that of their bytes.
+  /// Returns nothing for ops whose time is that of their bytes.
   [[nodiscard]] std::optional<std::uint64_t> flop() const;
   [[nodiscard]] std::uint64_t bytes() const;
   /// In what type the op calculates; unknown for what only moves or counts.

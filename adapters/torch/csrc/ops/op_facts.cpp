@@ -30,7 +30,7 @@ constexpr std::array kUndeclaredWritesElsewhere{
 };
 
 constexpr std::string_view kMinor = SPILLWAY_TORCH_MINOR;
-// Of a minor that is being added nothing is known. Until its operators have been run it gets every
+// Nothing is known of a minor that is being added. Until its operators have run, it gets every
 // write that another minor showed, and no safe composite, so that each is an op like others.
 constexpr bool kWasRun = names_minor(kRunUnder, kMinor);
 
@@ -44,7 +44,7 @@ bool holds_here(const Row& row) {
   return row.minors.empty() || names_minor(row.minors, kMinor);
 }
 
-// Of arguments whose number varies none is taken off.
+// Takes no argument off, since their number varies.
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 std::mutex g_mutex;
@@ -69,7 +69,7 @@ bool is_kept(const std::string& name) {
   return kept_ops().contains(name) || kept_ops().contains(name.substr(0, name.find('.')));
 }
 
-// Of those that set_transparent_ops named; none: the table's.
+// Those that set_transparent_ops named; none: the table's.
 std::optional<std::set<std::string, std::less<>>>& transparent_ops() {
   static auto* ops = new std::optional<std::set<std::string, std::less<>>>();
   return *ops;

@@ -17,7 +17,8 @@ namespace spillway::torch {
 /// lock free to take.
 using WhereFunction = std::uint32_t (*)();
 
-/// Where in the program ops come from: the module whose forward pass called them, and the line.
+/// The places in the program that ops come from: the module whose forward pass called them, and the
+/// line.
 ///
 /// Ops of the backward pass come from where the forward op of their autograd node came from, which
 /// they share a sequence number with. One per process; thread-safe. The interpreter is called
@@ -31,9 +32,9 @@ class OpOrigins {
 
   static OpOrigins& get();
 
-  /// Forgets lines and nodes; `where` may be null.
+  /// Clears lines and nodes; `where` may be null.
   void begin(WhereFunction where);
-  /// Forgets nodes.
+  /// Clears nodes.
   void begin_step();
   /// Text of a number that `where` returned.
   void name_line(std::uint32_t number, std::string_view text);
@@ -47,7 +48,7 @@ class OpOrigins {
   static void leave_node();
   [[nodiscard]] static bool in_node();
 
-  /// Of an op that the calling thread begins.
+  /// The origin of an op that the calling thread begins.
   Origin of(const at::RecordFunction& function);
 
  private:

@@ -20,6 +20,7 @@ inline bool has_plain_sizes(const at::Tensor& tensor) {
 /// Calls `function` with each defined tensor in an argument or result of an op.
 template <class Function>
 void each_tensor(const c10::IValue& value, Function&& function) {
+  // NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it is final
   struct Tensors final : ValueVisitor {
     explicit Tensors(Function& called) : function(called) {}
     void tensor(const at::Tensor& tensor) override {

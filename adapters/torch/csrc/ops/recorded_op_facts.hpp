@@ -25,7 +25,7 @@ struct RecordedOpFacts {
   bool leaf;           ///< has a kernel of its own: a row of the trace. Others only call such ops
   bool fused;          ///< not a leaf, but devices run it as one kernel, which has none on meta
   bool seeded;         ///< draws random numbers
-  bool overwrites;     ///< forgets what its written arguments held
+  bool overwrites;     ///< uses nothing that its written arguments held
   bool gathers;        ///< reads no more of its first argument than it puts out
   bool uninitialized;  ///< its output holds no values yet
   std::uint64_t outputs;  ///< bit i: argument i is an `out=` that the op fills

@@ -82,8 +82,8 @@ SPILLWAY_API char* spillway_record_begin(std::uint32_t (*where)(), int matmul_ro
   });
 }
 
-/// Of a program that runs with memory, where SPILLWAY_TRACE asks for a trace: `where` numbers its
-/// lines. Modules, lines and storages may be told from now on.
+/// Begins the trace that SPILLWAY_TRACE asks for, of a program that runs with memory: `where`
+/// numbers its lines. Modules, lines and storages may be named from now on.
 SPILLWAY_API void spillway_trace_begin(std::uint32_t (*where)()) { OpOrigins::get().begin(where); }
 
 SPILLWAY_API void spillway_record_step() { Recording::get().begin_step(); }
@@ -99,7 +99,7 @@ SPILLWAY_API void spillway_record_line(std::uint32_t number, const char* text) {
 SPILLWAY_API void spillway_record_storage(void* storage_impl, const char* role, const char* name) {
   const auto known = spillway::parse_storage_role(role).value_or(spillway::StorageRole::kUnknown);
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  if (!spillway::torch::cpu_engine().tracing()) {
+  if (!spillway::torch::main_engine().tracing()) {
     Recording::get().describe(storage, known, name);
   } else if (const auto found = spillway::torch::Engines::get().find(storage);
              found && found.engine().tracing()) {

@@ -59,7 +59,7 @@ class StepRows {
  public:
   static constexpr std::size_t kBeforeStep = std::numeric_limits<std::size_t>::max();
 
-  /// Forgets ops and dead storages. Row r of the living is now `moved()[r]`.
+  /// Removes ops and dead storages. Row r of the living is now `moved()[r]`.
   void begin_step();
   [[nodiscard]] const std::vector<std::uint32_t>& moved() const { return moved_; }
 

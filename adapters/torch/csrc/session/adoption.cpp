@@ -110,15 +110,17 @@ Outcome take_in(const Accounts::Older& older) {
   return Outcome::kTaken;
 }
 
-// Of the smallest storage that was looked for when none was left.
+// The size of the smallest storage that was looked for when none was left.
 std::atomic<std::uint64_t> g_none_left{~std::uint64_t{0}};
 
 }  // namespace
 
-bool may_be_older() { return cpu_engine().min_size().count < g_none_left.load(); }
+bool may_be_older() {
+  return Engines::get().main().is_cpu() && main_engine().min_size().count < g_none_left.load();
+}
 
 std::string adopt(std::span<c10::TensorImpl* const> tensors) {
-  runtime::Engine& engine = cpu_engine();
+  runtime::Engine& engine = main_engine();
   if (!engine.watching()) return {};
   Accounts accounts(engine.min_size());
   for (c10::TensorImpl* const tensor : tensors) accounts.add_object(tensor);

@@ -54,14 +54,20 @@ bool write_statistics(const runtime::Statistics& statistics, const std::string& 
 bool write_all() {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return true;
-  runtime::Engine& engine = cpu_engine();
+  runtime::Engine& engine = main_engine();
   const runtime::Settings& settings = Watch::get().settings();
   const runtime::Statistics statistics = engine.statistics();
   bool written = settings.stats_path.empty() || write_statistics(statistics, settings.stats_path);
   if (!settings.trace_path.empty()) {
     written &= write_recorded_step(engine, statistics, settings.trace_path);
   }
-  if (settings.summary) std::fputs(runtime::to_summary(statistics).c_str(), stderr);
+  if (settings.summary) {
+    std::fputs(runtime::to_summary(statistics).c_str(), stderr);
+    if (Engines::get().card() != nullptr) {
+      std::fprintf(stderr, "spillway: the budget is of the card's memory: %s\n",
+                   statistics.pages.c_str());
+    }
+  }
   engine.note_end(runtime::Ending::kOther, !written);
   return written;
 }
@@ -90,7 +96,7 @@ runtime::Settings with_checked_outputs(runtime::Settings settings) {
 void write_at_exit() { ::on_exit(at_exit, nullptr); }
 
 void end_process(runtime::Ending ending, bool now) {
-  cpu_engine().note_end(ending, false);
+  main_engine().note_end(ending, false);
   if (now) static_cast<void>(write_all());
 }
 

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/engines.hpp"
 
+#include <mutex>
+
 #include "session/cpu_allocator.hpp"
+#include "spillway/base/error.hpp"
 
 namespace spillway::torch {
+
+namespace {
+
+std::mutex g_making;
+auto g_device = runtime::BudgetDevice::kCpu;  // of the engines that are made
+
+}  // namespace
 
 runtime::StorageRecord* DeviceEngine::record_of(c10::StorageImpl& storage) const {
   const c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
@@ -18,7 +28,7 @@ void DeviceEngine::bind(runtime::StorageRecord& record, c10::StorageImpl& storag
   engine_.bind(record, new StorageOwner(storage, shown_by), &storage);
 }
 
-void DeviceEngine::forget_tensor(runtime::StorageRecord& record, c10::StorageImpl& storage) {
+void DeviceEngine::release_tensor(runtime::StorageRecord& record, c10::StorageImpl& storage) {
   if (record.bound_to.load(std::memory_order_acquire) != &storage) return;
   engine_.replace_owner(record, new StorageOwner(storage, nullptr));
 }
@@ -28,8 +38,31 @@ Engines& Engines::get() {
   return *engines;
 }
 
+void Engines::make_for(runtime::BudgetDevice device) {
+  const std::lock_guard lock(g_making);
+  const auto before = std::exchange(g_device, device);
+  try {
+    const bool has_card = get().card() != nullptr;
+    if (has_card == (device == runtime::BudgetDevice::kCuda)) return;
+    throw UserError(has_card
+                        ? "this process holds a budget of a graphics card's memory, and cannot "
+                          "hold the CPU's besides: start another process for that"
+                        : "this process holds a budget of the CPU's memory, and cannot hold a "
+                          "graphics card's besides: start another process for that");
+  } catch (...) {
+    g_device = before;
+    throw;
+  }
+}
+
 Engines::Engines() {
-  devices_.push_back(std::make_unique<DeviceEngine>(c10::Device(c10::kCPU), cpu_deleter()));
+  if (g_device == runtime::BudgetDevice::kCuda) {
+    card_ = std::make_unique<Card>();
+    devices_.push_back(
+        std::make_unique<DeviceEngine>(card_->device(), cuda::card_deleter(), card_->make_tiers()));
+  } else {
+    devices_.push_back(std::make_unique<DeviceEngine>(c10::Device(c10::kCPU), cpu_deleter()));
+  }
 }
 
 Managed Engines::find(c10::StorageImpl& storage) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engines of this process: one for each device whose storages Spillway keeps within a budget,
-// which today is the CPU alone.
+// which today is one device: the CPU, or a graphics card, as the first budget says.
 //
 //     storage --its device--> DeviceEngine: torch's side of the device | the engine
 //                             or none: Spillway never moves it
@@ -8,15 +8,19 @@
 // All are made at the first use and none is destroyed, since storages outlive main. So any thread
 // looks them up without a lock.
 //
-// An op's frame is the CPU's engine's, whatever devices it uses: what it pins is the thread's.
+// An op's frame is that engine's, whatever devices the op uses: what it pins is the thread's.
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "session/card.hpp"
 #include "session/storage_owner.hpp"
 #include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
+#include "spillway/runtime/exec/tier_set.hpp"
+#include "spillway/runtime/settings.hpp"
 #include "torch_headers.hpp"
 
 namespace spillway::torch {
@@ -26,6 +30,12 @@ class DeviceEngine {
   /// `deleter` frees the memory that the engine gave out, and marks it as the engine's.
   DeviceEngine(c10::Device device, c10::DeleterFnPtr deleter)
       : device_(device), deleter_(deleter), framework_(device, deleter), engine_(framework_) {}
+  DeviceEngine(c10::Device device, c10::DeleterFnPtr deleter,
+               std::unique_ptr<runtime::TierSet> tiers)
+      : device_(device),
+        deleter_(deleter),
+        framework_(device, deleter),
+        engine_(framework_, std::move(tiers)) {}
   DeviceEngine(const DeviceEngine&) = delete;
   DeviceEngine& operator=(const DeviceEngine&) = delete;
 
@@ -33,6 +43,7 @@ class DeviceEngine {
   [[nodiscard]] bool serves(c10::Device device) const {
     return device.type() == device_.type() && (device_.is_cpu() || device == device_);
   }
+  [[nodiscard]] bool is_cpu() const { return device_.is_cpu(); }
   [[nodiscard]] runtime::Engine& engine() { return engine_; }
   [[nodiscard]] TorchFramework& framework() { return framework_; }
 
@@ -47,7 +58,7 @@ class DeviceEngine {
             c10::TensorImpl* shown_by = nullptr);
   /// No weak reference to a tensor is held for `record` from now on, if it describes this storage:
   /// torch swaps the contents of two tensors only where there is none. Any thread.
-  void forget_tensor(runtime::StorageRecord& record, c10::StorageImpl& storage);
+  void release_tensor(runtime::StorageRecord& record, c10::StorageImpl& storage);
 
  private:
   c10::Device device_;
@@ -68,8 +79,13 @@ struct Managed {
 class Engines {
  public:
   static Engines& get();
+  /// Makes them for the device that the budget is of, unless they are there. Throws UserError where
+  /// that device cannot be managed, or they are another's.
+  static void make_for(runtime::BudgetDevice device);
 
-  [[nodiscard]] DeviceEngine& cpu() const { return *devices_.front(); }
+  [[nodiscard]] DeviceEngine& main() const { return *devices_.front(); }
+  /// Null where the CPU's storages are managed.
+  [[nodiscard]] Card* card() const { return card_.get(); }
   /// That of the storage's device, or null.
   [[nodiscard]] DeviceEngine* of(const c10::StorageImpl& storage) const {
     const c10::Device device = storage.device();
@@ -92,10 +108,11 @@ class Engines {
  private:
   Engines();
 
-  std::vector<std::unique_ptr<DeviceEngine>> devices_;  // the CPU first
+  std::unique_ptr<Card> card_;
+  std::vector<std::unique_ptr<DeviceEngine>> devices_;
 };
 
-/// The engine of the CPU's storages.
-inline runtime::Engine& cpu_engine() { return Engines::get().cpu().engine(); }
+/// The engine whose frames ops open.
+inline runtime::Engine& main_engine() { return Engines::get().main().engine(); }
 
 }  // namespace spillway::torch

@@ -10,7 +10,7 @@ namespace spillway::torch {
 
 void manage_made_storage(c10::StorageImpl& storage, bool keep_contents) {
   c10::Allocator* const stock = c10::GetDefaultCPUAllocator();
-  if (storage.allocator() != stock) return;
+  if (storage.allocator() != stock || c10::GetCPUAllocator() == stock) return;
   const c10::DataPtr& old = storage._mutable_data_ptr_no_checks();
   if (old.get() != nullptr && old.get_deleter() != stock->raw_deleter()) return;
   c10::Allocator* const current = c10::GetCPUAllocator();

@@ -2,9 +2,8 @@
 // Storages that Python makes without an op: torch.UntypedStorage(n), and with it storage.clone(),
 // copy.deepcopy, pickle.loads and files in torch's old format.
 //
-// torch takes their memory from c10::GetDefaultCPUAllocator(), which no allocator that is set for
-// the CPU stands before. Nobody but the caller knows the fresh storage yet, so its memory can be
-// replaced.
+// torch takes their memory from c10::GetDefaultCPUAllocator(), past the allocator that is set for
+// the CPU. Nobody but the caller knows the fresh storage yet, so its memory can be replaced.
 #pragma once
 
 #include "torch_headers.hpp"

@@ -48,7 +48,7 @@ bool has_pending_failure() { return !t_pending_failure.text.empty(); }
 void raise_pending_failure() {
   if (!has_pending_failure()) return;
   const PendingFailure failure = std::exchange(t_pending_failure, {});
-  // Who takes an OutOfMemoryError for a batch that is too large must not meet a broken disk so.
+  // Code that takes an OutOfMemoryError for too large a batch must not meet a broken disk so.
   TORCH_CHECK(failure.kind == runtime::FailureKind::kShortage, failure.text);
   TORCH_CHECK_WITH(OutOfMemoryError, false, failure.text);
 }

@@ -38,10 +38,16 @@ Watch& Watch::get() {
   return *watch;
 }
 
-Watch::Watch() : engine_(cpu_engine()), rest_(engine_) {}
+Watch::Watch() : engine_(main_engine()), rest_(engine_) {}
 
 void Watch::install() {
-  install_cpu_allocator(engine_);
+  if (Card* const card = Engines::get().card()) {
+    card->install(engine_);
+    // What is used while nobody watches would be ordered behind nothing.
+    never_rests_.store(true);
+  } else {
+    install_cpu_allocator(engine_);
+  }
   install_stale_pointer_message();
   install_out_of_memory_errors();
   ::pthread_atfork([] { get().before_fork(); }, [] { get().after_fork(InChild::kNo); },
@@ -75,11 +81,22 @@ void Watch::after_fork(InChild in_child) {
 }
 
 void Watch::start(const runtime::Settings& stated) {
+  // A budget that is shared with the process which started this one is of the same device.
+  Engines::make_for(stated.budget_of);
+  get().apply(stated);
+}
+
+void Watch::apply(const runtime::Settings& stated) {
   const std::lock_guard lock(mutex_);
   if (!stated.planner.empty() || !stated.plan_cache.empty()) {
     throw UserError(
         "SPILLWAY_PLANNER, SPILLWAY_PLAN_CACHE: PyTorch's steps follow no planner's plan yet. "
         "Unset them.");
+  }
+  if (Engines::get().card() != nullptr && stated.effective_mode() == runtime::Mode::kRecord) {
+    throw UserError(
+        "SPILLWAY_MODE: a step whose tensors are on a graphics card is not recorded yet. Leave the "
+        "cuda part out of SPILLWAY_BUDGET.");
   }
   const runtime::Settings settings = with_checked_outputs(stated);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
@@ -90,7 +107,7 @@ void Watch::start(const runtime::Settings& stated) {
     throw;
   }
   set_kept_ops(settings.keep_ops);
-  Engines::get().cpu().framework().set_null_pointers(settings.emulate_device.has_value());
+  Engines::get().main().framework().set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
   if (!installed_) install();
   steps_looked_at_ = engine_.steps();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the ops of this process are watched, and by which settings: the hook is registered while
-// they are, and rests where the program fits.
+// Switches on and off whether the ops of this process are watched, and by which settings: the hook
+// is registered while they are, and rests where the program fits.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class Watch {
   static Watch& get();
 
   /// Installs allocator and hook (once) and applies the settings. Throws UserError.
-  void start(const runtime::Settings& stated);
+  static void start(const runtime::Settings& stated);
   /// Everything comes back, nothing moves any more, ops are not watched. Storages keep their
   /// memory.
   void stop();
@@ -52,6 +52,7 @@ class Watch {
   enum class InChild : bool { kNo, kYes };
 
   Watch();
+  void apply(const runtime::Settings& stated);
   void install();
   void before_fork();
   void after_fork(InChild in_child);
@@ -60,7 +61,7 @@ class Watch {
   bool fits_for_long();
   void end_rest();
 
-  runtime::Engine& engine_;  // the CPU's, by which it is told whether the program fits
+  runtime::Engine& engine_;  // the one whose frames ops open
   runtime::Settings settings_;
   std::mutex mutex_;  // start and stop
   bool installed_ = false;

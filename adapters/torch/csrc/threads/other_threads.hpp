@@ -7,7 +7,7 @@ namespace spillway::torch {
 /// kernel's account: each was asleep, waiting for something. One that computes is not, nor is one
 /// for which others compute. False as well where the kernel does not tell.
 ///
-/// Tries for up to 300 ms. Who wants that nobody starts running afterwards either holds what
+/// Tries for up to 300 ms. To keep others from running afterwards, hold what
 /// they wait for, such as the interpreter's lock.
 bool all_others_sleep();
 

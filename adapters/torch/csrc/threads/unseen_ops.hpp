@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may be running ops that nobody saw begin. Nothing pins what those use, so while anybody may,
-// nothing is evicted.
+// Keeps which threads may be running ops that nobody saw begin. Nothing pins what those use, so
+// while any thread may, nothing is evicted.
 //
 //     hook rests in A | A: ---- unseen op ------------|        | A in doubt  | trusted
 //                     | B:      - its op is seen: awake        | A: seen op -|->
 //
-// Doubt ends by proof alone: the thread is seen to be inside no op, or it has ended. And what A
-// handed to other threads of its state, with which the hook does not see them either, is gone.
+// Doubt ends by proof alone: the thread is seen to be inside no op, or it has ended; and the state
+// that A handed to other threads, with which the hook does not see them either, is gone.
 #pragma once
 
 #include <atomic>

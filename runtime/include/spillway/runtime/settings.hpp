@@ -62,8 +62,13 @@ struct MachineMemory {
 /// `memory.total` or leaves less than 1 MiB; the text says need / have / short.
 Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::string_view what);
 
+/// Whose memory the budget is of.
+enum class BudgetDevice : std::uint8_t { kCpu, kCuda };
+
 /// Everything a person can set. Defaults are those of a program started without any setting.
 struct Settings {
+  BudgetDevice budget_of = BudgetDevice::kCpu;  ///< SPILLWAY_BUDGET=cuda:...
+
   std::optional<BudgetSpec> budget;       ///< SPILLWAY_BUDGET      RAM (or device) bytes
   std::optional<BudgetSpec> host_budget;  ///< SPILLWAY_HOST_BUDGET host tier below a device
   std::optional<BudgetSpec> disk_budget;  ///< SPILLWAY_DISK_BUDGET spool file bytes
@@ -74,6 +79,7 @@ struct Settings {
   Bytes min_size{64 << 10};               ///< SPILLWAY_MIN_SIZE: smaller storages never move
   double start_at = 1.0;    ///< SPILLWAY_START_AT: eviction begins at this share of the budget
   bool overbook = false;    ///< SPILLWAY_OVER=allow
+  bool tf_async = true;     ///< SPILLWAY_TF_ASYNC=off: swaps hold TensorFlow's threads
   bool strict = true;       ///< SPILLWAY_STRICT=0 goes on without a limit on our own failures
   bool summary = false;     ///< SPILLWAY_SUMMARY=1: summary on stderr at exit
   std::string stats_path;   ///< SPILLWAY_STATS: statistics as JSON at exit
@@ -93,8 +99,8 @@ using NameValue = std::pair<std::string, std::string>;
 
 /// Settings from `SPILLWAY_*` variables (others are ignored). Throws UserError on an unknown
 /// SPILLWAY_ variable (naming the nearest) and on any value that does not parse. SPILLWAY_BUDGET
-/// may name its device (`cpu:8GiB`); an accelerator there is refused as not supported yet. Costs
-/// microseconds: it looks at neither the machine nor any file.
+/// may name its device (`cpu:8GiB`, `cuda:12GiB`), one of them. Costs microseconds: it looks at
+/// neither the machine nor any file.
 Settings settings_from_environment(std::span<const NameValue> environment);
 
 /// The process's environment, for the function above.

@@ -219,7 +219,7 @@ extern "C" __attribute__((visibility("default"))) int cuGetProcAddress_v2(const 
                                                                           void** found, int,
                                                                           std::uint64_t, int*) {
   static const std::map<std::string_view, void*> kFunctions{
-#define STAND_IN(member, cuda_name, parameters) {#cuda_name, address_of(&member)},
+#define STAND_IN(member, cuda_name, parameters) {#cuda_name, address_of(&(member))},
       SPILLWAY_CUDA_FUNCTIONS(STAND_IN) SPILLWAY_CUDA_LAUNCH_FUNCTIONS(STAND_IN)
 #undef STAND_IN
   };

@@ -134,6 +134,14 @@ void StreamQueues::perform_for(const StreamMark& mark) {
   }
 }
 
+bool StreamQueues::ask(StreamMark& mark) {
+  if (mark.passed) return true;
+  if (pace_ == Pace::kByCalls && ++mark.asked > 2 && random_() % 2 == 0) {
+    while (!mark.passed) perform_for(mark);
+  }
+  return mark.passed;
+}
+
 void StreamQueues::await(Lock& lock, const std::shared_ptr<StreamMark>& mark) {
   if (pace_ == Pace::kThreads) {
     changed_.wait(lock, [&] { return mark->passed; });

@@ -3,20 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 namespace spillway::testing {
 
-using runtime::DeviceOutcome;
-
 namespace {
-
-std::uintptr_t begin_of(const std::byte* memory) {
-  return reinterpret_cast<std::uintptr_t>(memory);
-}
 
 #ifdef __SANITIZE_THREAD__
 /// A program may write a storage while it is copied out, since that copy is thrown away. So the
@@ -41,8 +33,8 @@ void copy_from_device(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 ThreadDevice::ThreadDevice(const ThreadDeviceOptions& options)
     : facts_{"stand-in card", 13000, options.memory, options.granule},
-      lockable_(options.lockable),
       memory_(options.memory, options.granule, options.addresses),
+      locked_(options.lockable),
       queues_(options.pace, options.seed, options.longest_delay_us,
               [this](const StreamTask& task) { return admit(task); }) {
   const auto lock = queues_.lock();
@@ -191,34 +183,24 @@ ThreadDevice::Status ThreadDevice::release(Handle handle) {
 ThreadDevice::Status ThreadDevice::register_host(std::byte* memory, Bytes bytes) {
   const auto lock = queues_.lock();
   if (const Status status = enter(DeviceCall::kRegisterHost); !status.done()) return status;
-  if (memory == nullptr || bytes.count == 0) return kInvalid;
-  if (locked_bytes_ + bytes > lockable_) return kOutOfMemory;
-  const auto next = locked_.lower_bound(begin_of(memory));
-  const bool below = next != locked_.begin() &&
-                     std::prev(next)->first + std::prev(next)->second > begin_of(memory);
-  if (below || (next != locked_.end() && next->first < begin_of(memory) + bytes.count)) {
-    return kInvalid;
-  }
-  locked_[begin_of(memory)] = bytes.count;
-  locked_bytes_ += bytes;
-  return {};
+  const HostRange range(memory, bytes);
+  if (!locked_.has_room_for(range)) return kOutOfMemory;
+  return asked(locked_.lock(range));
 }
 
 ThreadDevice::Status ThreadDevice::unregister_host(std::byte* memory) {
   const auto lock = queues_.lock();
   if (const Status status = enter(DeviceCall::kUnregisterHost); !status.done()) return status;
-  const auto found = locked_.find(begin_of(memory));
-  if (found == locked_.end()) return kInvalid;
-  for (const auto& [range, mark] : host_copies_) {
-    if (!mark->passed && range.first < found->first + found->second &&
-        found->first < range.first + range.second) {
+  switch (locked_.unlock(memory)) {
+    case LockedHost::Unlocked::kDone:
+      return {};
+    case LockedHost::Unlocked::kInUse:
       complain("page-locking ends while an enqueued copy uses the memory");
       return kLost;
-    }
+    case LockedHost::Unlocked::kNothingThere:
+      break;
   }
-  locked_bytes_ -= Bytes{found->second};
-  locked_.erase(found);
-  return {};
+  return kInvalid;
 }
 
 ThreadDevice::Status ThreadDevice::create_stream(Stream& stream) {
@@ -300,7 +282,7 @@ ThreadDevice::Status ThreadDevice::query(Event event) {
   const auto found = events_.find(static_cast<std::uintptr_t>(event));
   if (found == events_.end()) return kInvalid;
   const auto& latest = found->second.latest;
-  return latest == nullptr || latest->passed ? Status{} : kNotReady;
+  return latest == nullptr || queues_.ask(*latest) ? Status{} : kNotReady;
 }
 
 ThreadDevice::Status ThreadDevice::synchronize_event(Event event) {
@@ -328,13 +310,6 @@ ThreadDevice::Status ThreadDevice::elapsed(Event from, Event to, TimeNs& duratio
   return {};
 }
 
-bool ThreadDevice::page_locked(const HostRange& range) const {
-  auto after = locked_.upper_bound(range.first);
-  if (after == locked_.begin()) return false;
-  --after;
-  return range.first + range.second <= after->first + after->second;
-}
-
 ThreadDevice::Status ThreadDevice::enqueue(StreamQueues::Lock& lock, Stream stream, StreamTask task,
                                            const HostRange* host) {
   if (!queues_.is_open(queue_of(stream))) return kInvalid;
@@ -347,12 +322,11 @@ ThreadDevice::Status ThreadDevice::enqueue(StreamQueues::Lock& lock, Stream stre
   task.marks = mark;
   queues_.enqueue(queue_of(stream), std::move(task));
   if (host == nullptr) return {};
-  if (!page_locked(*host)) {
+  if (!locked_.contains(*host)) {
     ++pageable_copies_;
     return await(lock, mark);
   }
-  std::erase_if(host_copies_, [](const auto& copy) { return copy.second->passed; });
-  host_copies_.emplace_back(*host, mark);
+  locked_.note_copy(*host, mark);
   return {};
 }
 
@@ -361,7 +335,7 @@ ThreadDevice::Status ThreadDevice::copy_out(std::byte* to, Address from, Bytes b
   auto lock = queues_.lock();
   if (const Status status = enter(DeviceCall::kCopyOut); !status.done()) return status;
   const std::byte* const shadow = memory_.shadow(from);
-  const HostRange host{begin_of(to), bytes.count};
+  const HostRange host(to, bytes);
   return enqueue(
       lock, stream,
       {{{from, bytes}}, [=] { copy_from_device(to, shadow, bytes.count); }, nullptr, nullptr},
@@ -373,7 +347,7 @@ ThreadDevice::Status ThreadDevice::copy_in(Address to, const std::byte* from, By
   auto lock = queues_.lock();
   if (const Status status = enter(DeviceCall::kCopyIn); !status.done()) return status;
   std::byte* const shadow = memory_.shadow(to);
-  const HostRange host{begin_of(from), bytes.count};
+  const HostRange host(from, bytes);
   return enqueue(lock, stream,
                  {{{to, bytes}}, [=] { std::memcpy(shadow, from, bytes.count); }, nullptr, nullptr},
                  &host);

@@ -54,7 +54,7 @@ TEST(ThreadDeviceDeathTest, TheProcessorCannotTouchDeviceMemory) {
   EXPECT_DEATH(static_cast<void>(*pointer), "") << "mapped, but not for the processor";
 }
 
-TEST(ThreadDevice, ALaunchReturnsBeforeItRuns) {
+TEST(ThreadDeviceTest, ALaunchReturnsBeforeItRuns) {
   ThreadDevice device;
   const DeviceStream mine = stream(device);
   std::atomic<bool> ran{false};
@@ -67,7 +67,7 @@ TEST(ThreadDevice, ALaunchReturnsBeforeItRuns) {
 }
 
 /// Two streams that nothing orders: both orders come up, on threads and by calls.
-TEST(ThreadDevice, StreamsRunInAnyOrder) {
+TEST(ThreadDeviceTest, StreamsRunInAnyOrder) {
   for (const Pace pace : {Pace::kThreads, Pace::kByCalls}) {
     std::set<int> firsts;
     for (std::uint64_t seed = 1; seed <= 200 && firsts.size() < 2; ++seed) {
@@ -90,10 +90,11 @@ TEST(ThreadDevice, StreamsRunInAnyOrder) {
   }
 }
 
-TEST(ThreadDevice, ByCallsIsRepeatable) {
+TEST(ThreadDeviceTest, ByCallsIsRepeatable) {
   const auto order = [](std::uint64_t seed) {
     ThreadDevice device({.pace = Pace::kByCalls, .seed = seed});
     std::vector<DeviceStream> streams;
+    streams.reserve(4);
     for (int i = 0; i < 4; ++i) streams.push_back(stream(device));
     std::vector<int> ran;
     for (int i = 0; i < 20; ++i) {
@@ -109,7 +110,7 @@ TEST(ThreadDevice, ByCallsIsRepeatable) {
   EXPECT_NE(order(7), order(8));
 }
 
-TEST(ThreadDevice, UnmappingUnderEnqueuedWorkLosesTheDevice) {
+TEST(ThreadDeviceTest, UnmappingUnderEnqueuedWorkLosesTheDevice) {
   ThreadDevice device;
   const Block block = open(device);
   const DeviceStream mine = stream(device);
@@ -121,7 +122,7 @@ TEST(ThreadDevice, UnmappingUnderEnqueuedWorkLosesTheDevice) {
   EXPECT_EQ(device.release(block.handle).outcome, DeviceOutcome::kLost) << "and stays lost";
 }
 
-TEST(ThreadDevice, NewMemoryHoldsWhatWasThere) {
+TEST(ThreadDeviceTest, NewMemoryHoldsWhatWasThere) {
   ThreadDevice device;
   const Block first = open(device);
   ASSERT_TRUE(device.fill(first.address, std::byte{5}, kGranule, DeviceStream{0}).done());
@@ -134,7 +135,7 @@ TEST(ThreadDevice, NewMemoryHoldsWhatWasThere) {
   EXPECT_EQ(seen, std::byte{5}) << "nobody may count on zeros";
 }
 
-TEST(ThreadDevice, CopiesOfMemoryThatIsNotPageLockedHoldTheCallerUp) {
+TEST(ThreadDeviceTest, CopiesOfMemoryThatIsNotPageLockedHoldTheCallerUp) {
   ThreadDevice device;
   const Block block = open(device);
   ASSERT_TRUE(device.fill(block.address, std::byte{9}, kGranule, DeviceStream{0}).done());
@@ -144,7 +145,7 @@ TEST(ThreadDevice, CopiesOfMemoryThatIsNotPageLockedHoldTheCallerUp) {
   EXPECT_EQ(device.pageable_copies(), 1U);
 }
 
-TEST(ThreadDevice, PageLockingMayNotEndUnderACopy) {
+TEST(ThreadDeviceTest, PageLockingMayNotEndUnderACopy) {
   ThreadDevice device;
   const Block block = open(device);
   void* const memory =
@@ -158,7 +159,7 @@ TEST(ThreadDevice, PageLockingMayNotEndUnderACopy) {
   EXPECT_EQ(device.complaints().size(), 1U);
 }
 
-TEST(ThreadDevice, FailsWhatATestSays) {
+TEST(ThreadDeviceTest, FailsWhatATestSays) {
   ThreadDevice device;
   device.fail(DeviceCall::kCreate, 2, ThreadDevice::kOutOfMemory);
   PagesHandle handle{};
@@ -171,7 +172,7 @@ TEST(ThreadDevice, FailsWhatATestSays) {
   EXPECT_EQ(device.used(), kGranule * 2);
 }
 
-TEST(ThreadDevice, ItsMemoryEnds) {
+TEST(ThreadDeviceTest, ItsMemoryEnds) {
   ThreadDevice device({.memory = kGranule * 2});
   PagesHandle handle{};
   ASSERT_TRUE(device.create(kGranule, handle).done());
@@ -179,7 +180,7 @@ TEST(ThreadDevice, ItsMemoryEnds) {
   EXPECT_TRUE(device.create(kGranule, handle).done());
 }
 
-TEST(ThreadDevice, NothingHangsWhenItIsLost) {
+TEST(ThreadDeviceTest, NothingHangsWhenItIsLost) {
   ThreadDevice device;
   const DeviceStream mine = stream(device);
   DeviceEvent event{};

@@ -17,6 +17,7 @@ namespace spillway::runtime {
 namespace cuda {
 /// The functions of the library, all of them there.
 struct Functions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): of a type, which has none
 #define SPILLWAY_CUDA_MEMBER(member, name, parameters) Result(*member) parameters = nullptr;
   SPILLWAY_CUDA_FUNCTIONS(SPILLWAY_CUDA_MEMBER)
 #undef SPILLWAY_CUDA_MEMBER

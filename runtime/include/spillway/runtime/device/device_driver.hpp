@@ -21,11 +21,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/base/error.hpp"
 #include "spillway/base/ids.hpp"
 
 namespace spillway::runtime {
@@ -40,6 +40,10 @@ enum class DeviceEvent : std::uintptr_t {};
 
 constexpr std::uint64_t to_value(DeviceAddress address) {
   return static_cast<std::uint64_t>(address);
+}
+/// Of a block, whose addresses the processor cannot follow.
+inline DeviceAddress device_address(const void* pointer) {
+  return DeviceAddress{reinterpret_cast<std::uint64_t>(pointer)};
 }
 constexpr DeviceAddress operator+(DeviceAddress address, Bytes bytes) {
   return DeviceAddress{to_value(address) + bytes.count};
@@ -142,9 +146,9 @@ class DeviceDriver {
 };
 
 /// The device failed where nothing can go on: the text says at what, and what the driver said.
-class DeviceFailure : public std::runtime_error {
+class DeviceFailure : public UserError {
  public:
-  using std::runtime_error::runtime_error;
+  using UserError::UserError;
 };
 
 /// Throws DeviceFailure unless the call was done. `doing` completes "The device failed while".

@@ -51,6 +51,7 @@ struct DiskNews {
   CopyStage stage = CopyStage::kEnded;
   Fence fence;    ///< of all copies into the device, those of a copy that failed included
   int error = 0;  ///< kFailed: the errno of the disk, or EIO of the device, or ENOMEM of chunks
+  bool by_device = false;  ///< kFailed: the device refused a copy; the disk is well
 };
 
 class DiskPassage {
@@ -87,6 +88,7 @@ class DiskPassage {
     std::uint64_t begun = 0;  // bytes whose first leg was begun
     unsigned under_way = 0;   // chunks
     int error = 0;
+    bool by_device = false;  // what made the error
     bool urgent = false;
     Fence fence;
   };

@@ -61,6 +61,9 @@ class StreamClock {
   /// All that was enqueued on the stream so far.
   [[nodiscard]] Fence fence(StreamSlot slot) const { return {mask_of(slot), moment()}; }
 
+  /// All that was enqueued on any stream that is known.
+  [[nodiscard]] Fence fence_of_all() const;
+
   /// An op was launched on the stream, having allocated that much: a tick, if it is time for one.
   void launched(StreamSlot slot, Bytes allocated = {});
   /// A tick now.
@@ -69,6 +72,8 @@ class StreamClock {
   /// Later work of `waiter` starts when the fence has passed. The host does not wait. Work of
   /// `waiter` itself needs no wait.
   void order_after(DeviceStream waiter, const Fence& fence);
+  /// Later work of every stream that is known starts when the fence has passed.
+  void order_all_after(const Fence& fence);
   /// Whether the fence has passed, as far as the device has told. Records ticks where the fence
   /// needs some, so asking again leads somewhere.
   [[nodiscard]] bool passed(const Fence& fence);
@@ -104,6 +109,7 @@ class StreamClock {
   /// The first tick that the fence needs of this stream, null if it has passed.
   Tick* needed_locked(Stream& stream, StreamMoment moment);
   void look_locked(Stream& stream);
+  void order_locked(DeviceStream waiter, const Fence& fence);
   template <typename Visit>
   void for_streams_locked(const Fence& fence, const Visit& visit);
 

@@ -55,7 +55,7 @@ class StreamTransfers {
 
   /// Makes the streams.
   explicit StreamTransfers(StreamClock& clock);
-  /// Forgets what is queued, and waits for what is issued.
+  /// Discards what is queued, and waits for what is issued.
   ~StreamTransfers();
   StreamTransfers(const StreamTransfers&) = delete;
   StreamTransfers& operator=(const StreamTransfers&) = delete;
@@ -64,6 +64,8 @@ class StreamTransfers {
   TransferId submit(const DeviceCopy& copy);
   /// Takes back a copy that is not issued. False: it is, or is over.
   bool cancel(TransferId id);
+  /// Whether it waits to be issued.
+  [[nodiscard]] bool queued(TransferId id) const;
   /// Issues a queued copy now, before all others, and returns its fence; there is no news of its
   /// being issued then. Nothing if the driver refuses, and no news at all. Throws InternalError if
   /// the copy is not queued.

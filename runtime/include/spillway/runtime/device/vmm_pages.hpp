@@ -42,6 +42,8 @@ class VmmPages {
   VmmPages(const VmmPages&) = delete;
   VmmPages& operator=(const VmmPages&) = delete;
 
+  [[nodiscard]] DeviceAddress base() const { return base_; }
+  [[nodiscard]] Bytes addresses() const { return addresses_; }
   /// What a block of `bytes` holds.
   [[nodiscard]] Bytes pages_for(Bytes bytes) const { return round_up(bytes, granule_); }
   /// Addresses for a block of `bytes`, without pages. Nothing if they are used up.
@@ -49,7 +51,8 @@ class VmmPages {
 
   /// Pages for a block that has none; their content is undefined. False: the budget or the card has
   /// no room, and nothing has changed but that ready handles may be gone.
-  [[nodiscard]] bool open(DeviceAddress block, Bytes bytes);
+  [[nodiscard]] bool open(DeviceAddress block, Bytes bytes,
+                          Overbooking overbooking = Overbooking::kRefuse);
   /// Nobody uses the block after the fence.
   void close(DeviceAddress block, const Fence& fence);
   /// The block is mapped as it was, if its pages have not left yet: tells the fence of those who
@@ -81,7 +84,7 @@ class VmmPages {
   };
 
   std::optional<Pages> take_ready(Bytes bytes);
-  std::optional<Pages> create(Bytes bytes);
+  std::optional<Pages> create(Bytes bytes, Overbooking overbooking);
   void give_back(const Pages& pages);
   void take_from_block(const Leaving& leaving);
 

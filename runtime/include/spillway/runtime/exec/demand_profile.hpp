@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory each op of a repeating step needs if nothing has left the device.
+// The memory that each op of a repeating step needs if nothing has left the device.
 //
 //     op of the period    0   1   2   3   4   5
 //     demand              3   5   9   7   4   3      most(4, 3) = max of ops 4, 5, 0 = 4

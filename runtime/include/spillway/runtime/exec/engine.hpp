@@ -35,6 +35,7 @@
 #include "spillway/runtime/exec/out_of_budget.hpp"
 #include "spillway/runtime/exec/statistics.hpp"
 #include "spillway/runtime/exec/step_counter.hpp"
+#include "spillway/runtime/exec/tier_set.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
 #include "spillway/runtime/memory/arena.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
@@ -48,6 +49,7 @@ class Engine {
   /// Over the machine's RAM.
   explicit Engine(Framework& framework, const ArenaOptions& arena = {});
   Engine(Framework& framework, std::unique_ptr<DeviceTier> memory);
+  Engine(Framework& framework, std::unique_ptr<TierSet> tiers);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -91,6 +93,13 @@ class Engine {
     std::uint64_t key = 0;    ///< the same for ops that allocate the same; 0: unknown
     bool between = false;     ///< framework code runs it in the middle of filling an output
   };
+  /// On a device whose streams do the work: what the calling thread launches from now on, and the
+  /// memory that it allocates, is that stream's. All threads are in one lane there, since a
+  /// backward pass runs on threads of the device's.
+  void on_stream(DeviceStream stream);
+  /// Work of `stream` uses the block that starts at `pointer`, whose bytes are there, until the
+  /// block is freed: nobody else has the memory before that work is done. Throws DeviceFailure.
+  void record_stream(const void* pointer, DeviceStream stream);
   /// Opens a frame of the calling thread. Returns true if it is the outermost.
   bool begin_frame(const Op& op);
   /// Pins `record` to the open frame and makes it accessible. False if that is impossible
@@ -138,8 +147,8 @@ class Engine {
   /// it, since until all bytes are there the range could be read. See Refusal.
   void show_addresses(bool shown);
 
-  /// An op of which it is not known what it uses: until the object dies the engine is blind, in
-  /// every thread. Copies go, since such an op may write what it reaches. What is away stays away.
+  /// An op whose uses are unknown: until the object dies the engine is blind, in every thread.
+  /// Copies are given up, since such an op may write what it reaches. Evicted storages stay away.
   class Reach {
    public:
     explicit Reach(Engine& engine);
@@ -192,7 +201,7 @@ class Engine {
   /// Whether a thread waits for another one's op to end.
   [[nodiscard]] bool waits_for_ops() const;
 
-  /// Ops are not seen from now on, since the program fits, or are seen again: for what is told.
+  /// Ops are not seen from now on, since the program fits, or are seen again: for the statistics.
   void note_rest(bool resting);
   /// An optimizer's step while ops are not seen.
   void note_unwatched_step();
@@ -207,6 +216,8 @@ class Engine {
   static FailureKind last_failure_kind() { return runtime::last_failure().kind; }
 
   Statistics statistics();
+  /// Gives back the memory that the device tier holds for nobody.
+  void release_idle();
   void reset_peak();
   /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
   [[nodiscard]] bool tracing() const {
@@ -233,13 +244,19 @@ class Engine {
   struct Parts;
 
   bool make_accessible(StorageRecord& record, Access access);
+  void enter_device(ThreadFrames& frames);
+  bool begin_use(StorageRecord& record, ThreadFrames& frames);
+  bool begin_use_anywhere(StorageRecord& record);
   void stamp(StorageRecord& record, ThreadFrames& frames);
   void end_step();
 
   MoveRules rules_;
   StepCounter steps_;
   RecorderSlot recorder_;
-  std::unique_ptr<DeviceTier> memory_;
+  const std::unique_ptr<TierSet> tiers_;
+  DeviceTier* const memory_;
+  StreamUses* const streams_;                // null: the processor alone uses the memory
+  const std::shared_ptr<Lane> device_lane_;  // of all threads; null where each has its own
   bool in_child_ = false;
   std::unique_ptr<Parts> parts_;
 };

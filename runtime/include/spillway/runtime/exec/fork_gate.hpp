@@ -7,7 +7,7 @@
 // Before a fork no copy may be in flight. Without the gate other threads would start the next ones
 // while the forking thread waits for the last ones to end, for as long as they have any.
 //
-// Any thread may call. Who waits in `pass` must hold no lock that the end of a copy, or the forking
+// Any thread may call. A caller of `pass` must hold no lock that the end of a copy, or the forking
 // thread, needs.
 #pragma once
 

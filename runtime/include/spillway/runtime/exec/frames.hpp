@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/stream_uses.hpp"
 #include "spillway/runtime/exec/lane.hpp"
 #include "spillway/runtime/exec/op_needs.hpp"
 #include "spillway/runtime/exec/shown_frame.hpp"
@@ -82,6 +84,8 @@ struct ThreadFrames {
   std::unordered_set<StorageRecord*> addresses;
   const std::shared_ptr<Lane> own_lane = std::make_shared<Lane>();
   std::shared_ptr<Lane> lane = own_lane;  ///< that its ops are in
+  std::optional<NumberedStream> stream;   ///< of a device, where its work goes; see Engine
+  std::vector<DeviceBlock*> launched;     ///< what the outermost open op uses of the device
   OpNeeds needs;
   Bytes inputs{};            ///< of the outermost open op, those shown twice counted twice
   bool lacked_room = false;  ///< an input of the outermost open op could not come back
@@ -98,7 +102,7 @@ ThreadFrames& this_thread_frames();
 /// The same, or null if the thread has run no op.
 ThreadFrames* this_thread_frames_if_any();
 
-/// Forgets what the thread pins, and the step it was taught. For tests: a thread's ops are one
+/// Ends what the thread pins, and the step it was taught. For tests: a thread's ops are one
 /// engine's, whose clock they are counted by, but tests have an engine each.
 void renew_this_thread_frames();
 

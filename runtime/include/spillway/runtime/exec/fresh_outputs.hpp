@@ -14,7 +14,7 @@ namespace spillway::runtime {
 /// further op would hold them for ever, so other threads may let go of those that are handed over
 /// to the program.
 ///
-/// The thread holds and lets go without a lock. Who takes an entry out of its slot counts down the
+/// The thread holds and lets go without a lock. Taking an entry out of its slot counts down the
 /// pin.
 class FreshOutputs {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream of ops, whichever threads issue them: what is known of its step, and of the ops to
+// One stream of ops, whichever threads issue them, with what is known of its step and of the ops to
 // come.
 //
 //     thread A   forward ops ---.              .--- optimizer's ops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether storages may leave the device now, and which.
+// The rules by which storages may leave the device now, or not.
 //
 //     mode        decides whether anything leaves at all
 //     min_size    smaller storages never leave

@@ -11,7 +11,7 @@
 namespace spillway::runtime {
 
 /// How much each kind of storage moved: those that one op made in one size. Keeps 1,024 kinds: of a
-/// program whose shapes never come again, those that moved least are forgotten, so that what moves
+/// program whose shapes never come again, those that moved least are left out, so that what moves
 /// most is right and the rest is a lower bound. A move costs the same however many there were. Not
 /// thread-safe.
 class MoveTally {

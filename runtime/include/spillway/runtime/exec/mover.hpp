@@ -7,10 +7,11 @@
 //
 //     StorageTable   the records            TierRooms   room on host and disk
 //     Refusals       access by users        MoveLedger  what moved, is on its way, and failed
+//     Copies         bytes on their way, from begin to end
 //
-// All functions but the destructor need the engine's lock; completions take it themselves and then
-// notify the engine's condition. What storages leave behind goes to `Remains`, which whoever has
-// the lock destroys after it.
+// All functions but the destructor need the engine's lock; ends of copies take it themselves and
+// then notify the engine's condition. Remains of storages go to `Remains`, which the holder of the
+// lock destroys after it.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +25,7 @@
 #include "spillway/base/bytes.hpp"
 #include "spillway/residency/residency_machine.hpp"
 #include "spillway/residency/transition_observer.hpp"
+#include "spillway/runtime/exec/copies.hpp"
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/move_ledger.hpp"
 #include "spillway/runtime/exec/move_tally.hpp"
@@ -53,7 +55,7 @@ enum class Access : std::uint8_t { kRead, kWrite };
 class Mover {
  public:
   /// Refers to all of them; `remains` is guarded by `mutex`.
-  Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory,
+  Mover(std::mutex& mutex, std::condition_variable& settled, DeviceTier& memory, HostRoom& host,
         Framework& framework, Remains& remains);
   ~Mover();
   Mover(const Mover&) = delete;
@@ -82,7 +84,8 @@ class Mover {
   enum class Outcome : std::uint8_t { kReady, kPending, kNeedsRoom, kFailed };
   struct Request {
     Outcome outcome;
-    Bytes short_by{};  ///< kNeedsRoom
+    Bytes short_by{};      ///< kNeedsRoom
+    bool refused = false;  ///< kNeedsRoom: as Allocation says
   };
   /// An op is about to access `record`: kReady, or kPending until the condition is notified, or
   /// room must be made first, or its bytes cannot be had (`failure` says why).
@@ -94,8 +97,9 @@ class Mover {
   bool prefetch(StorageRecord& record, const void* path);
   /// As `evict`, before the room is needed, along `path`.
   Bytes write_behind(StorageRecord& record, const void* path);
-  /// The program left `path`: takes back what was set going along it, has not started and nobody
-  /// has asked for. What was to leave stays and is accessible; what was to come stays away.
+  /// The program left `path`: cancels copies along it that have not started and that nobody has
+  /// asked for. Storages that were to leave stay and are accessible; those that were to come stay
+  /// away.
   void cancel_ahead(const void* path);
 
   /// Starts evicting. Returns the bytes that left at once or are on their way; 0 if the storage is
@@ -126,7 +130,8 @@ class Mover {
   [[nodiscard]] Bytes leaving() const { return ledger_.leaving(); }
   /// Room that evicted storages would take on the device. Any thread.
   [[nodiscard]] Bytes away() const { return ledger_.away(); }
-  [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
+  /// Copies and recomputations.
+  [[nodiscard]] std::size_t in_flight() const { return copies_.in_flight() + recomputations_; }
   [[nodiscard]] const std::vector<StorageRecord*>& live() const { return table_.live(); }
   [[nodiscard]] const MoveStatistics& statistics() const { return ledger_.statistics(); }
   [[nodiscard]] Bytes used(Tier tier) const { return machine_.used(tier); }
@@ -135,9 +140,9 @@ class Mover {
   [[nodiscard]] std::uint64_t failures_in_a_row() const { return ledger_.failures_in_a_row(); }
   /// The disk tier, or null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return rooms_.spool(); }
-  [[nodiscard]] Transfers& transfers() { return *transfers_; }
+  [[nodiscard]] Transfers& transfers() { return copies_.transfers(); }
   /// False in a forked child alone.
-  [[nodiscard]] bool has_transfers() const { return transfers_ != nullptr; }
+  [[nodiscard]] bool has_transfers() const { return copies_.has_transfers(); }
 
   /// Kinds of storage (creating op and size) that moved most.
   [[nodiscard]] const MoveTally& tally() const { return ledger_.tally(); }
@@ -153,44 +158,35 @@ class Mover {
   using Event = residency::Event;
   using Action = residency::Action;
 
+  Request ask(StorageRecord& record, Access access, Overbooking overbooking);
   void send(StorageRecord& record, residency::EventKind kind, Tier tier = Tier::kDevice);
   void carry_out(StorageRecord& record, const Action& action);
-  void start_copy(StorageRecord& record, Tier from, Tier to);
-  void start_disk_copy(StorageRecord& record, std::byte* memory, Direction direction);
-  void start_memory_copy(StorageRecord& record, Tier from, Tier to);
+  void copy_ended(StorageRecord& record, Tier to, bool succeeded);
   void start_recomputation(StorageRecord& record);
-  void complete(StorageRecord& record, Tier from, Tier to, const TransferResult& result);
-  enum class Ending : std::uint8_t { kDone, kFailed, kCancelled };
-  void finish(StorageRecord& record, Tier from, Tier to, Ending ending);
-  bool land(StorageRecord& record);
   bool open_again(StorageRecord& record);
-  void note_arrival(StorageRecord& record);
   void free_memory(StorageRecord& record, Tier tier);
   void retire(StorageRecord& record);
-  bool verify_clean(StorageRecord& record);
   static bool close_to_users(StorageRecord& record);
   bool may_leave(const StorageRecord& record) const;
   Bytes evict_to(StorageRecord& record, std::optional<Tier> tier);
   bool demote(StorageRecord& record);
   std::optional<Tier> reserve(StorageRecord& record, std::optional<Tier> stated);
   bool reserve_disk(StorageRecord& record);
-  [[nodiscard]] Bytes copied(const StorageRecord& record) const;
   bool demote_for(Bytes bytes);
 
-  std::mutex& mutex_;
   std::condition_variable& settled_;
   DeviceTier& memory_;
   Framework& framework_;
   Remains& remains_;
-  MoverOptions options_;
   residency::ResidencyMachine machine_;
   StorageTable table_;
   TierRooms rooms_;
   Refusals refusals_;
   MoveLedger ledger_;
   VictimOrder order_;
-  std::unique_ptr<Transfers> transfers_;
-  std::size_t in_flight_ = 0;
+  Copies copies_;
+  residency::TransitionObserver* observer_ = nullptr;
+  std::size_t recomputations_ = 0;     // begun, not reported
   std::vector<Action> spare_actions_;  // memory for the next event's
 };
 

@@ -36,7 +36,7 @@ class OpHistory {
 
   std::uint64_t signature(std::uint64_t op) const { return signatures_[op & op_mask_]; }
   std::uint64_t start(std::uint64_t op) const { return starts_[op & op_mask_]; }
-  /// Of an op that has ended.
+  /// `op` must have ended.
   std::uint64_t touch_count(std::uint64_t op) const { return start(op + 1) - start(op); }
   std::uint64_t storage(std::uint64_t touch) const { return storages_[touch & touch_mask_]; }
 
@@ -53,7 +53,7 @@ class OpHistory {
   void discard_ops() { ops_full_at_ = ops_ + op_mask_ + 1; }
   void grow_ops();
   /// Doubles the touches if they reach back less far than the ops; at most kMostTouches, else
-  /// forgets.
+  /// discards the oldest.
   void extend_touches();
 
   bool remembers(std::uint64_t op) const {
@@ -78,7 +78,7 @@ class OpHistory {
     }
     return true;
   }
-  /// Of the kWindow ops before `op`, all of them ended.
+  /// The hash of the kWindow ops before `op`, all of which have ended.
   std::uint64_t window_hash(std::uint64_t op) const {
     std::uint64_t hash = 0;
     for (std::uint64_t i = op - kWindow; i < op; ++i) {

@@ -10,11 +10,11 @@ namespace spillway::runtime {
 
 /// The allocations of ops when they ran before: the most bytes that were live at a time of those
 /// made inside, results and workspace. Direct-mapped by a key that tells apart ops of different
-/// needs: a collision forgets.
+/// needs: a collision replaces.
 ///
 ///     begin(key)   allocated(+) freed(-) ...   end()
 ///
-/// Of several runs the least counts, and one run does not count yet: kernels prepare themselves in
+/// The least of several runs counts. One run does not count yet: kernels prepare themselves in
 /// their first. One per thread, without locks; 96 KiB once an op has ended.
 class OpNeeds {
  public:

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
 
 namespace spillway::runtime {
 
-/// An op needs more than the budget allows even with everything evicted that can be, or the kernel
+/// An op needs more than the budget allows even with everything evicted that can be, or the system
 /// refuses what the budget would allow. The text has a line for each fact, and ends with a list of
 /// what may be done.
 class OutOfBudget : public std::runtime_error {
@@ -26,12 +28,12 @@ class OutOfBudget : public std::runtime_error {
     bool is_all = false;    ///< the op is known and was refused before it began: it needs no more
     bool is_whole = false;  ///< `need` is of all inputs of the op together
     bool begun = false;     ///< the op was running
-    std::string refused;    ///< by the kernel: what may be short there; empty: the budget is short
-    std::string limit = "SPILLWAY_BUDGET";  ///< the setting that is short
-    std::string idle_mode;                  ///< a mode that moves nothing, if such a one holds
-    std::string also_known_as;              ///< the framework's own words for it; may be empty
-    std::vector<std::string> remedies;      ///< what helps with this op, a sentence each
-    std::vector<std::string> pinned;        ///< largest storages that cannot leave, up to five
+    std::optional<MemoryRefusal> refusal{};  ///< by the system; empty: the budget is short
+    std::string limit = "SPILLWAY_BUDGET";   ///< the setting that is short
+    std::string idle_mode;                   ///< a mode that moves nothing, if such a one holds
+    std::string also_known_as;               ///< the framework's own words for it; may be empty
+    std::vector<std::string> remedies;       ///< what helps with this op, a sentence each
+    std::vector<std::string> pinned;         ///< largest storages that cannot leave, up to five
   };
   explicit OutOfBudget(Facts facts);
   [[nodiscard]] const Facts& facts() const { return facts_; }

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "spillway/runtime/memory/host_memory.hpp"
+#include "spillway/runtime/memory/host_room.hpp"
 
 namespace spillway::runtime {
 
-/// What storages left behind under the engine's lock, to be destroyed once it was let go of: the
+/// The remains of storages under the engine's lock, to be destroyed once it was let go of: the
 /// framework may take locks of its own to destroy a handle, and the kernel takes its time to free
 /// large memory. Guarded by that lock.
 struct Remains {

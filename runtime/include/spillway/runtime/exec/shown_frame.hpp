@@ -22,7 +22,7 @@
 
 namespace spillway::runtime {
 
-/// Of one thread. It alone calls `begin`, `end` and `set_waits`.
+/// The frame of one thread, which alone calls `begin`, `end` and `set_waits`.
 class ShownFrame {
  public:
   /// One that no other thread has, for the calling thread.

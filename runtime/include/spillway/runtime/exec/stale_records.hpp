@@ -19,9 +19,9 @@ class StaleRecords {
     }
   }
 
-  /// Calls `look` with each and forgets it. What changes meanwhile is in again. A use whose stamps
-  /// are on their way while `look` reads them may be missed until the next one: the record is
-  /// pinned then, and afterwards it is a little misplaced.
+  /// Calls `look` with each and removes it. A record that changes meanwhile is in again. A use
+  /// whose stamps are on their way while `look` reads them may be missed until the next one: the
+  /// record is pinned then, and afterwards it is a little misplaced.
   template <typename Look>
   void take(const Look& look) {
     StorageRecord* record = first_.exchange(nullptr, std::memory_order_acquire);

@@ -14,13 +14,13 @@ namespace spillway::runtime {
 
 /// The counters of a process so far. The words and units are those of docs/statistics.md.
 struct Statistics {
-  Mode mode = Mode::kOff;
-  Bytes budget{};        ///< limit of the device tier
-  Bytes shared{};        ///< of it, claimed by processes that this one started
-  Bytes device{};        ///< resident pool pages now, free and rounding included
-  Bytes unmanaged{};     ///< resident in this process besides: interpreter, libraries, arrays
-  Bytes peak_device{};   ///< high-water mark of the above
-  Bytes peak_live{};     ///< high-water mark without cached free blocks
+  Mode mode = Mode::kOff;  ///< what is done with the tensors seen
+  Bytes budget{};          ///< limit of the device tier
+  Bytes shared{};          ///< of it, claimed by processes that this one started
+  Bytes device{};          ///< resident pool pages now, free and rounding included
+  Bytes unmanaged{};       ///< resident in this process besides: interpreter, libraries, arrays
+  Bytes peak_device{};     ///< high-water mark of `device`
+  Bytes peak_live{};       ///< high-water mark without cached free blocks
   Bytes floor{};         ///< largest working set of one outermost frame, with what could not leave
   Bytes host{};          ///< held in host memory now
   Bytes disk{};          ///< held in the spool file now, clean copies included

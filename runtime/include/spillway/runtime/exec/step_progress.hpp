@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the step is, in ops: those since the last step was counted, beside what the step before
+// The progress of a step in ops: those since the last step was counted, beside what the step before
 // took in all.
 //
 // Ops in the engine's count. Steps are counted where an optimizer begins (Engine::note_boundary),

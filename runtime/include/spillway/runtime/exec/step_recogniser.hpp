@@ -12,6 +12,10 @@
 // record has next, with as many touches. Plans refer to touches by number, never by storage: the
 // activations of the next step are other storages, but they are touched in the same order.
 //
+// Its parts: PeriodFinder tells at which distances the stream may repeat, RecordPath answers the
+// touches of the record that is followed, StepRecordSet keeps the records. The recogniser decides
+// which stretch becomes a record, which record is followed, and how far it is believed.
+//
 // Units: ops and touches are counted from 0 since construction. Owns all that it keeps: 56 KiB at
 // first, about 2 MiB for a step of 5,000 ops, and never more than 56 MiB of history and 112 MiB of
 // records. Single-threaded, without locks: each Lane has one. No clock.
@@ -26,14 +30,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "spillway/residency/victims.hpp"
 #include "spillway/runtime/exec/op_history.hpp"
+#include "spillway/runtime/exec/period_finder.hpp"
+#include "spillway/runtime/exec/record_path.hpp"
 #include "spillway/runtime/exec/step_record.hpp"
 
 namespace spillway::runtime {
-
-using residency::kNeverUsed;
-using residency::kUnknownUse;
 
 /// The ops of one complete period as they ran last. See StepRecogniser::last_step.
 struct RecordedStep {
@@ -72,8 +74,6 @@ class StepRecogniser {
   /// The same for next uses in its next pass: if the loop ends instead, only one pass was wrong.
   static constexpr std::uint64_t kRepeatProofOps = 512;
 
-  StepRecogniser();
-
   /// An op begins. `signature` is a hash of whatever tells ops apart (name, input shapes);
   /// `boundary_hint` marks the op that ends a step, where the caller knows it.
   void begin_op(std::uint64_t signature, bool boundary_hint = false);
@@ -84,23 +84,25 @@ class StepRecogniser {
 
   /// Notes the most that the current op needed, in bytes. See demand().
   void note_demand(std::uint64_t bytes) {
-    if (path_ == nullptr || !path_->loop) return;
-    if (path_->demand.ops() == 0) path_->demand = DemandProfile(path_->ops.size());
-    path_->demand.set(position_, bytes);
+    StepRecord* const record = path_.record();
+    if (record == nullptr || !record->loop) return;
+    if (record->demand.ops() == 0) record->demand = DemandProfile(record->ops.size());
+    record->demand.set(path_.position(), bytes);
   }
 
   /// The needs of the ops of the loop, as noted in the latest pass; null off a loop, or before a
   /// whole pass was noted. The current op is op `place()` of it.
   const DemandProfile* demand() const {
-    return path_ != nullptr && path_->demand.complete() ? &path_->demand : nullptr;
+    const StepRecord* const record = path_.record();
+    return record != nullptr && record->demand.complete() ? &record->demand : nullptr;
   }
-  std::uint64_t place() const { return position_; }
+  std::uint64_t place() const { return path_.position(); }
 
   /// Ops that memory is held for.
   std::uint64_t remembered_ops() const { return history_.op_capacity(); }
   /// Index of the current op; 0 before the first one.
   std::uint64_t op_index() const { return history_.ops() == 0 ? 0 : history_.ops() - 1; }
-  bool on_path() const { return path_ != nullptr; }
+  bool on_path() const { return path_.record() != nullptr; }
   /// Length in ops of the loop the stream was in last; 0: none was found yet.
   std::uint64_t period() const { return period_; }
   /// Ops since the period (or the detour) began; 0 off the path. A period begins behind the last
@@ -108,7 +110,7 @@ class StepRecogniser {
   std::uint64_t position() const;
   /// Complete passes over a loop. A loop may hold several optimizer steps, see period().
   std::uint64_t steps_completed() const { return steps_; }
-  const RecogniserStatistics& statistics() const { return statistics_; }
+  RecogniserStatistics statistics() const;
 
   /// The latest complete period of the loop the stream is in; empty when it is in none, or has not
   /// yet stayed in it for a whole period. Copies, so not for the hot path.
@@ -116,14 +118,7 @@ class StepRecogniser {
 
  private:
   using Record = StepRecord;
-  /// A distance at which the stream may repeat: token[i] == token[i - distance] held over
-  /// [run_begin, run_end).
-  struct Candidate {
-    std::uint64_t distance;
-    std::uint64_t run_begin;
-    std::uint64_t run_end;
-  };
-  /// Where the stream left the path.
+  /// The place where the stream left the path.
   struct Departure {
     std::uint64_t record = 0;  ///< 0: it was never on one
     std::uint32_t position = 0;
@@ -139,10 +134,6 @@ class StepRecogniser {
     std::uint64_t successor = 0;
     std::uint32_t successor_position = 0;
   };
-  struct Spot {
-    Record* record = nullptr;
-    std::uint32_t position = 0;
-  };
 
   void extend_history();
 
@@ -150,7 +141,6 @@ class StepRecogniser {
   bool advance(std::uint64_t op, std::uint64_t signature);
   bool wrap(std::uint64_t op);
   void enter(Spot spot, std::uint64_t op);
-  void stop();
   void depart(std::uint64_t op, std::uint64_t signature);
   bool follow_branch(std::uint64_t op, std::uint64_t signature);
   void finish_pass(std::uint64_t op);
@@ -161,13 +151,10 @@ class StepRecogniser {
   void search(std::uint64_t op, std::uint64_t signature, bool was_on_path);
   Spot find_spot(std::uint64_t op, std::uint64_t signature) const;
   void regain(Spot spot, std::uint64_t op);
-  std::uint64_t place_key(std::uint64_t op) const;
   void propose(std::uint64_t op);
   void attend(std::uint64_t op);
   void schedule(std::uint64_t op);
-  void check_candidates(std::uint64_t op);
-  bool extend_run(Candidate& candidate, std::uint64_t op) const;
-  bool worth_recording(const Candidate& candidate, std::uint64_t op) const;
+  bool worth_recording(const PeriodFinder::Candidate& period, std::uint64_t op) const;
 
   // Recording.
   void record_loop(std::uint64_t op, std::uint64_t length);
@@ -176,34 +163,22 @@ class StepRecogniser {
   void mark_inner_loops(Record& fresh);
   void drop_copies_of(std::uint64_t op, std::uint64_t length);
 
-  // The path: what the next op and touch are compared with.
-  Record* path_ = nullptr;
-  Record::Touch* plan_ = nullptr;
-  std::uint32_t position_ = 0;
-  std::uint32_t cursor_ = 0;      ///< flat index of the next touch
-  std::uint32_t cursor_end_ = 0;  ///< of this op; equals cursor_ off the path
-  std::uint32_t op_touches_ = 0;  ///< touches that the record has for the current op
-  std::uint32_t visit_ = 0;
-  std::uint64_t never_ = kUnknownUse;  ///< what "never" is answered with on this record
-  std::uint64_t horizon_ = 0;          ///< ops from here on are not spoken of, see believe()
-  std::uint64_t entered_at_ = 0;
-  std::uint64_t pass_mismatches_ = 0;  ///< statistics_.mismatches when the pass began
-
+  // What the next op and touch are compared with.
   OpHistory history_;
-  std::uint64_t op_first_touch_ = 0;        ///< of the current op
-  std::vector<std::uint64_t> last_window_;  ///< by window hash: op that followed it last, plus 1
+  RecordPath path_;
+  std::uint64_t op_first_touch_ = 0;  ///< of the current op
+  std::uint64_t entered_at_ = 0;      ///< the op with which the stay on the record began
 
+  PeriodFinder periods_;
   std::uint64_t attention_at_ = UINT64_MAX;
   std::uint64_t boundary_after_ = 0;  ///< op after the last hinted one; 0: none seen
   std::uint64_t period_ = 0;
   std::uint64_t steps_ = 0;
-  std::uint64_t scanned_ = 0;  ///< ops compared backwards for candidates
   bool wants_more_history_ = false;
   Departure departure_;
   PendingDetour pending_;
-  std::vector<Candidate> candidates_;
   StepRecordSet records_;
-  RecogniserStatistics statistics_;
+  RecogniserStatistics statistics_;  ///< mismatches are the path's
 };
 
 inline void StepRecogniser::begin_op(std::uint64_t signature, bool boundary_hint) {
@@ -212,7 +187,7 @@ inline void StepRecogniser::begin_op(std::uint64_t signature, bool boundary_hint
     extend_history();
   }
   history_.add_op(signature);
-  const bool was_on_path = path_ != nullptr;
+  const bool was_on_path = on_path();
   if (!was_on_path || !advance(op, signature)) [[unlikely]] {
     search(op, signature, was_on_path);
   }
@@ -226,39 +201,19 @@ inline void StepRecogniser::begin_op(std::uint64_t signature, bool boundary_hint
 }
 
 inline bool StepRecogniser::advance(std::uint64_t op, std::uint64_t signature) {
-  const bool counted = history_.touches() - op_first_touch_ == op_touches_;
-  if (++position_ == path_->ops.size() && !wrap(op)) [[unlikely]] {
+  const bool counted = history_.touches() - op_first_touch_ == path_.op_touches();
+  if (path_.next() && !wrap(op)) [[unlikely]] {
     return false;
   }
-  const Record::Op& expected = path_->ops[position_];
-  cursor_ = expected.first_touch;
-  op_touches_ = expected.touch_count;
-  cursor_end_ = cursor_ + op_touches_;
-  return counted && expected.signature == signature;
+  return path_.begin_op() == signature && counted;
 }
 
-/// See Note [Promises] in step_record.hpp.
 inline std::uint64_t StepRecogniser::touch(std::uint64_t storage_id) {
   if (history_.touches_full()) [[unlikely]] {
     history_.extend_touches();
   }
   history_.add_touch(storage_id);
-  if (cursor_ == cursor_end_) {
-    return kUnknownUse;
-  }
-  const Record::Touch& touched = plan_[cursor_++];
-  if (touched.visit == visit_ && touched.expected != storage_id) [[unlikely]] {
-    ++statistics_.mismatches;
-  }
-  if (touched.next != Record::kNoTouch) {
-    plan_[touched.next].expected = storage_id;
-    plan_[touched.next].visit = visit_;
-  }
-  if (touched.distance == Record::kNeverDistance) {
-    return never_;
-  }
-  const std::uint64_t next = history_.ops() - 1 + touched.distance;
-  return next < horizon_ ? next : kUnknownUse;
+  return path_.touch(storage_id, history_.ops() - 1);
 }
 
 }  // namespace spillway::runtime

@@ -37,7 +37,8 @@ struct StepRecord {
     std::uint32_t distance = 0;  ///< ops to the next touch of the storage, or kNeverDistance
     std::uint32_t next = 0;      ///< the touch itself, if it lies in the record, or kNoTouch
   };
-  /// Where the stream went when it left the record here, so that the second time costs nothing.
+  /// The way that the stream took when it left the record here, so that the second time costs
+  /// nothing.
   struct Branch {
     std::uint64_t signature;
     std::uint32_t position;

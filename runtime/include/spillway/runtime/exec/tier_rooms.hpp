@@ -18,6 +18,9 @@ namespace spillway::runtime {
 
 class TierRooms {
  public:
+  /// The host room outlives it.
+  explicit TierRooms(HostRoom& host) : host_(host) {}
+
   void set_host_limit(Bytes limit) { host_.set_limit(limit); }
   /// The next extents come from that file. Returns the present one, which holds nothing.
   [[nodiscard]] std::shared_ptr<Spool> replace_spool(std::shared_ptr<Spool> spool) {
@@ -25,7 +28,7 @@ class TierRooms {
   }
   /// Null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return spool_.get(); }
-  [[nodiscard]] const HostMemory& host() const { return host_; }
+  [[nodiscard]] const HostRoom& host() const { return host_; }
 
   /// False if the host has no room.
   bool reserve_host(StorageRecord& record, Bytes copied);
@@ -41,7 +44,7 @@ class TierRooms {
   }
 
  private:
-  HostMemory host_;
+  HostRoom& host_;
   std::shared_ptr<Spool> spool_;
 };
 

@@ -5,8 +5,8 @@
 //        |---- step 1 ------|---- step 2 ------|---- step 3 (unfinished) --
 //                            the last complete step is what `trace` returns
 //
-// An op's row is opened when it begins, so rows are in the order of beginnings, whatever threads
-// they ran on. A program that never marks a boundary is one long step, cut off at kMostOps.
+// An op's row is opened when it begins, so rows are in the order in which ops began, whatever
+// threads they ran on. A program that never marks a boundary is one long step, cut off at kMostOps.
 // Thread-safe by a mutex of its own, which is taken last.
 #pragma once
 
@@ -53,7 +53,7 @@ class TraceRecorder {
   /// The calling thread's op, or one within it (`within`), hands out a storage: one that it made or
   /// has written, or a view of one that it reads.
   void made(StorageId id, Bytes bytes, const char* made_by, bool within);
-  /// Of the calling thread's op, before it ends.
+  /// Adds notes to the calling thread's op, before it ends.
   void note(const OpNotes& notes);
   /// States the purpose of a living storage. Holds for the steps to come, and for the present one.
   void describe(StorageId id, StorageRole role, std::string_view name);
@@ -70,7 +70,7 @@ class TraceRecorder {
     std::uint32_t row;
     bool born;  ///< created within the step
   };
-  /// Of a living storage, over steps.
+  /// The facts of a living storage that hold over steps.
   struct Identity {
     StorageRole role = StorageRole::kUnknown;
     std::string name{};

@@ -39,14 +39,14 @@ bool leaves_unless_pinned(const StorageRecord& record, Bytes min_size);
 
 class VictimOrder {
  public:
-  /// Where records announce themselves. Any thread.
+  /// The list in which records announce themselves. Any thread.
   [[nodiscard]] StaleRecords& stale() { return stale_; }
 
   /// As residency::choose_victims from all records that can leave (`leaves_unless_pinned`, and no
   /// pin). `now` never falls from call to call.
   std::vector<StorageRecord*> choose(Bytes needed, std::uint64_t now, Bytes min_size);
 
-  /// Not to be chosen until something of it changes.
+  /// Keeps it from being chosen until something of it changes.
   void set_aside(const StorageRecord& record);
 
  private:

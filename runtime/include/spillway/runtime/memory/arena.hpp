@@ -94,7 +94,7 @@ class Arena {
   void give_up(Block& block);
 
   /// Takes a block that is in use back. Its pages stay in the cache, or go if it has none.
-  void free(Block& block);
+  void free_block(Block& block);
 
   /// Gives pages of idle blocks back to the kernel until `bytes` are returned or none is left:
   /// those of freed blocks first. Returns how many.
@@ -106,7 +106,7 @@ class Arena {
   void before_fork();
 
   /// A copy of the block begins, and nobody may write it: until `unseal` or `evict` a write faults.
-  /// Not where mappings are short (see MappingCount).
+  /// Does nothing where mappings are short (see MappingCount).
   void seal(Block& block);
   /// It is in use after all. False if the kernel refuses, for which the program must have too many
   /// mappings: the block stays read-only then.

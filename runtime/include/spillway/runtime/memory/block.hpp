@@ -28,7 +28,7 @@ class BlockList;
 ///
 /// A block is reused, never unmapped or handed to another size class.
 ///
-/// Of what is held, the whole chunks at the front can be moved to other blocks (see PagePool), the
+/// The whole chunks at the front of what is held can be moved to other blocks (see PagePool); the
 /// rest, less than a chunk, is the *tail*.
 struct Block : DeviceBlock {
   std::byte* base = nullptr;

@@ -25,7 +25,7 @@ class DeviceMemory final : public DeviceTier {
 
   void free_later(std::byte* pointer) noexcept override;
   void take_freed(std::vector<DeviceBlock*>& records) override;
-  void free_block(DeviceBlock& block) override { arena_.free(as_block(block)); }
+  void free_block(DeviceBlock& block) override { arena_.free_block(as_block(block)); }
 
   /// Not where mappings are short (see MappingCount).
   void seal(DeviceBlock& block) override { arena_.seal(as_block(block)); }
@@ -71,7 +71,7 @@ class DeviceMemory final : public DeviceTier {
   [[nodiscard]] Block* find(const void* address) const override { return arena_.find(address); }
 
   [[nodiscard]] std::string description() const override;
-  [[nodiscard]] std::string why_refused() const override;
+  [[nodiscard]] MemoryRefusal refusal() const override;
 
   // Of this tier alone.
   [[nodiscard]] Bytes cached() const { return arena_.cached(); }

@@ -31,7 +31,16 @@ namespace spillway::runtime {
 struct Allocation {
   std::byte* pointer = nullptr;
   DeviceBlock* block = nullptr;  ///< set if the memory is a block of its own
-  Bytes short_by{};  ///< bytes to free first; zero with a null pointer: the system refused
+  Bytes short_by{};      ///< bytes to free first; zero with a null pointer: the system refused
+  bool refused = false;  ///< the system refused, and may grant it once `short_by` was freed
+};
+
+/// Who refuses memory that the budget allows, a sentence on what may be short there, and one on
+/// what helps.
+struct MemoryRefusal {
+  std::string by;
+  std::string reason{};
+  std::string remedy{};
 };
 
 /// How small allocations are served.
@@ -51,6 +60,8 @@ struct CopyRange {
   std::byte* begin = nullptr;
   Bytes bytes{};
 };
+
+class StreamUses;
 
 class DeviceTier {
  public:
@@ -99,6 +110,14 @@ class DeviceTier {
   /// The same of small objects together.
   [[nodiscard]] virtual Bytes small_rounding() const = 0;
 
+  /// Where a device uses memory beside the host: room that nobody has any more, and that the device
+  /// has not let go of yet. It comes by itself: `settle`, called now and then, finds that out, and
+  /// says whether any did.
+  [[nodiscard]] virtual Bytes coming() const { return {}; }
+  virtual bool settle() { return false; }
+  /// Set where streams of a device use the memory. Null: the processor does, when it is told to.
+  [[nodiscard]] virtual StreamUses* stream_uses() { return nullptr; }
+
   /// The process is about to fork, and shares with the child what it holds.
   virtual void before_fork() = 0;
 
@@ -121,9 +140,7 @@ class DeviceTier {
 
   /// Where memory comes from, for statistics (docs/statistics.md, `pages`).
   [[nodiscard]] virtual std::string description() const = 0;
-  /// Returns a sentence on what may be short where the system refuses memory that the budget
-  /// allows.
-  [[nodiscard]] virtual std::string why_refused() const = 0;
+  [[nodiscard]] virtual MemoryRefusal refusal() const = 0;
 };
 
 }  // namespace spillway::runtime

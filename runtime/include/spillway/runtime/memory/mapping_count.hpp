@@ -25,7 +25,8 @@ namespace spillway::runtime {
 
 class MappingCount {
  public:
-  /// Of `allowed` mappings of the process; 0: as many as the kernel says (vm.max_map_count).
+  /// `allowed` is how many mappings the process may have; 0: as many as the kernel says
+  /// (vm.max_map_count).
   explicit MappingCount(std::uint64_t allowed);
 
   /// `block` got its range of addresses; `follows`: it begins where the one before it ends.

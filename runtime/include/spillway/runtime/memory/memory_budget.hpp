@@ -53,7 +53,7 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(Bytes limit) : limit_(limit.count) {}
 
-  /// Nothing is returned if `bytes` do not fit and overbooking is refused.
+  /// Returns nothing if `bytes` do not fit and overbooking is refused.
   std::optional<MemoryReservation> try_reserve(Bytes bytes, Overbooking overbooking);
 
   /// Pages that were held are no more.

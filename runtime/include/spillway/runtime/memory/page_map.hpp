@@ -6,8 +6,8 @@
 //
 // A page map instead of a header in front of each block: a header would add a page to every
 // power-of-two tensor, and the pointer handed out must be the pointer that is freed. Lookup is one
-// load and takes no lock; `assign` is guarded by the owner's lock. The reservation is never
-// unmapped.
+// load and takes no lock; `assign` is guarded by the owner's lock. The reservation is given back
+// with the map, which must outlive everybody who has an address in it.
 #pragma once
 
 #include <atomic>
@@ -29,6 +29,7 @@ class PageMap {
   /// Reserves `reservation` bytes, or as much below it as the address-space limit allows, but at
   /// least `minimum`. Throws UserError naming the limit where even that is refused.
   PageMap(Bytes reservation, Bytes minimum);
+  ~PageMap();
   PageMap(const PageMap&) = delete;
   PageMap& operator=(const PageMap&) = delete;
 

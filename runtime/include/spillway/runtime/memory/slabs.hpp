@@ -4,8 +4,8 @@
 // A class's first spans are small, later ones a quarter of what it holds, up to 256 KiB: programs
 // use many classes, most of them for a few objects.
 //
-// Small storages never move (a transfer of 64 KiB is all latency), so all this has to do is waste
-// little and be quick. A span whose objects are all free goes back to the arena. Not thread-safe:
+// Small storages never move (a transfer of 64 KiB is all latency), so slabs need only waste little
+// and be quick. A span whose objects are all free goes back to the arena. Not thread-safe:
 // guarded by the engine's lock.
 #pragma once
 

@@ -8,6 +8,11 @@
 //                  +-- cancel -------+
 //     drop: from every state; what is in flight ends first
 //
+// An empty place can be mapped instead: its bytes are then read and written in place, at one
+// address until it is dropped. On the disk they are pages of the file, which put_aside writes and
+// gives back and any access brings in again, so that this is safe at any time; bring does so in one
+// piece, and tells of an error that an access would die of.
+//
 // Ownership: the store owns its copies. Memory that it is given stays the caller's, and must be
 // valid and untouched (for a load: unread too) until `done`. Copies to and from host memory are
 // made by the calling thread, before `store` and `load` return; those of the disk by the threads of
@@ -96,8 +101,22 @@ class TieredStore {
   bool demote(StoredId id, StoreDone done);
   void drop(StoredId id);
 
+  /// Where the bytes of an empty place lie from now on, whatever they are; null where the kernel
+  /// refuses.
+  [[nodiscard]] std::byte* map(StoredId id);
+  /// Both serve a mapped place on the disk, on the calling thread; a place on the host needs
+  /// nothing. Return an errno.
+  int put_aside(StoredId id);
+  int bring(StoredId id);
+  /// Gives back the pages of a mapped place on the disk that came with accesses, and waits for no
+  /// disk: the kernel writes those that were changed.
+  void give_back(StoredId id);
+  /// Gives a mapped place other bytes. On the disk no more than a part of them is in memory at a
+  /// time, and none afterwards. An errno, and then it has some of them.
+  int write_aside(StoredId id, const std::byte* from);
+
   [[nodiscard]] Bytes bytes(StoredId id) const;
-  /// Where its bytes are, or will be.
+  /// The tier that its bytes are on, or will be.
   [[nodiscard]] Tier tier(StoredId id) const;
   [[nodiscard]] StoreUsage usage() const;
   [[nodiscard]] StoreStatistics statistics() const;
@@ -107,11 +126,13 @@ class TieredStore {
   /// How bytes move, for people.
   [[nodiscard]] std::string transfers() const { return transfers_->description(); }
 
-  /// See Transfers::before_fork.
-  void before_fork() { transfers_->before_fork(); }
+  /// See Transfers::before_fork. Nobody gets in until after_fork(), in parent and child; what the
+  /// child writes into mapped places is its own, and stays in memory whatever is put aside.
+  void before_fork();
+  void after_fork(bool in_child);
 
  private:
-  enum class State : std::uint8_t { kEmpty, kStoring, kStored };
+  enum class State : std::uint8_t { kEmpty, kStoring, kStored, kMapped };
   struct Place {
     Bytes bytes{};
     State state = State::kEmpty;
@@ -119,6 +140,7 @@ class TieredStore {
     bool dropped = false;         // freed when nothing is in flight
     std::uint32_t in_flight = 0;  // copies
     std::byte* host = nullptr;    // owned
+    std::byte* mapped = nullptr;  // owned
     Extent disk{};                // owned; no bytes: none
     std::uint64_t checksum = 0;
     TransferId transfer = 0;  // the last one submitted
@@ -137,6 +159,10 @@ class TieredStore {
   [[nodiscard]] HostPages end_copy_locked(StoredId id, Place& place);
   [[nodiscard]] HostPages free_locked(Place& place);
   [[nodiscard]] HostPages free_host_locked(Place& place);
+  Place mapped_place(StoredId id);
+  /// Writes pages of a mapped place on the disk and gives them back. Returns an errno.
+  int put_aside_part(const Place& place, std::uint64_t begin, std::uint64_t length);
+  int end_putting_aside(Bytes bytes, int error);
   void end_store(StoredId id, const Place& begun, int error);
   int end_load(StoredId id, const Place& begun, const std::byte* to, int error);
   void end_demotion(StoredId id, int error);
@@ -149,6 +175,7 @@ class TieredStore {
   std::uint64_t last_id_ = 0;
   StoreStatistics statistics_;
   std::string full_reason_;
+  bool in_child_ = false;                 // changes where there is one thread
   std::unique_ptr<Transfers> transfers_;  // last: its threads use all of the above
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes of a file are in use. Knows no file: it only does the arithmetic.
+// Keeps which bytes of a file are in use. It knows no file and only does the arithmetic.
 //
 //   0        4096     12288        20480              end
 //   | used   |  hole  |   used     |   hole   | used  |  (nothing is promised from here on)
@@ -42,7 +42,7 @@ class ExtentAllocator {
   /// where none does, the end grows. Throws InternalError for zero bytes or past 2^63.
   Extent allocate(Bytes bytes);
 
-  /// Where end() would be after allocate(bytes): lets the owner make room first, or refuse.
+  /// Returns what end() would be after allocate(bytes): lets the owner make room first, or refuse.
   [[nodiscard]] std::uint64_t end_after(Bytes bytes) const;
 
   /// Gives back a whole extent or any granule-aligned part of one. Throws InternalError if any of

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
@@ -37,12 +38,14 @@ struct MemoryCopy {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
   Bytes bytes{};
+  bool awaited = false;  ///< a program waits for it
 };
 
 struct TransferResult {
   int error = 0;            ///< errno of the first chunk that failed; 0: all bytes are in place
   std::uint64_t bytes = 0;  ///< moved; on an error those of the chunks that succeeded
   TimeNs duration = 0;      ///< from the start of the first chunk, so without time in the queue
+  std::string said{};       ///< of the error, by whoever knows more than the errno
 };
 
 /// Called exactly once, on a thread of the transfers', with no lock held. Must not throw, and must

@@ -40,7 +40,7 @@ class TransferRing final : public Transfers {
 
   TransferId submit(Transfer transfer, TransferDone done) override;
   bool cancel(TransferId id) override;
-  void hurry(TransferId id) override;
+  bool hurry(TransferId id) override;
   void drain() override;
   void before_fork() override;
   [[nodiscard]] IoMethod method() const override { return IoMethod::kUring; }

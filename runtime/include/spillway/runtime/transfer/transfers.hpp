@@ -49,7 +49,7 @@ class Transfers {
 
   /// Copies within memory, between the device's and the host's: by the processor, before it
   /// returns; nothing is returned then and `done` is not called. Where a device's streams copy, or
-  /// a virtual clock, it is a transfer like any other.
+  /// a virtual clock, it is a transfer like any other. Throws UserError if it cannot be begun.
   virtual std::optional<TransferId> copy(const MemoryCopy& copy, TransferDone done);
 
   /// Takes back a transfer of which no chunk has started. True: `done` will never be called, is
@@ -58,8 +58,9 @@ class Transfers {
   virtual bool cancel(TransferId id) = 0;
 
   /// The program now waits for this one: what of it has not started becomes urgent, and first among
-  /// the urgent. Does nothing where everything has started.
-  virtual void hurry(TransferId id) = 0;
+  /// the urgent. Does nothing where everything has started. True: it is over thereby, and `done`
+  /// will never be called.
+  virtual bool hurry(TransferId id) = 0;
 
   /// Performs a transfer on the calling thread, without threads or locks: for a forked child.
   TransferResult run_here(const Transfer& transfer);
@@ -71,6 +72,11 @@ class Transfers {
   /// the wrong process's pages. The caller keeps submits away until fork() has returned; afterwards
   /// it works in parent and child.
   virtual void before_fork() = 0;
+
+  /// What copies are under way and what they wait for, for people who wonder why nothing goes on.
+  [[nodiscard]] virtual std::string awaited() const {
+    return "the disk of the spool has moved nothing";
+  }
 
   [[nodiscard]] virtual IoMethod method() const = 0;  ///< kUring or kThreads
   /// `io_uring` or `threads`, and why where that was not what one would take.

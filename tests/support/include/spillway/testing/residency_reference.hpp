@@ -23,15 +23,15 @@ enum class Mutation {
   kNone,
   kReadDoesNotKeep,           ///< Evicting: Use is ignored
   kSpoiledCopyCounts,         ///< Evicting: a copy spoiled by a write stays
-  kEvictForgetsWrite,         ///< Evicting: Evict after Write is obeyed
+  kEvictOverridesWrite,       ///< Evicting: Evict after Write is obeyed
   kWriteKeepsCopies,          ///< Resident: Write does not free slower copies
   kCleanEvictionCopies,       ///< Resident: Evict copies although a copy exists
   kDeathFreesAtOnce,          ///< memory under a copy is freed
   kFailedEvictionLeaks,       ///< the target stays held
-  kDemotionIgnoresUse,        ///< Demoting: Use is forgotten
+  kDemotionIgnoresUse,        ///< Demoting: Use is ignored
   kFetchDropsCopies,          ///< Fetching: slower copies are freed on arrival
   kFetchIgnoresEvict,         ///< Fetching: always wanted
-  kFetchForgetsWrite,         ///< Fetching: stale copies stay
+  kFetchKeepsStaleCopies,     ///< Fetching: stale copies stay
   kFailedFetchGoesToDisk,     ///< Fetching: back to disk although the host has a copy
   kCancelledFailureReported,  ///< a failure after Cancel is reported
   kExemptKeepsCopies,         ///< Exempt does not free slower copies

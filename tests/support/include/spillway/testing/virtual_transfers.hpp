@@ -43,7 +43,7 @@ class VirtualTransfers final : public runtime::Transfers {
   }
   /// Nothing starts before it ends.
   bool cancel(TransferId id) override { return jobs_.erase(id) != 0; }
-  void hurry(TransferId /*id*/) override {}
+  bool hurry(TransferId /*id*/) override { return false; }
   void drain() override { SPILLWAY_CHECK(jobs_.empty(), "nobody else ends them"); }
   void before_fork() override { drain(); }
   [[nodiscard]] runtime::IoMethod method() const override { return runtime::IoMethod::kThreads; }

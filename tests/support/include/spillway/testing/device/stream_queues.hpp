@@ -5,8 +5,9 @@
 //   Pace::kThreads   a thread per stream, which sleeps for a random time before some tasks
 //   Pace::kByCalls   no thread: each call of the host lets some streams do some tasks, by the seed.
 //                    For a while a stream may do nothing of itself; when the host waits for a mark,
-//                    often only what it needs is done. Repeatable, and it finds more than threads
-//                    do
+//                    often only what it needs is done, and likewise when it asks for one for the
+//                    third time and more, since a host that asks again and again sleeps in between.
+//                    Repeatable, and it finds more than threads do
 //
 // Thread-safe by a lock that its owner takes: every function but the constructor and destructor
 // needs it. Tasks run without it, unless the pace is kByCalls.
@@ -42,6 +43,7 @@ struct StreamMark {
   std::uint64_t stream = 0;
   bool passed = false;
   TimeNs at = 0;
+  unsigned asked = 0;  ///< how often the host did, in vain
 };
 
 struct StreamTask {
@@ -71,6 +73,8 @@ class StreamQueues {
   void enqueue(std::uint64_t stream, StreamTask task);
   /// Lets work go on for a while, where no threads do.
   void pass_time();
+  /// Whether it has passed.
+  bool ask(StreamMark& mark);
   void await(Lock& lock, const std::shared_ptr<StreamMark>& mark);
   void await_all(Lock& lock);
   /// Whether a task that is not done yet uses any of it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A graphics card that is none: streams are queues that threads work off (StreamQueues), memory is
-// shared pages that the processor cannot touch at the device's addresses (CardMemory).
+// shared pages that the processor cannot touch at the device's addresses (CardMemory), and the
+// machine's own may be page-locked (LockedHost).
 //
 // It proves order and accounts, not time: that what is not waited for really comes late, that what
 // is unmapped is gone, that what was freed belongs to others. What a driver would answer with an
@@ -27,6 +28,7 @@
 
 #include "spillway/runtime/device/device_driver.hpp"
 #include "spillway/testing/device/card_memory.hpp"
+#include "spillway/testing/device/locked_host.hpp"
 #include "spillway/testing/device/stream_queues.hpp"
 
 namespace spillway::testing {
@@ -66,7 +68,7 @@ enum class DeviceCall : std::uint8_t {
   kCopyIn,
   kCopyWithin,
   kFill,
-  kCount_,
+  kCount,
 };
 
 /// What a kernel is given: a pointer for each access, in the same order.
@@ -141,7 +143,6 @@ class ThreadDevice final : public runtime::DeviceDriver {
     runtime::EventTiming timing;
     std::shared_ptr<StreamMark> latest;  // null: never recorded
   };
-  using HostRange = std::pair<std::uintptr_t, std::uint64_t>;  // begin, bytes
 
   /// Begins a call: lets time pass, and says how the call ends if it is to fail.
   Status enter(DeviceCall call);
@@ -152,15 +153,11 @@ class ThreadDevice final : public runtime::DeviceDriver {
   Status enqueue(StreamQueues::Lock& lock, Stream stream, StreamTask task,
                  const HostRange* host = nullptr);
   Status await(StreamQueues::Lock& lock, const std::shared_ptr<StreamMark>& mark);
-  [[nodiscard]] bool page_locked(const HostRange& range) const;
 
   runtime::DeviceFacts facts_;
-  const Bytes lockable_;
   CardMemory memory_;
-  std::array<Failure, static_cast<std::size_t>(DeviceCall::kCount_)> failures_{};
-  std::map<std::uintptr_t, std::uint64_t> locked_;  // page-locked host memory
-  Bytes locked_bytes_{};
-  std::vector<std::pair<HostRange, std::shared_ptr<StreamMark>>> host_copies_;
+  LockedHost locked_;
+  std::array<Failure, static_cast<std::size_t>(DeviceCall::kCount)> failures_{};
   std::map<std::uintptr_t, EventState> events_;
   std::uintptr_t last_event_ = 0;
   std::vector<std::string> complaints_;

@@ -26,42 +26,41 @@ struct Wait {
   std::uintptr_t awaited = 0;  ///< the stream that the event was recorded in last
 };
 
-/// Leaves out the waits that `forgets` says. Thread-safe.
-class ForgetfulDriver final : public spillway::testing::ForwardingDriver {
+/// Leaves out the waits that `skips` says. Thread-safe.
+class SkippingDriver final : public spillway::testing::ForwardingDriver {
  public:
-  using Forgets = std::function<bool(const Wait&)>;
+  using Skips = std::function<bool(const Wait&)>;
 
-  ForgetfulDriver(DeviceDriver& to, Forgets forgets)
-      : ForwardingDriver(to), forgets_(std::move(forgets)) {}
+  SkippingDriver(DeviceDriver& to, Skips skips) : ForwardingDriver(to), skips_(std::move(skips)) {}
 
   Status record(Event event, Stream stream) override {
     {
       const std::lock_guard lock(mutex_);
       recorded_[event] = static_cast<std::uintptr_t>(stream);
     }
-    if (forgotten(WaitKind::kRecord, event)) return {};
+    if (skipped(WaitKind::kRecord, event)) return {};
     return ForwardingDriver::record(event, stream);
   }
   Status stream_wait(Stream stream, Event event) override {
-    if (forgotten(WaitKind::kStream, event, stream)) return {};
+    if (skipped(WaitKind::kStream, event, stream)) return {};
     return ForwardingDriver::stream_wait(stream, event);
   }
   Status query(Event event) override {
-    if (forgotten(WaitKind::kHost, event)) return {};
+    if (skipped(WaitKind::kHost, event)) return {};
     return ForwardingDriver::query(event);
   }
   Status synchronize_event(Event event) override {
-    if (forgotten(WaitKind::kHost, event)) return {};
+    if (skipped(WaitKind::kHost, event)) return {};
     return ForwardingDriver::synchronize_event(event);
   }
 
  private:
-  bool forgotten(WaitKind kind, Event event, Stream waiter = {}) {
+  bool skipped(WaitKind kind, Event event, Stream waiter = {}) {
     const std::lock_guard lock(mutex_);
-    return forgets_ && forgets_({kind, static_cast<std::uintptr_t>(waiter), recorded_[event]});
+    return skips_ && skips_({kind, static_cast<std::uintptr_t>(waiter), recorded_[event]});
   }
 
-  const Forgets forgets_;
+  const Skips skips_;
   std::mutex mutex_;
   std::map<Event, std::uintptr_t> recorded_;
 };

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/allocator_hook.hpp"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+#include <utility>
+
+#include "cuda/slots.hpp"
+#include "spillway/base/error.hpp"
+
+namespace spillway::torch::cuda {
+
+namespace {
+
+using c10::Allocator;
+using c10::DataPtr;
+using c10::CachingDeviceAllocator::DeviceStats;
+using Function = void (*)();
+using PoolId = std::pair<unsigned long long, unsigned long long>;  // c10::MempoolId_t
+
+constexpr const char* kObject = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
+constexpr std::string_view kKnownType = "NativeCachingAllocator";
+/// Before the functions of a table: the offset to the whole object, and its type.
+constexpr std::size_t kHead = 2;
+/// More than the functions of any minor; what lies behind the table is copied and never looked at.
+constexpr std::size_t kFunctions = 96;
+constexpr std::size_t kProbe = std::size_t{2} << 20;
+
+struct Hook {
+  CardMemory* memory = nullptr;
+  c10::Device card{c10::kCUDA, 0};
+  const Slots* slots = nullptr;
+  Allocator* object = nullptr;
+  const Function* native = nullptr;  // the table that was there
+  std::array<Function, kHead + kFunctions> table{};
+  std::atomic<int> open_pools{0};
+};
+Hook g_hook;  // set before torch sees the table
+
+// A function f(object, ...) is called as a virtual member function is: the address of a result that
+// is no plain value first, then the object.
+template <class Signature>
+Signature* native(std::size_t slot) {
+  return reinterpret_cast<Signature*>(g_hook.native[slot]);
+}
+
+bool is_ours(const void* pointer) { return g_hook.memory->owns(pointer); }
+
+bool serves(std::size_t bytes) {
+  if (bytes <= kNativeSize || g_hook.open_pools.load(std::memory_order_relaxed) != 0) return false;
+  return c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice() == g_hook.card;
+}
+
+void* take(std::size_t bytes) {
+  return g_hook.memory->allocate(bytes, current_stream(g_hook.card));
+}
+
+void free_ours(void* pointer) { g_hook.memory->free(pointer); }
+
+void free_any(void* pointer) {
+  if (is_ours(pointer)) {
+    free_ours(pointer);
+  } else {
+    native<c10::DeleterFnPtr(const Allocator*)>(g_hook.slots->raw_deleter)(g_hook.object)(pointer);
+  }
+}
+
+DataPtr allocate(Allocator* object, std::size_t bytes) {
+  if (!serves(bytes)) {
+    return native<DataPtr(Allocator*, std::size_t)>(g_hook.slots->allocate)(object, bytes);
+  }
+  void* const pointer = take(bytes);
+  return {pointer, pointer, &free_ours, g_hook.card};
+}
+
+c10::DeleterFnPtr raw_deleter(const Allocator*) { return &free_any; }
+
+void* raw_alloc(Allocator* object, std::size_t bytes) {
+  if (serves(bytes)) return take(bytes);
+  return native<void*(Allocator*, std::size_t)>(g_hook.slots->raw_alloc)(object, bytes);
+}
+
+void* raw_alloc_with_stream(Allocator* object, std::size_t bytes, void* stream) {
+  if (serves(bytes)) return g_hook.memory->allocate(bytes, stream);
+  return native<void*(Allocator*, std::size_t, void*)>(g_hook.slots->raw_alloc_with_stream)(
+      object, bytes, stream);
+}
+
+void raw_delete(Allocator* object, void* pointer) {
+  if (is_ours(pointer)) {
+    free_ours(pointer);
+  } else {
+    native<void(Allocator*, void*)>(g_hook.slots->raw_delete)(object, pointer);
+  }
+}
+
+void* base_allocation(Allocator* object, void* pointer, std::size_t* bytes) {
+  if (!is_ours(pointer)) {
+    return native<void*(Allocator*, void*, std::size_t*)>(g_hook.slots->base_allocation)(
+        object, pointer, bytes);
+  }
+  const CardMemory::Block block = g_hook.memory->block_at(pointer);
+  if (bytes != nullptr) *bytes = block.bytes;
+  return block.address;
+}
+
+// torch's own type of a stream is a c10::Stream and nothing else.
+template <std::size_t Slots::*kSlot>
+void record_stream(Allocator* object, const DataPtr& data, c10::Stream stream) {
+  if (is_ours(data.get())) {
+    g_hook.memory->record_stream(data.get(), stream.native_handle());
+  } else {
+    native<void(Allocator*, const DataPtr&, c10::Stream)>(g_hook.slots->*kSlot)(object, data,
+                                                                                stream);
+  }
+}
+
+void empty_cache(Allocator* object, PoolId pool) {
+  native<void(Allocator*, PoolId)>(g_hook.slots->empty_cache)(object, pool);
+  if (pool == PoolId{}) g_hook.memory->release_idle();
+}
+
+DeviceStats device_stats(Allocator* object, c10::DeviceIndex device) {
+  DeviceStats stats =
+      native<DeviceStats(Allocator*, c10::DeviceIndex)>(g_hook.slots->device_stats)(object, device);
+  if (device != g_hook.card.index()) return stats;
+  const CardMemory::Use use = g_hook.memory->use();
+  const auto add = [](c10::CachingAllocator::StatArray& to, std::int64_t now, std::int64_t peak) {
+    for (const auto kind : {c10::CachingAllocator::StatType::AGGREGATE,
+                            c10::CachingAllocator::StatType::LARGE_POOL}) {
+      to[static_cast<std::size_t>(kind)].current += now;
+      to[static_cast<std::size_t>(kind)].peak += peak;
+    }
+  };
+  for (auto* const array : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes}) {
+    add(*array, use.allocated, use.peak_allocated);
+  }
+  add(stats.reserved_bytes, use.reserved, use.peak_reserved);
+  return stats;
+}
+
+void reset_peak_stats(Allocator* object, c10::DeviceIndex device) {
+  native<void(Allocator*, c10::DeviceIndex)>(g_hook.slots->reset_peak_stats)(object, device);
+  if (device == g_hook.card.index()) g_hook.memory->reset_peak();
+}
+
+// A filter says which streams use the pool; it is a std::function, which goes by address. All
+// allocations are torch's own meanwhile.
+void begin_pool(Allocator* object, c10::DeviceIndex device, PoolId pool, void* filter) {
+  g_hook.open_pools.fetch_add(1);
+  try {
+    native<void(Allocator*, c10::DeviceIndex, PoolId, void*)>(g_hook.slots->begin_pool)(
+        object, device, pool, filter);
+  } catch (...) {  // it is not open, and nobody will end it
+    g_hook.open_pools.fetch_sub(1);
+    throw;
+  }
+}
+
+void end_pool(Allocator* object, c10::DeviceIndex device, PoolId pool) {
+  native<void(Allocator*, c10::DeviceIndex, PoolId)>(g_hook.slots->end_pool)(object, device, pool);
+  g_hook.open_pools.fetch_sub(1);
+}
+
+struct IpcHandle {
+  std::ptrdiff_t offset;
+  std::string handle;
+};
+IpcHandle share_ipc_handle(Allocator* object, void* pointer) {
+  TORCH_CHECK(!is_ours(pointer),
+              "Spillway: a tensor of more than 1 MiB on a graphics card with a budget cannot be "
+              "shared with other processes. Share a copy in CPU memory, or leave the card out of "
+              "SPILLWAY_BUDGET.");
+  return native<IpcHandle(Allocator*, void*)>(g_hook.slots->share_ipc_handle)(object, pointer);
+}
+
+template <class F>
+void replace(std::size_t slot, F* function) {
+  g_hook.table.at(kHead + slot) = reinterpret_cast<Function>(function);
+}
+
+void make_table() {
+  const Function* const whole = g_hook.native - kHead;
+  std::copy(whole, whole + g_hook.table.size(), g_hook.table.begin());
+  const Slots& slots = *g_hook.slots;
+  replace(slots.allocate, &allocate);
+  replace(slots.raw_deleter, &raw_deleter);
+  replace(slots.empty_cache, &empty_cache);
+  replace(slots.device_stats, &device_stats);
+  replace(slots.reset_peak_stats, &reset_peak_stats);
+  replace(slots.record_stream, &record_stream<&Slots::record_stream>);
+  replace(slots.record_cuda_stream, &record_stream<&Slots::record_cuda_stream>);
+  replace(slots.raw_alloc, &raw_alloc);
+  replace(slots.raw_alloc_with_stream, &raw_alloc_with_stream);
+  replace(slots.raw_delete, &raw_delete);
+  replace(slots.base_allocation, &base_allocation);
+  replace(slots.begin_pool, &begin_pool);
+  replace(slots.end_pool, &end_pool);
+  replace(slots.share_ipc_handle, &share_ipc_handle);
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw UserError(fmt::format("{}. Leave the cuda part out of SPILLWAY_BUDGET.", why));
+}
+
+Allocator* find_object() {
+  void* const library = ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr || slots_of_torch() == nullptr) {
+    refuse("This PyTorch is built without CUDA, so it has no memory on a graphics card");
+  }
+  const auto* const object = static_cast<std::atomic<Allocator*>*>(::dlsym(library, kObject));
+  Allocator* const allocator = object != nullptr ? object->load() : nullptr;
+  if (allocator == nullptr || allocator != c10::GetAllocator(c10::kCUDA)) {
+    refuse(
+        "PyTorch's allocator for graphics cards is another than Spillway knows: a program has "
+        "put its own in its place");
+  }
+  const std::string type = typeid(*allocator).name();
+  if (type.find(kKnownType) == std::string::npos) {
+    refuse(
+        fmt::format("PyTorch's allocator for graphics cards is of the type {}, which Spillway "
+                    "does not join: unset \"backend\" in PYTORCH_ALLOC_CONF",
+                    type));
+  }
+  return allocator;
+}
+
+// The copy may read past the table's end, but not past the library's.
+void require_same_library(const Function* table) {
+  Dl_info first{};
+  Dl_info last{};
+  if (::dladdr(table - kHead, &first) == 0 || ::dladdr(table + kFunctions, &last) == 0 ||
+      first.dli_fbase != last.dli_fbase) {
+    refuse(
+        "The table of PyTorch's allocator for graphics cards lies where Spillway cannot copy it");
+  }
+}
+
+void set_table(const Function* table) {
+  __atomic_store_n(reinterpret_cast<const Function**>(g_hook.object), table, __ATOMIC_RELEASE);
+}
+
+// As torch calls it. What is wrong; empty: nothing.
+std::string try_out(Allocator& object) {
+  const c10::DeviceGuard guard(g_hook.card);
+  const DataPtr data = object.allocate(kProbe);
+  if (!is_ours(data.get()) || data.get_deleter() != card_deleter()) return "allocate";
+  if (data.device() != g_hook.card) return "the device of what it allocates";
+  if (object.raw_deleter() != &free_any) return "raw_deleter";
+  if (typeid(object).name() == nullptr) return "its type";
+  return {};
+}
+
+}  // namespace
+
+c10::DeleterFnPtr card_deleter() { return &free_ours; }
+
+void require_allocator() { static_cast<void>(find_object()); }
+
+void install_allocator_hook(CardMemory& memory, c10::Device card) {
+  if (g_hook.memory != nullptr) return;
+  Allocator* const object = find_object();
+  const auto* const table = *reinterpret_cast<const Function* const*>(object);
+  require_same_library(table);
+  g_hook.memory = &memory;
+  g_hook.card = card;
+  g_hook.slots = slots_of_torch();
+  g_hook.object = object;
+  g_hook.native = table;
+  make_table();
+  set_table(g_hook.table.data() + kHead);
+  std::string trouble;
+  try {
+    trouble = try_out(*object);
+  } catch (const c10::Error& error) {
+    trouble = error.what_without_backtrace();
+  }
+  if (trouble.empty()) return;
+  set_table(table);
+  g_hook.memory = nullptr;
+  refuse("PyTorch's allocator for graphics cards does not serve as it should: " + trouble);
+}
+
+void* current_stream(c10::Device card) {
+  return c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(card).native_handle();
+}
+
+bool pool_is_open() { return g_hook.open_pools.load(std::memory_order_relaxed) != 0; }
+
+}  // namespace spillway::torch::cuda

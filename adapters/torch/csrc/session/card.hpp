@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graphics card whose memory has a budget: its tiers, and what torch's allocator asks of its
+// engine.
+#pragma once
+
+#include <memory>
+
+#include "cuda/allocator_hook.hpp"
+#include "spillway/runtime/device/cuda_library.hpp"
+#include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/exec/engine.hpp"
+#include "spillway/runtime/exec/tier_set.hpp"
+#include "torch_headers.hpp"
+
+namespace spillway::torch {
+
+class Card final : public cuda::CardMemory {
+ public:
+  /// The first card that the driver shows. Throws UserError, in words, where there is none, or
+  /// torch has no memory there that can be managed.
+  Card();
+
+  [[nodiscard]] c10::Device device() const { return device_; }
+  /// Makes the card's context. Throws UserError where the card cannot be used.
+  [[nodiscard]] std::unique_ptr<runtime::TierSet> make_tiers() const;
+  /// torch's memory on the card is the engine's from now on; once. Throws UserError.
+  void install(runtime::Engine& engine);
+
+  /// What the calling thread launches from now on is its current stream's. False: that stream
+  /// captures a graph, whose work is launched later, unseen.
+  bool enter_stream(runtime::Engine& engine) const;
+
+  void* allocate(std::size_t bytes, void* stream) override;
+  void free(void* pointer) noexcept override;
+  [[nodiscard]] bool owns(const void* pointer) const override;
+  [[nodiscard]] Block block_at(const void* pointer) const override;
+  void record_stream(const void* pointer, void* stream) override;
+  void release_idle() override { engine_->release_idle(); }
+  void reset_peak() override { engine_->reset_peak(); }
+  [[nodiscard]] Use use() const override;
+
+ private:
+  using IsCapturing = runtime::cuda::Result(void* stream, int* status);
+
+  std::shared_ptr<const runtime::CudaLibrary> library_;
+  IsCapturing* is_capturing_;
+  c10::Device device_{c10::kCUDA, 0};
+  runtime::Engine* engine_ = nullptr;
+};
+
+}  // namespace spillway::torch

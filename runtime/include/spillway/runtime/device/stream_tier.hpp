@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device tier over a card's memory: a block is a range of addresses for life, with one handle
+// of pages (VmmPages), and a fence of all that used it.
+//
+//     allocate    a freed block of the size: its stream's own at once, another's after its fence;
+//                 else addresses that have pages put behind them
+//     evict       the pages leave when the host has seen the fence; until then the bytes can be had
+//                 again as they are
+//     restore     those pages, or others, which are idle since the host saw that
+//     free        the block is anyone's of its size
+//
+// Pages whose fence has not passed are `coming`: nobody's, and not yet to be had. Every allocation
+// is a block of its own in whole granules; small ones are another allocator's affair.
+//
+// No function waits for the device but `release_idle` and `read_back`. Errors: DeviceFailure. What
+// is not any thread's by the interfaces is guarded by the owner's lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/freed_blocks.hpp"
+#include "spillway/runtime/device/stream_clock.hpp"
+#include "spillway/runtime/device/stream_uses.hpp"
+#include "spillway/runtime/device/vmm_pages.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
+#include "spillway/runtime/memory/memory_budget.hpp"
+
+namespace spillway::runtime {
+
+class StreamTier final : public DeviceTier, public StreamUses {
+ public:
+  /// `addresses`: for all blocks together, for life. Throws UserError where the device cannot map.
+  StreamTier(StreamClock& clock, Bytes limit, Bytes addresses);
+  ~StreamTier() override;
+  StreamTier(const StreamTier&) = delete;
+  StreamTier& operator=(const StreamTier&) = delete;
+
+  // StreamUses.
+  NumberedStream number(DeviceStream stream) override { return {stream, clock_.slot_of(stream)}; }
+  Allocation allocate(Bytes bytes, Overbooking overbooking, const NumberedStream& stream) override;
+  void begin_use(DeviceBlock& block, const NumberedStream& stream) override;
+  void end_use(DeviceBlock& block, const NumberedStream& stream) noexcept override;
+  void begin_use_anywhere(DeviceBlock& block) override;
+  void launched(const NumberedStream& stream, Bytes allocated) noexcept override;
+  void read_back(DeviceBlock& block, Bytes bytes, std::byte* to) override;
+
+  // For copies of a block. Any thread, while one is under way.
+  /// A copy of the block, either way, begins after this has passed.
+  [[nodiscard]] Fence uses(const DeviceBlock& block) const;
+  /// A copy into the block is in its stream: who uses the block starts after the fence.
+  void arrives(DeviceBlock& block, const Fence& fence);
+
+  // DeviceTier.
+  /// For work of the default stream.
+  Allocation allocate(Bytes bytes, Overbooking overbooking) override {
+    return allocate(bytes, overbooking, number(DeviceStream{0}));
+  }
+  void free_later(std::byte* pointer) noexcept override;
+  void take_freed(std::vector<DeviceBlock*>& records) override;
+  void free_block(DeviceBlock& block) override;
+
+  void seal(DeviceBlock& block) override { block.sealed = true; }
+  [[nodiscard]] bool unseal(DeviceBlock& block) override;
+  void evict(DeviceBlock& block) override;
+  Allocation restore(DeviceBlock& block, Overbooking overbooking) override;
+  Allocation restore_apart(DeviceBlock& block, Overbooking overbooking) override;
+  [[nodiscard]] bool land(DeviceBlock& block) override;
+  void abandon_landing(DeviceBlock& /*block*/) override {}
+
+  [[nodiscard]] CopyRange copy_range(const DeviceBlock& block) const override {
+    return {.begin = block.address, .bytes = {block.bytes}};
+  }
+  [[nodiscard]] const std::byte* bytes_in_copy(const DeviceBlock& block) const override {
+    return block.address;
+  }
+  [[nodiscard]] Bytes resident(const DeviceBlock& block) const override;
+  [[nodiscard]] Bytes held(const DeviceBlock& block) const override { return resident(block); }
+  [[nodiscard]] Bytes needed(const DeviceBlock& block) const override;
+  [[nodiscard]] Bytes rounding(const DeviceBlock& block) const override;
+  [[nodiscard]] Bytes small_rounding() const override { return {}; }
+  [[nodiscard]] Bytes coming() const override;
+  bool settle() override { return pages_.settle() != Bytes{}; }
+  [[nodiscard]] StreamUses* stream_uses() override { return this; }
+
+  /// A child has no use of the card.
+  void before_fork() override {}
+  void set_limit(Bytes limit) override { budget_.set_limit(limit); }
+  void set_small_objects(SmallObjects /*small*/) override {}
+  void set_poison(Poison poison) override { poison_ = poison; }
+  void set_cache_slack(double share) override { cache_slack_ = share; }
+  void release_idle() override;
+
+  [[nodiscard]] const MemoryBudget& budget() const override { return budget_; }
+  [[nodiscard]] Bytes live() const override { return live_; }
+  [[nodiscard]] Bytes peak_live() const override { return peak_live_; }
+  void reset_peak() override;
+  [[nodiscard]] DeviceBlock* find(const void* address) const override;
+
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] MemoryRefusal refusal() const override;
+  [[nodiscard]] const VmmPages& pages() const { return pages_; }
+
+ private:
+  struct StreamBlock : DeviceBlock {
+    Bytes pages{};
+    bool mapped = false;  // its pages are its user's
+    // Of its uses, by ops and by copies into it.
+    std::atomic<std::uint64_t> streams{0};
+    std::atomic<StreamMoment> moment{0};
+    std::atomic<bool> anywhere{false};
+    Fence arrival;                             // what a stream has to wait for before its first use
+    std::atomic<std::uint64_t> arrived_on{0};  // streams that are ordered after it
+    StreamBlock* next_freed = nullptr;
+  };
+  static StreamBlock& as_stream(DeviceBlock& block) { return static_cast<StreamBlock&>(block); }
+  static const StreamBlock& as_stream(const DeviceBlock& block) {
+    return static_cast<const StreamBlock&>(block);
+  }
+  static DeviceAddress address_of(const DeviceBlock& block) {
+    return device_address(block.address);
+  }
+
+  [[nodiscard]] StreamBlock* block_at(std::uint64_t address) const;
+  StreamBlock& make_block(DeviceAddress address, Bytes pages);
+  Allocation hand_out(StreamBlock& block, Bytes bytes, const Fence& before,
+                      const NumberedStream& stream);
+  bool open(StreamBlock& block, Overbooking overbooking);
+  [[nodiscard]] Allocation lacking(Bytes pages) const;
+  void hold(StreamBlock& block);
+  void let_go(StreamBlock& block);
+  void join_use(StreamBlock& block, const Fence& fence) noexcept;
+  void spoil(StreamBlock& block);
+  /// Of the freed blocks, the one that was freed first gives up its pages. Returns their bytes;
+  /// zero: there is none.
+  Bytes give_up_oldest();
+  /// Freed blocks give up their pages until so many bytes are leaving or ready.
+  void give_up_freed(Bytes bytes);
+  void obey_limits();
+
+  StreamClock& clock_;
+  DeviceDriver& driver_;
+  MemoryBudget budget_;
+  VmmPages pages_;
+  FreedBlocks freed_;
+  std::deque<StreamBlock> blocks_;  // addresses stay
+  std::vector<std::atomic<StreamBlock*>> by_granule_;
+  std::atomic<StreamBlock*> freed_later_{nullptr};
+  NumberedStream own_;  // for what is done with a block that is nobody's
+  Poison poison_ = Poison::kNo;
+  double cache_slack_ = 0.125;
+  Bytes live_{};
+  Bytes peak_live_{};
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine tells a tier whose memory streams use beside the host.
+//
+//     A pin covers the launch, a fence covers the execution.
+//
+//     allocate(stream) -> begin_use -> the program launches its work -> end_use -> unpin
+//
+// The tier keeps the fence of each block's uses: copies out, other owners of the memory and the
+// giving back of its pages are ordered behind it, on the device where that is possible.
+//
+// `begin_use`, `end_use`, `launched` and `number` are any thread's, without the owner's lock, of a
+// block that is pinned and whose bytes are there or on their way in a stream. Errors:
+// DeviceFailure.
+#pragma once
+
+#include <cstddef>
+
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/device/fence.hpp"
+#include "spillway/runtime/memory/device_tier.hpp"
+
+namespace spillway::runtime {
+
+/// A stream, and its number in masks.
+struct NumberedStream {
+  DeviceStream handle{};
+  StreamSlot slot = 0;
+};
+
+class StreamUses {
+ public:
+  virtual ~StreamUses() = default;
+
+  virtual NumberedStream number(DeviceStream stream) = 0;
+
+  /// As DeviceTier::allocate, for work of `stream`: memory that the stream used last is had without
+  /// waiting.
+  virtual Allocation allocate(Bytes bytes, Overbooking overbooking,
+                              const NumberedStream& stream) = 0;
+  /// Work of `stream` is about to be launched that uses the block: it starts after the copy that
+  /// brings the bytes.
+  virtual void begin_use(DeviceBlock& block, const NumberedStream& stream) = 0;
+  /// It was launched.
+  virtual void end_use(DeviceBlock& block, const NumberedStream& stream) noexcept = 0;
+  /// The address leaves the framework: work of any stream that has a number, now or by the end of
+  /// its pin, may use it for as long as it is pinned. Work of other streams is nobody's to see.
+  virtual void begin_use_anywhere(DeviceBlock& block) = 0;
+  /// An op was launched on `stream`, having allocated that much.
+  virtual void launched(const NumberedStream& stream, Bytes allocated) noexcept = 0;
+
+  /// Copies the bytes of a block that is there to `to`, after all its uses. The host waits.
+  virtual void read_back(DeviceBlock& block, Bytes bytes, std::byte* to) = 0;
+};
+
+}  // namespace spillway::runtime

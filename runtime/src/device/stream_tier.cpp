@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/stream_tier.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "spillway/base/error.hpp"
+
+namespace spillway::runtime {
+
+namespace {
+
+constexpr std::byte kPoison{0xcb};  // as a float and as an integer, an unlikely value
+/// It is several streams': what one of them waited for, another did not.
+constexpr StreamSlot kShared = kStreamSlots - 1;
+
+}  // namespace
+
+StreamTier::StreamTier(StreamClock& clock, Bytes limit, Bytes addresses)
+    : clock_(clock),
+      driver_(clock.driver()),
+      budget_(limit),
+      pages_(clock, budget_, addresses),
+      by_granule_(pages_.addresses().count / driver_.facts().granule) {
+  expect_done(driver_, driver_.create_stream(own_.handle), "making a stream");
+  own_ = number(own_.handle);
+}
+
+StreamTier::~StreamTier() { static_cast<void>(driver_.destroy_stream(own_.handle)); }
+
+// ---- Blocks -------------------------------------------------------------------------------------
+
+StreamTier::StreamBlock* StreamTier::block_at(std::uint64_t address) const {
+  const std::uint64_t granule =
+      (address - to_value(pages_.base())) / driver_.facts().granule;  // wraps around below the base
+  return granule < by_granule_.size() ? by_granule_[granule].load(std::memory_order_acquire)
+                                      : nullptr;
+}
+
+DeviceBlock* StreamTier::find(const void* address) const {
+  return block_at(reinterpret_cast<std::uint64_t>(address));
+}
+
+StreamTier::StreamBlock& StreamTier::make_block(DeviceAddress address, Bytes pages) {
+  if (StreamBlock* const known = block_at(to_value(address))) return *known;
+  StreamBlock& block = blocks_.emplace_back();
+  block.address = reinterpret_cast<std::byte*>(to_value(address));  // NOLINT: never followed
+  block.pages = pages;
+  const std::uint64_t granule = driver_.facts().granule;
+  const std::uint64_t first = (to_value(address) - to_value(pages_.base())) / granule;
+  for (std::uint64_t i = 0; i < pages.count / granule; ++i) {
+    by_granule_[first + i].store(&block, std::memory_order_release);
+  }
+  return block;
+}
+
+void StreamTier::hold(StreamBlock& block) {
+  block.mapped = true;
+  live_ += block.pages;
+  peak_live_ = std::max(peak_live_, live_);
+}
+
+void StreamTier::let_go(StreamBlock& block) {
+  block.mapped = block.accessible = block.sealed = false;
+  live_ -= block.pages;
+}
+
+Allocation StreamTier::hand_out(StreamBlock& block, Bytes bytes, const Fence& before,
+                                const NumberedStream& stream) {
+  hold(block);
+  block.bytes = bytes.count;
+  block.accessible = block.intact = true;
+  block.anywhere.store(false);
+  block.streams.store(before.streams | mask_of(stream.slot));
+  block.moment.store(before.moment);
+  block.arrival = before;  // for other streams that use it, too, without waiting for this one
+  block.arrived_on.store(stream.slot == kShared ? 0 : mask_of(stream.slot));
+  clock_.order_after(stream.handle, before);
+  return {.pointer = block.address, .block = &block, .short_by = {}};
+}
+
+Allocation StreamTier::allocate(Bytes bytes, Overbooking overbooking,
+                                const NumberedStream& stream) {
+  const Bytes whole = pages_.pages_for(bytes);
+  obey_limits();
+  if (const auto freed = freed_.take(whole, stream.slot)) {
+    return hand_out(make_block(freed->address, whole), bytes, freed->fence, stream);
+  }
+  const auto vacant = freed_.take_vacant(whole);
+  const auto address = vacant ? vacant : pages_.carve(whole);
+  if (!address) return {};
+  StreamBlock& block = make_block(*address, whole);
+  if (const auto before = pages_.recall(*address)) return hand_out(block, bytes, *before, stream);
+  if (open(block, overbooking)) return hand_out(block, bytes, {}, stream);
+  freed_.add_vacant(*address, whole);
+  return lacking(whole);
+}
+
+// In this order: pages that are ready, the budget's, those of blocks that nobody has.
+bool StreamTier::open(StreamBlock& block, Overbooking overbooking) {
+  pages_.settle();
+  if (pages_.open(address_of(block), block.pages, Overbooking::kRefuse)) return true;
+  give_up_freed(block.pages);
+  if (pages_.settle() != Bytes{} &&
+      pages_.open(address_of(block), block.pages, Overbooking::kRefuse)) {
+    return true;
+  }
+  return overbooking == Overbooking::kAllow &&
+         pages_.open(address_of(block), block.pages, Overbooking::kAllow);
+}
+
+Bytes StreamTier::give_up_oldest() {
+  const auto block = freed_.take_oldest();
+  if (!block) return {};
+  pages_.close(block->address, block->fence);
+  freed_.add_vacant(block->address, block->pages);
+  return block->pages;
+}
+
+void StreamTier::give_up_freed(Bytes bytes) {
+  while (pages_.leaving() + pages_.ready() + budget_.available() < bytes) {
+    if (give_up_oldest() == Bytes{}) return;
+  }
+}
+
+// Where the budget has room and the card has none, others hold its memory: as much of ours has to
+// go.
+Allocation StreamTier::lacking(Bytes pages) const {
+  const Bytes kept = budget_.used() - pages_.ready();
+  const Bytes missing = saturating_sub(kept + pages, budget_.limit());
+  const bool refused = missing.count == 0;
+  return {.pointer = nullptr,
+          .block = nullptr,
+          .short_by = refused ? pages : missing,
+          .refused = refused};
+}
+
+// What is cached beyond the limit, or beyond what was ever needed at once, goes back.
+void StreamTier::obey_limits() {
+  const auto slack =
+      static_cast<std::uint64_t>(static_cast<double>(peak_live_.count) * cache_slack_);
+  const Bytes cached = budget_.used() - live_;
+  const Bytes excess = std::max(saturating_sub(budget_.used(), budget_.limit()),
+                                saturating_sub(cached, Bytes{slack}));
+  if (excess.count == 0) return;
+  pages_.settle();
+  Bytes going = pages_.trim(excess) + pages_.leaving();
+  while (going < excess) {
+    const Bytes given_up = give_up_oldest();
+    if (given_up == Bytes{}) break;
+    going += given_up;
+  }
+}
+
+// ---- Uses ---------------------------------------------------------------------------------------
+
+void StreamTier::begin_use(DeviceBlock& used, const NumberedStream& stream) {
+  StreamBlock& block = as_stream(used);
+  block.streams.fetch_or(mask_of(stream.slot));
+  if ((block.arrived_on.load() & mask_of(stream.slot)) != 0) return;
+  clock_.order_after(stream.handle, block.arrival);
+  if (stream.slot != kShared) block.arrived_on.fetch_or(mask_of(stream.slot));
+}
+
+void StreamTier::join_use(StreamBlock& block, const Fence& fence) noexcept {
+  block.streams.fetch_or(fence.streams);
+  StreamMoment known = block.moment.load();
+  while (known < fence.moment && !block.moment.compare_exchange_weak(known, fence.moment)) {
+  }
+}
+
+void StreamTier::end_use(DeviceBlock& block, const NumberedStream& stream) noexcept {
+  join_use(as_stream(block), clock_.fence(stream.slot));
+}
+
+void StreamTier::begin_use_anywhere(DeviceBlock& used) {
+  StreamBlock& block = as_stream(used);
+  block.anywhere.store(true);
+  clock_.order_all_after(block.arrival);
+}
+
+void StreamTier::launched(const NumberedStream& stream, Bytes allocated) noexcept {
+  try {
+    clock_.launched(stream.slot, allocated);
+  } catch (const DeviceFailure&) {
+    // The next call that needs the device says it.
+  }
+}
+
+Fence StreamTier::uses(const DeviceBlock& used) const {
+  const StreamBlock& block = as_stream(used);
+  if (block.anywhere.load()) return clock_.fence_of_all();
+  return {block.streams.load(), block.moment.load()};
+}
+
+void StreamTier::arrives(DeviceBlock& coming, const Fence& fence) {
+  StreamBlock& block = as_stream(coming);
+  block.arrival = fence;
+  block.arrived_on.store(0);
+  block.anywhere.store(false);
+  join_use(block, fence);
+}
+
+void StreamTier::read_back(DeviceBlock& block, Bytes bytes, std::byte* to) {
+  clock_.order_after(own_.handle, uses(block));
+  expect_done(driver_, driver_.copy_out(to, address_of(block), bytes, own_.handle),
+              "reading memory back");
+  expect_done(driver_, driver_.synchronize_stream(own_.handle), "reading memory back");
+}
+
+// ---- Freeing, leaving, coming back --------------------------------------------------------------
+
+void StreamTier::free_later(std::byte* pointer) noexcept {
+  StreamBlock* const block = block_at(reinterpret_cast<std::uint64_t>(pointer));
+  block->next_freed = freed_later_.load(std::memory_order_relaxed);
+  while (!freed_later_.compare_exchange_weak(block->next_freed, block)) {
+  }
+}
+
+void StreamTier::take_freed(std::vector<DeviceBlock*>& records) {
+  StreamBlock* block = freed_later_.exchange(nullptr);
+  while (block != nullptr) {
+    StreamBlock* const next = std::exchange(block->next_freed, nullptr);
+    if (block->record != nullptr) {
+      records.push_back(block);
+    } else {
+      free_block(*block);
+    }
+    block = next;
+  }
+}
+
+// The last use may be of an op that is still open and is noted nowhere: so the fence is of now.
+void StreamTier::free_block(DeviceBlock& freed) {
+  StreamBlock& block = as_stream(freed);
+  if (!block.mapped) {
+    freed_.add_vacant(address_of(block), block.pages);
+    return;
+  }
+  join_use(block, {0, clock_.moment()});
+  try {
+    if (poison_ == Poison::kYes) spoil(block);
+  } catch (const DeviceFailure&) {
+    // Nobody may read it any more, overwritten or not; the next call that needs the device says it.
+  }
+  freed_.add({address_of(block), block.pages, uses(block)});
+  let_go(block);
+  block.intact = false;
+}
+
+// With a pattern, after all uses.
+void StreamTier::spoil(StreamBlock& block) {
+  clock_.order_after(own_.handle, uses(block));
+  expect_done(driver_, driver_.fill(address_of(block), kPoison, block.pages, own_.handle),
+              "overwriting memory");
+  join_use(block, clock_.fence(own_.slot));
+  block.intact = false;
+}
+
+bool StreamTier::unseal(DeviceBlock& block) {
+  block.sealed = false;
+  return true;
+}
+
+void StreamTier::evict(DeviceBlock& evicted) {
+  StreamBlock& block = as_stream(evicted);
+  if (poison_ == Poison::kYes) spoil(block);
+  pages_.close(address_of(block), uses(block));
+  let_go(block);
+}
+
+Allocation StreamTier::restore(DeviceBlock& block, Overbooking overbooking) {
+  const Allocation made = restore_apart(block, overbooking);
+  if (made.pointer != nullptr) block.accessible = true;
+  return made;
+}
+
+Allocation StreamTier::restore_apart(DeviceBlock& away, Overbooking overbooking) {
+  StreamBlock& block = as_stream(away);
+  const Allocation here{.pointer = block.address, .block = &block, .short_by = {}};
+  if (block.mapped) return here;  // asked for again, while what has to end first goes on
+  obey_limits();
+  if (!pages_.recall(address_of(block))) {
+    if (!open(block, overbooking)) return lacking(block.pages);
+    block.intact = false;
+  }
+  hold(block);
+  return here;
+}
+
+bool StreamTier::land(DeviceBlock& block) {
+  block.accessible = true;
+  return true;
+}
+
+// ---- What is told -------------------------------------------------------------------------------
+
+Bytes StreamTier::resident(const DeviceBlock& block) const {
+  return as_stream(block).mapped ? as_stream(block).pages : Bytes{};
+}
+
+Bytes StreamTier::needed(const DeviceBlock& block) const { return as_stream(block).pages; }
+
+Bytes StreamTier::rounding(const DeviceBlock& block) const {
+  return as_stream(block).mapped ? as_stream(block).pages - Bytes{block.bytes} : Bytes{};
+}
+
+Bytes StreamTier::coming() const { return pages_.leaving(); }
+
+void StreamTier::release_idle() {
+  while (give_up_oldest() != Bytes{}) {
+  }
+  while (pages_.settle_one()) {
+  }
+  pages_.trim(pages_.ready());
+}
+
+void StreamTier::reset_peak() {
+  budget_.reset_peak();
+  peak_live_ = live_;
+}
+
+std::string StreamTier::description() const {
+  return fmt::format("{}, {} a page", driver_.facts().name,
+                     to_string(Bytes{driver_.facts().granule}));
+}
+
+MemoryRefusal StreamTier::refusal() const {
+  return {.by = "the device",
+          .reason = fmt::format(
+              "The device {} has no memory or no addresses left: other processes may hold it.",
+              driver_.facts().name),
+          .remedy = "End other processes that use the device."};
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/exec/card_tiers.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "budget_share.hpp"
+#include "spillway/runtime/memory_probe.hpp"
+
+namespace spillway::runtime {
+
+CardTiers::CardTiers(std::unique_ptr<DeviceDriver> driver, const CardOptions& options)
+    : driver_(std::move(driver)),
+      clock_(*driver_, options.ticks),
+      device_(clock_, kNoLimit,
+              options.addresses.count != 0 ? options.addresses
+                                           : driver_->facts().memory * kAddressFactor),
+      host_(clock_, Bytes{}, options.slab),
+      chunk_(options.chunk),
+      chunks_(clock_, options.chunk * DiskPassage::kChunks, options.chunk * DiskPassage::kChunks) {}
+
+std::unique_ptr<Transfers> CardTiers::transfers(std::unique_ptr<Transfers> disk) {
+  return std::make_unique<DeviceTransfers>(clock_, device_, host_, chunks_, chunk_,
+                                           std::move(disk));
+}
+
+// One card is one process's as a rule: launchers give each of their processes another.
+MachineMemory CardTiers::measure(Bytes ours) {
+  DeviceMemoryInfo info;
+  expect_done(*driver_, driver_->memory_info(info), "asking for its free memory");
+  return {.total = info.total, .available = info.free, .ours = ours, .local_processes = 1};
+}
+
+Bytes CardTiers::usual_host_budget(const MachineMemory& machine) {
+  Bytes allowed = machine.available;
+  rlimit locked{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY) {
+    allowed = std::min(allowed, Bytes{locked.rlim_cur});
+  }
+  return {static_cast<std::uint64_t>(kHostShare * static_cast<double>(allowed.count) /
+                                     machine.local_processes)};
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/device/stream_tier.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "device_fixture.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StreamTierTest : public DeviceFixture {
+ protected:
+  static DeviceAddress address(const DeviceBlock& block) { return device_address(block.address); }
+  DeviceBlock* allocate(Bytes bytes, DeviceStream stream) {
+    return tier_.allocate(bytes, Overbooking::kRefuse, tier_.number(stream)).block;
+  }
+  void write(DeviceBlock& block, DeviceStream stream, int value) {
+    tier_.begin_use(block, tier_.number(stream));
+    ASSERT_TRUE(device_.fill(address(block), std::byte(value), {block.bytes}, stream).done());
+    tier_.end_use(block, tier_.number(stream));
+  }
+  int first_byte(DeviceBlock& block) {
+    std::byte seen{};
+    tier_.read_back(block, {1}, &seen);
+    return static_cast<int>(seen);
+  }
+  void settle() {
+    while (tier_.coming() != Bytes{0}) tier_.settle();
+  }
+
+  StreamTier tier_{clock_, kGranule * 4, kMiB};
+};
+
+TEST_F(StreamTierTest, ABlockIsWholeGranulesAndFoundByEachOfItsAddresses) {
+  DeviceBlock* const block = allocate({5'000}, one_);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(tier_.resident(*block), kGranule * 2);
+  EXPECT_EQ(tier_.rounding(*block), Bytes{kGranule.count * 2 - 5'000});
+  EXPECT_EQ(tier_.live(), kGranule * 2);
+  EXPECT_EQ(device_.used(), kGranule * 2);
+  EXPECT_EQ(tier_.find(block->address), block);
+  EXPECT_EQ(tier_.find(block->address + 8'191), block);
+  EXPECT_EQ(tier_.find(block->address + 8'192), nullptr);
+  EXPECT_EQ(tier_.find(block->address - 1), nullptr);
+  EXPECT_EQ(tier_.find(&tier_), nullptr);
+}
+
+TEST_F(StreamTierTest, WithoutRoomItSaysHowMuchIsMissing) {
+  ASSERT_NE(allocate(kGranule * 3, one_), nullptr);
+  const Allocation lacking = tier_.allocate(kGranule * 2, Overbooking::kRefuse, tier_.number(one_));
+  EXPECT_EQ(lacking.pointer, nullptr);
+  EXPECT_EQ(lacking.short_by, kGranule);
+  const Allocation more = tier_.allocate(kGranule * 2, Overbooking::kAllow, tier_.number(one_));
+  EXPECT_NE(more.pointer, nullptr);
+  EXPECT_EQ(tier_.budget().used(), kGranule * 5);
+}
+
+// The budget has room, but the card none: others have its memory.
+TEST_F(StreamTierTest, MemoryThatOthersHoldIsMissingToo) {
+  tier_.set_limit(kMiB * 2);
+  DeviceBlock* const block = allocate(kGranule, one_);
+  ASSERT_NE(block, nullptr);
+  device_.fail(DeviceCall::kCreate, 1, ThreadDevice::kOutOfMemory);
+  const Allocation lacking = tier_.allocate(kGranule * 2, Overbooking::kRefuse, tier_.number(one_));
+  EXPECT_EQ(lacking.pointer, nullptr);
+  EXPECT_EQ(lacking.short_by, kGranule * 2);
+}
+
+//   one   [held] write | free | allocate     the same block, at once
+TEST_F(StreamTierTest, WhatAStreamFreedItHasAgainWithoutWaiting) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  HeldStream held(device_, one_);
+  write(*block, one_, 1);
+  std::byte* const was_at = block->address;
+  tier_.free_block(*block);
+  EXPECT_EQ(tier_.live(), Bytes{0});
+  DeviceBlock* const again = allocate(kGranule, one_);
+  EXPECT_EQ(again->address, was_at);
+  write(*again, one_, 2);
+  held.release();
+  EXPECT_EQ(first_byte(*again), 2);
+}
+
+//   one   [held] write | free          two   allocate, write: after one
+TEST_F(StreamTierTest, AnotherStreamHasItAfterTheFence) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  HeldStream held(device_, one_);
+  write(*block, one_, 1);
+  tier_.free_block(*block);
+  DeviceBlock* const again = allocate(kGranule, two_);
+  ASSERT_EQ(again, block);
+  write(*again, two_, 2);
+  EXPECT_FALSE(idle(two_)) << "it waits on the device";
+  held.release();
+  EXPECT_EQ(first_byte(*again), 2);
+}
+
+TEST_F(StreamTierTest, PagesLeaveWhenTheHostHasSeenTheFenceAndAreWholeUntilThen) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  HeldStream held(device_, one_);
+  write(*block, one_, 7);
+  tier_.seal(*block);
+  tier_.evict(*block);
+  EXPECT_EQ(tier_.resident(*block), Bytes{0});
+  EXPECT_EQ(tier_.live(), Bytes{0});
+  EXPECT_FALSE(tier_.settle());
+  EXPECT_EQ(tier_.coming(), kGranule);
+  const Allocation back = tier_.restore(*block, Overbooking::kRefuse);
+  EXPECT_EQ(back.pointer, block->address);
+  EXPECT_TRUE(block->intact) << "nobody had taken them";
+  EXPECT_EQ(tier_.coming(), Bytes{0});
+  tier_.evict(*block);
+  held.release();
+  settle();
+  ASSERT_NE(tier_.restore(*block, Overbooking::kRefuse).pointer, nullptr);
+  EXPECT_FALSE(block->intact);
+}
+
+TEST_F(StreamTierTest, WhatIsToldNowhereIsUsedOnAllStreams) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  tier_.begin_use_anywhere(*block);
+  HeldStream held(device_, two_);
+  ASSERT_TRUE(device_.fill(address(*block), std::byte{9}, kGranule, two_).done());
+  clock_.tick(clock_.slot_of(two_));
+  tier_.evict(*block);
+  EXPECT_FALSE(tier_.settle()) << "the other stream may have its address";
+  held.release();
+  settle();
+}
+
+//   IN    [held] copy          one, two   use: each after it
+TEST_F(StreamTierTest, EachStreamWaitsOnceForACopyIn) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  const DeviceStream in = stream();
+  HeldStream held(device_, in);
+  ASSERT_TRUE(device_.fill(address(*block), std::byte{3}, kGranule, in).done());
+  tier_.arrives(*block, clock_.fence(clock_.slot_of(in)));
+  EXPECT_TRUE(device_.synchronize_stream(one_).done()) << "it does not wait yet";
+  tier_.begin_use(*block, tier_.number(one_));
+  EXPECT_FALSE(idle(one_));
+  EXPECT_TRUE(device_.synchronize_stream(two_).done()) << "nor does this one";
+  tier_.begin_use(*block, tier_.number(two_));
+  EXPECT_FALSE(idle(two_));
+  held.release();
+  EXPECT_EQ(first_byte(*block), 3);
+}
+
+TEST_F(StreamTierTest, WhatIsFreedOnAnyThreadIsTakenLater) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  tier_.free_later(block->address);
+  EXPECT_EQ(tier_.live(), kGranule);
+  std::vector<DeviceBlock*> records;
+  tier_.take_freed(records);
+  EXPECT_TRUE(records.empty()) << "it was nobody's storage";
+  EXPECT_EQ(tier_.live(), Bytes{0});
+}
+
+TEST_F(StreamTierTest, PoisonOverwritesWhatIsFreedAfterItsUses) {
+  tier_.set_poison(Poison::kYes);
+  DeviceBlock* const block = allocate(kGranule, one_);
+  HeldStream held(device_, one_);
+  write(*block, one_, 1);
+  tier_.free_block(*block);
+  held.release();
+  DeviceBlock* const again = allocate(kGranule, one_);
+  ASSERT_EQ(again, block);
+  EXPECT_EQ(first_byte(*again), 0xcb);
+}
+
+TEST_F(StreamTierTest, ALowerLimitIsReachedAtTheNextAllocation) {
+  DeviceBlock* const first = allocate(kGranule * 2, one_);
+  DeviceBlock* const second = allocate(kGranule * 2, one_);
+  tier_.free_block(*first);
+  tier_.set_limit(kGranule * 2);
+  EXPECT_EQ(allocate(kGranule, one_), nullptr);
+  settle();
+  EXPECT_EQ(allocate(kGranule, one_), nullptr);
+  EXPECT_EQ(tier_.budget().used(), kGranule * 2);
+  tier_.free_block(*second);
+  tier_.release_idle();
+  EXPECT_EQ(device_.used(), Bytes{0});
+}
+
+TEST_F(StreamTierTest, ALostDeviceEndsInWords) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  device_.lose();
+  EXPECT_THROW(allocate(kGranule, one_), DeviceFailure);
+  std::byte seen{};
+  try {
+    tier_.read_back(*block, {1}, &seen);
+    FAIL();
+  } catch (const DeviceFailure& failure) {
+    EXPECT_THAT(failure.what(), HasSubstr("failed while"));
+  }
+  tier_.free_block(*block);
+}
+
+}  // namespace
+}  // namespace spillway::runtime

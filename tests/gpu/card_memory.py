@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch's functions for memory on the card do under a budget of 400 MiB there: a program of
+its own, which fails at the first that is not as it should be.
+"""
+
+import gc
+import threading
+
+import torch
+
+import spillway
+
+MIB = 1 << 20
+
+
+def allocate(mib):
+    return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+
+
+def is_ours(memory):
+    address = memory.data_ptr() if torch.is_tensor(memory) else memory
+    segments = torch.cuda.memory_snapshot()  # torch's own alone
+    return not any(s["address"] <= address < s["address"] + s["total_size"] for s in segments)
+
+
+def who_allocates():
+    large, small = allocate(40), torch.empty(1000, device="cuda")
+    assert is_ours(large)
+    assert not is_ours(small)
+    assert not is_ours(allocate(1))
+    assert spillway.stats().device_bytes >= 40 * MIB
+    for mib, ours in ((5, True), (1, False)):
+        address = torch.cuda.caching_allocator_alloc(mib * MIB)
+        assert is_ours(address) == ours
+        torch.cuda.caching_allocator_delete(address)
+
+
+def values_and_streams():
+    host = torch.arange(3 * MIB, dtype=torch.float32)
+    card = host.cuda()
+    assert is_ours(card)
+    assert torch.equal(card.cpu(), host)
+    pinned = host.pin_memory().to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    assert torch.equal(pinned.cpu(), host)
+    card.record_stream(torch.cuda.Stream())
+    storage = card.untyped_storage()
+    storage.resize_(0)
+    storage.resize_(12 * MIB)
+    assert is_ours(card)
+
+
+def figures():
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    tensor = allocate(40)
+    assert torch.cuda.memory_allocated() >= before + 40 * MIB
+    assert torch.cuda.memory_reserved() >= torch.cuda.memory_allocated()
+    del tensor
+    assert allocate(2) is not None  # notes what was freed
+    assert torch.cuda.memory_allocated() <= before + 2 * MIB
+    held = spillway.stats().device_bytes
+    torch.cuda.empty_cache()
+    assert spillway.stats().device_bytes <= held - 40 * MIB
+    torch.cuda.reset_peak_memory_stats()
+    assert torch.cuda.max_memory_allocated() < before + 40 * MIB
+
+
+def pools_and_captures():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        tensor = allocate(16)
+    assert not is_ours(tensor)
+    assert is_ours(allocate(16))
+    del tensor, pool
+    gc.collect()
+    input_of_graph = allocate(16).zero_()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        made = allocate(16)
+        for _ in range(40):
+            made.copy_(input_of_graph)
+    assert not is_ours(made)
+    assert is_ours(allocate(16))
+    input_of_graph.fill_(7)
+    crowd = [allocate(40) for _ in range(12)]  # more than the budget: what may leave does
+    graph.replay()
+    torch.cuda.synchronize()
+    assert made.eq(7).all().item()
+    assert len(crowd) == 12
+
+
+def refusals():
+    tensor = allocate(16)
+    for reason, call in (
+        ("cannot be shared with other processes", tensor.untyped_storage()._share_cuda_),
+        ("out of memory under the budget", lambda: allocate(500)),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            assert reason in str(error), error
+        else:
+            raise AssertionError(reason)
+
+
+def threads():
+    def work():
+        for count in range(300):
+            allocate(count % 7 + 1)
+
+    crowd = [threading.Thread(target=work) for _ in range(4)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+
+
+if __name__ == "__main__":
+    for part in (
+        who_allocates,
+        values_and_streams,
+        figures,
+        pools_and_captures,
+        refusals,
+        threads,
+    ):
+        part()
+        print(part.__name__)
+    kept = allocate(16).fill_(3)
+    spillway.disable()
+    assert kept.eq(3).all().item()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a network on the card: python -m tests.gpu.card_training NAME. Prints the losses, a digest
+of weights and optimizer state, and the most that torch said it had allocated there, as JSON.
+
+Its tensors are whole multiples of the card's pages of 2 MiB, so that no rounding hides what moves.
+"""
+
+import hashlib
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.gpu.device import train_the_same_every_time
+
+STEPS = 4
+
+
+def perceptron():
+    layers = [layer for _ in range(8) for layer in (nn.Linear(1024, 1024), nn.GELU())]
+    return nn.Sequential(*layers, nn.Linear(1024, 10)), (512, 1024)
+
+
+def convolutions():
+    layers, width = [], 3
+    for wider in (32, 32, 64, 64):
+        layers += [nn.Conv2d(width, wider, 3, padding=1, bias=False), nn.BatchNorm2d(wider)]
+        layers.append(nn.ReLU())
+        width = wider
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)]
+    return nn.Sequential(*layers), (16, 3, 32, 32)
+
+
+NETWORKS = {"perceptron": perceptron, "convolutions": convolutions}
+
+
+def train(name):
+    torch.manual_seed(0)
+    network, shape = NETWORKS[name]()
+    network = network.cuda()
+    optimizer = torch.optim.AdamW(network.parameters(), 1e-3, foreach=False)
+    losses = []
+    for step in range(STEPS):
+        chance = torch.Generator().manual_seed(step)
+        inputs = torch.randn(shape, generator=chance).cuda()
+        targets = torch.randint(0, 10, shape[:1], generator=chance).cuda()
+        optimizer.zero_grad()
+        loss = F.cross_entropy(network(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    state = [value for each in optimizer.state.values() for value in each.values()]
+    digest = hashlib.sha256()
+    for tensor in (*network.parameters(), *network.buffers(), *state):
+        digest.update(tensor.detach().cpu().numpy().tobytes())
+    return {
+        "losses": [loss.item() for loss in losses],
+        "digest": digest.hexdigest(),
+        "peak": torch.cuda.max_memory_allocated(),
+    }
+
+
+if __name__ == "__main__":
+    train_the_same_every_time()
+    print(json.dumps(train(sys.argv[1])))

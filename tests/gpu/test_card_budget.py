@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A budget of a graphics card's memory: the same bits within it, and torch's own functions as ever.
+
+`make gpu` runs these tests where there is a card. Elsewhere the refusal alone is tested.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.gpu import card_training
+
+on_a_card = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no graphics card here: `make gpu` needs one"
+)
+MIB = 1 << 20
+# What torch keeps for tensors of at most 1 MiB lies beside the budget.
+BESIDE = 8 * MIB
+
+
+def run(tmp_path, *arguments, **variables):
+    """Runs a module of this folder; returns what it printed and its statistics, if managed."""
+    stats = tmp_path / "stats.json"
+    settings = {f"SPILLWAY_{name.upper()}": str(value) for name, value in variables.items()}
+    if settings:
+        settings |= {"SPILLWAY_STATS": str(stats), "SPILLWAY_SPOOL_DIR": str(tmp_path)}
+    child = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert child.returncode == 0, child.stdout + child.stderr
+    return child.stdout, json.loads(stats.read_text()) if settings else None
+
+
+@pytest.fixture(scope="module")
+def unmanaged(tmp_path_factory):
+    """What each network computes without a budget, and its peak on the card."""
+    folder = tmp_path_factory.mktemp("unmanaged")
+    return {
+        name: json.loads(run(folder, "tests.gpu.card_training", name)[0])
+        for name in card_training.NETWORKS
+    }
+
+
+@on_a_card
+@pytest.mark.parametrize("name", card_training.NETWORKS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mode": "enforce", "host_budget": "1GiB"},
+        {"mode": "enforce", "host_budget": "16MiB"},  # the rest goes to the disk
+        {"mode": "verify", "host_budget": "1GiB"},
+        {"mode": "fuzz", "host_budget": "1GiB"},
+    ],
+    ids=["host", "disk", "verify", "fuzz"],
+)
+def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, tmp_path):
+    expected = unmanaged[name]
+    budget = expected["peak"] // 2
+    printed, stats = run(
+        tmp_path, "tests.gpu.card_training", name, budget=f"cuda:{budget}", **settings
+    )
+    found = json.loads(printed)
+    assert found["losses"] == expected["losses"]
+    assert found["digest"] == expected["digest"]
+    assert stats["evicted_bytes"] > 0
+    assert stats["fetched_bytes"] > 0
+    if settings["mode"] != "fuzz":
+        assert stats["peak_device_bytes"] <= budget
+        assert stats["overshoot_bytes"] == 0
+        assert found["peak"] <= budget + BESIDE
+    assert stats["undeclared_writes"] == 0
+
+
+@on_a_card
+def test_functions_for_memory_serve_as_ever(tmp_path):
+    run(tmp_path, "tests.gpu.card_memory", budget="cuda:400MiB", host_budget="2GiB")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card here")
+def test_a_budget_without_a_card_is_refused():
+    environment = os.environ | {"SPILLWAY_BUDGET": "cuda:1GiB"}
+    child = subprocess.run(
+        [sys.executable, "-c", "import torch"], env=environment, capture_output=True, text=True
+    )
+    assert child.returncode == 2
+    assert child.stderr.count("\n") == 1
+    assert "driver" in child.stderr
+    assert "leave the card out of SPILLWAY_BUDGET" in child.stderr
