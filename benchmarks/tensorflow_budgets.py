@@ -20,6 +20,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.program_choice import add_page, add_program, check_programs, page_to_write
 from benchmarks.report import Report, size, table
 from tests.tensorflow.programs.table import PROGRAMS
 from tests.tensorflow.runner import MIB, Server, differences
@@ -44,7 +45,7 @@ class Outcome:
 
 
 class Measurements:
-    """Of one program: stock, with all it wants, and under budgets."""
+    """One program: stock, with all it wants, and under budgets."""
 
     def __init__(self, server, program, idle_bytes):
         self._server, self._program, self._idle = server, program, idle_bytes
@@ -144,23 +145,21 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=", ".join(PROGRAMS))
-    parser.add_argument("--write", action="store_true", help="the table into the documentation")
-    parser.add_argument("--page", type=Path, default=PAGE, help="another page to write to")
+    add_program(parser, PROGRAMS)
+    add_page(parser, PAGE)
     options = parser.parse_args()
-    if unknown := set(options.programs) - PROGRAMS.keys():
-        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    check_programs(parser, options, PROGRAMS)
     rows, troubles = [HEADS], []
     with Server() as server:
         idle = server.train(None, SECONDS).resident_bytes
-        for program in options.programs or PROGRAMS:
-            # What cannot move trains with its peak alone.
-            if importlib.util.find_spec(PROGRAMS[program].package) and PROGRAMS[program].moves:
+        for program in options.program or PROGRAMS:
+            # A program that cannot move tensors trains only with its peak.
+            if importlib.util.find_spec(PROGRAMS[program].package) and PROGRAMS[program].swaps:
                 measured = Measurements(server, program, idle)
                 rows.append(row(program, measured))
                 troubles += measured.troubles()
     command = "make tensorflow-budgets"
-    page = options.page if options.write else None
+    page = page_to_write(options)
     Report(page, command, os.getcwd(), "tensorflow-cpu").add(
         "budgets", "How little do they train with?", table(*rows)
     )

@@ -5,7 +5,8 @@
 #
 #   scripts/setup_tensorflow.sh [REQUIREMENTS...]   and requirements/NAME.txt for each of them
 #
-#   TENSORFLOW=0     leaves it out
+#   TENSORFLOW=0       leaves it out
+#   TENSORFLOW=2.20.0  this one, in an environment of its own, .venv-tf-2.20.0
 #   PYTHON=python3.12  the interpreter to start from
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,11 +16,12 @@ mkdir -p build/setup
 # shellcheck source=scripts/environment_steps.sh
 source scripts/environment_steps.sh
 
-venv=$root/.venv-tf
+version=${TENSORFLOW:-}
+venv=$root/.venv-tf${version:+-$version}
 reason=
 
 make_environment() {
-  if [[ ${TENSORFLOW:-1} == 0 ]]; then
+  if [[ $version == 0 ]]; then
     reason="TENSORFLOW=0 leaves them out"
     return 1
   fi
@@ -41,9 +43,22 @@ make_environment() {
   fi
 }
 
+# Prints the path of requirements/NAME.txt, or of a copy with the TensorFlow that is asked for.
+requirements_of() {
+  local copy=build/setup/$1-$version.txt
+  if [[ -z $version ]]; then
+    echo "requirements/$1.txt"
+    return
+  fi
+  sed -E "s/^(tensorflow-cpu==).*/\1$version/; s/^(tf_keras==).*/\1${version%.*}.*/" \
+    "requirements/$1.txt" >"$copy"
+  echo "$copy"
+}
+
 # Installs requirements/NAME.txt: NAME [OPTIONS OF PIP...]
 install_into_environment() {
-  local requirements=requirements/$1.txt stamp=$venv/.spillway/requirements-$1
+  local requirements stamp=$venv/.spillway/requirements-$1
+  requirements=$(requirements_of "$1")
   ! cmp -s "$requirements" "$stamp" || return 0
   if ! index_answers tensorflow-cpu; then
     reason="no package index answers (build/setup/probe.log)"

@@ -12,17 +12,33 @@ import time
 
 import keras
 import numpy as np
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+from tensorflow.python.eager.context import Context
 
 
 def options(description, **sizes):
     """The parsed command line: --steps and one --NAME per size."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--steps", type=int, default=10)
-    for name, value in sizes.items():
+    for name, value in {**sizes, "swapping": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     chosen = parser.parse_args()
+    if chosen.swapping:
+        ask_grappler_to_swap()
     keras.utils.set_random_seed(0)
     return chosen
+
+
+def ask_grappler_to_swap():
+    """Sets the option of RewriterConfig that asks for swapping, which eager TensorFlow hides."""
+    stock = Context.config.fget
+
+    def config(self):
+        made = stock(self)
+        made.graph_options.rewrite_options.memory_optimization = RewriterConfig.SWAPPING_HEURISTICS
+        return made
+
+    Context.config = property(config)
 
 
 class Told(keras.callbacks.Callback):
@@ -44,15 +60,15 @@ def fit(model, optimizer, loss, x, y, steps):
     model.fit(
         x, y, batch_size=len(x), epochs=steps, shuffle=False, verbose=0, callbacks=[Told()]
     )  # fmt: skip
-    print(json.dumps({"weights": hash_of(model)}), flush=True)
+    print(json.dumps({"weights": digest(model.get_weights())}), flush=True)
 
 
-def hash_of(model):
-    """Of all weights, bit for bit."""
-    digest = hashlib.sha256()
-    for weight in model.get_weights():
-        digest.update(np.ascontiguousarray(weight).view(np.uint8))
-    return digest.hexdigest()
+def digest(arrays):
+    """Returns the hash of all arrays, bit for bit."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).view(np.uint8))
+    return found.hexdigest()
 
 
 def normal(*shape):

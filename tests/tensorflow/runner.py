@@ -72,13 +72,14 @@ class Server:
         self._process.stdin.close()
         self._process.wait()
 
-    def train(self, program, seconds=600, **variables):
+    def train(self, program, seconds=600, epochs=None, **variables):
         """As run(). Where a variable is given Spillway is enabled before the first tensor."""
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder, name) for name in ("arrays.npz", "statistics.json", "errors")]
             if variables:
                 variables["SPILLWAY_STATS"] = str(paths[1])
             job = {"program": program, "variables": variables, "seconds": seconds}
+            job |= {"epochs": epochs}
             job |= {"output": str(paths[0]), "errors": str(paths[2])}
             print(json.dumps(job), file=self._process.stdin, flush=True)
             return _result(paths, **json.loads(self._process.stdout.readline()))

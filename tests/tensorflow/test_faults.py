@@ -46,8 +46,12 @@ def test_copies_that_end_late_and_in_another_order(server):
     assert found.statistics["fetched_bytes"] > 0
 
 
-def test_what_cannot_be_read_back_ends_its_step():
-    found = run("train.py", "mlp", SPILLWAY_BUDGET="16MiB", SPILLWAY_FAULTS="spool.read=EIO@3+")
+@pytest.mark.parametrize("swaps", ["on", "off"])
+def test_what_cannot_be_read_back_ends_its_step(swaps):
+    found = run(
+        "train.py", "mlp", SPILLWAY_BUDGET="16MiB", SPILLWAY_FAULTS="spool.read=EIO@3+",
+        SPILLWAY_TF_ASYNC=swaps,
+    )  # fmt: skip
     assert found.status == 1
     words = "Spillway could not bring a tensor back: reading from the spool failed: Input/output"
     assert words in found.errors

@@ -39,6 +39,19 @@ def test_what_a_planner_puts_into_the_graph_changes_no_bit_in_fuzz(server, progr
     assert found.statistics["fetched_bytes"] > 0
 
 
+def test_swaps_that_hold_their_thread_wait_for_no_clock(server):
+    """Of one thread for ops, which a swap-in that waited for a tick would keep from the tick."""
+    found = run(
+        "train.py", "cnn", timeout=300, SPILLWAY_BUDGET="40MiB", SPILLWAY_PLANNER="lms",
+        SPILLWAY_TF_ASYNC="off", TF_NUM_INTEROP_THREADS="1",
+    )  # fmt: skip
+    assert found.status == 0, found.errors
+    assert_equal(found, server.kept("cnn"))
+    assert found.statistics["plans"] > 0, found.statistics["no_plan_because"]
+    assert found.statistics["fetched_bytes"] > 0
+    assert found.statistics["peak_device_bytes"] <= 40 * MIB
+
+
 def test_a_budget_for_all_lets_everything_pass(server):
     found = server.train("cnn", SPILLWAY_BUDGET="1GiB", SPILLWAY_PLANNER="hybrid")
     assert_equal(found, server.kept("cnn"))
@@ -54,6 +67,20 @@ def test_the_next_run_begins_with_the_plan(server, tmp_path):
         assert_equal(found, server.kept("cnn"))
         assert found.statistics["plans_kept"] >= kept
     assert found.statistics["peak_device_bytes"] <= 40 * MIB
+
+
+def test_a_plan_cache_that_cannot_be_written_is_said_once_at_the_end(tmp_path):
+    folder = tmp_path / "file" / "plans"
+    folder.parent.write_text("no folder")
+    found = run(
+        "train.py", "cnn", SPILLWAY_BUDGET="40MiB", SPILLWAY_PLANNER="lms",
+        SPILLWAY_PLAN_CACHE=str(folder),
+    )  # fmt: skip
+    assert found.status == 0, found.errors
+    assert found.statistics["plans"] > 0
+    assert found.errors.count("spillway: a plan was not kept for the next run") == 1
+    assert f"{folder}/tensorflow-" in found.errors
+    assert "Not a directory" in found.errors
 
 
 def test_plans_are_kept_where_the_program_began(tmp_path):

@@ -24,12 +24,12 @@ def run(*words, **variables):
 
 def test_what_cannot_fit_says_which_op_and_how_much(tmp_path):
     """The step fails while swap-ins wait, and the program ends instead of hanging."""
-    # The weights alone are about 3 MiB, twice that again with the optimizer's.
-    done = run(PROGRAM, "mlp", tmp_path / "out.npz", SPILLWAY_BUDGET="9MiB")
+    # A weight of 1 MiB, its gradient and what RMSprop or Adam keeps of it are more than is left.
+    done = run(PROGRAM, "mlp", tmp_path / "out.npz", SPILLWAY_BUDGET="4MiB")
     assert done.returncode == 1
     assert "ResourceExhaustedError" in done.stderr
     assert "spillway: a tensor does not fit into the budget: need" in done.stderr
-    for word in ("need", "have", "of 9 MiB", "short", "Give a larger SPILLWAY_BUDGET"):
+    for word in ("need", "have", "of 4 MiB", "short", "Give a larger SPILLWAY_BUDGET"):
         assert word in done.stderr
 
 
@@ -48,11 +48,12 @@ print(tf.constant(np.ones((1024, 1024, 8), np.float32)).shape)
     assert json.loads(statistics.read_text())["overshoot_bytes"] >= 16 << 20
 
 
-@pytest.mark.parametrize("budget", [2, 3])
+@pytest.mark.parametrize("budget", ["1500KiB", "1900KiB"])
 def test_a_kernel_that_does_not_look_ends_its_step_in_words(tmp_path, budget):
-    """At 3 MiB BiasAddGrad gets its workspace past OpKernelContext, and writes to whatever it got;
-    at 2 a product by oneDNN goes on without the result that it could not get."""
-    done = run(PROGRAM, "custom_train_step", tmp_path / "out.npz", SPILLWAY_BUDGET=f"{budget}MiB")
+    """Memory is short for every op of this program, some of which do not look whether they got any:
+    BiasAddGrad, whose workspace comes past OpKernelContext, and products by oneDNN. Which op meets
+    it first differs from run to run."""
+    done = run(PROGRAM, "custom_train_step", tmp_path / "out.npz", SPILLWAY_BUDGET=budget)
     assert done.returncode == 1, done.stderr
     assert "ResourceExhaustedError" in done.stderr
 

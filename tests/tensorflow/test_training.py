@@ -38,3 +38,22 @@ def test_host_memory_holds_what_left_where_it_has_a_budget(server):
     )  # fmt: skip
     assert_equal(found, server.kept("mlp"))
     assert found.statistics["fetched_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"SPILLWAY_BUDGET": "16MiB"}, {"SPILLWAY_BUDGET": "4GiB", "SPILLWAY_MODE": "fuzz"}],
+    ids=["enforce", "fuzz"],
+)
+def test_swaps_that_hold_their_thread(server, variables):
+    """Each swap-in of what had left waits out the delay of its read, one after the other or not."""
+    delay_ms = 10
+    found = run(
+        "train.py", "mlp", SPILLWAY_TF_ASYNC="off",
+        SPILLWAY_FAULTS=f"spool.read=delay:{delay_ms}ms@1+", **variables,
+    )  # fmt: skip
+    assert_equal(found, server.kept("mlp"))
+    statistics = found.statistics
+    assert statistics["failed_allocations"] == 0
+    assert statistics["pairs_used"] > 0
+    assert statistics["stall_ns"] >= statistics["pairs_used"] * delay_ms * 1_000_000

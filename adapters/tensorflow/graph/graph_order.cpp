@@ -105,6 +105,13 @@ void put_inputs_before_merged(const Graph& graph, const GraphOrder& order, Neigh
   }
 }
 
+Neighbours find_all_neighbours(const Graph& graph, const GraphOrder& order) {
+  Neighbours neighbours = find_neighbours(order.inputs);
+  put_loops_before_exits(graph, order.frame, neighbours);
+  put_inputs_before_merged(graph, order, neighbours);
+  return neighbours;
+}
+
 std::vector<std::uint32_t> find_levels(const Neighbours& neighbours,
                                        const std::vector<NodeIndex>& sequence) {
   std::vector<std::uint32_t> level(sequence.size(), 1);
@@ -130,20 +137,27 @@ bool is_control_flow(std::string_view op) {
          op == "LoopCond" || op == "ControlTrigger";
 }
 
+bool exchanges(std::string_view op) {
+  return op.starts_with("Collective") || op.starts_with("Nccl") || op.starts_with("_Send") ||
+         op.starts_with("_Recv") || op.starts_with("_Host");
+}
+
 bool may_be_tied(const Node& node) {
-  static constexpr std::array<std::string_view, 16> kNot{
+  static constexpr std::array<std::string_view, 14> kNot{
       "_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "Placeholder", "NoOp", "Const",
-      "VarHandleOp", "_Send", "_Recv",
+      "VarHandleOp",
       // oneDNN's pass makes one op of two of these if both wait for the same.
       "Pad", "Conv2D", "_FusedConv2D", "BiasAdd", "Conv2DBackpropFilter", "BiasAddGrad"};
-  return !is_control_flow(node.op) && !node.inputs.empty() && !node.op.starts_with("Collective") &&
-         !node.op.starts_with("_Host") && std::ranges::find(kNot, node.op) == kNot.end();
+  return !is_control_flow(node.op) && !node.inputs.empty() && !exchanges(node.op) &&
+         std::ranges::find(kNot, node.op) == kNot.end();
+}
+
+std::vector<std::vector<NodeIndex>> find_nodes_before(const Graph& graph, const GraphOrder& order) {
+  return find_all_neighbours(graph, order).before;
 }
 
 std::vector<NodeIndex> depth_first_sequence(const Graph& graph, const GraphOrder& order) {
-  Neighbours neighbours = find_neighbours(order.inputs);
-  put_loops_before_exits(graph, order.frame, neighbours);
-  put_inputs_before_merged(graph, order, neighbours);
+  const Neighbours neighbours = find_all_neighbours(graph, order);
   std::vector<std::size_t> missing(graph.nodes.size());
   std::vector<NodeIndex> stack;
   const auto push_all = [&stack](const std::vector<NodeIndex>& ready) {

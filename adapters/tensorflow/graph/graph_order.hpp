@@ -54,10 +54,17 @@ struct GraphOrder {
 /// mix; MalformedMessage where an input's text is none.
 GraphOrder order_graph(const Graph& graph);
 
+/// Of each node those that come before it: by an edge, a loop before what follows it, and what a
+/// merged op needs.
+std::vector<std::vector<NodeIndex>> find_nodes_before(const Graph& graph, const GraphOrder& order);
+
 /// The nodes in depth-first order: a node comes when all before it have come, and what became ready
 /// last comes next; what one node makes ready, and what follows nothing, keeps the graph's order.
 /// Results are then used up soon after they are made (TensorFlowMem, docs/references.md).
 std::vector<NodeIndex> depth_first_sequence(const Graph& graph, const GraphOrder& order);
+
+/// Whether an op sends to another device, or waits for one.
+bool exchanges(std::string_view op);
 
 /// Whether an edge that only orders may lead to the node or from it: it is no control flow, takes
 /// part in no exchange with other devices, is neither an argument nor a result, and oneDNN's pass

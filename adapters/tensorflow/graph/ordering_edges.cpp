@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
-#include "rewrite.hpp"
+#include "op_names.hpp"
+#include "swap_pairs.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -40,7 +42,105 @@ Partition border(const GraphOrder& order, const Partition& partition, bool ends)
   return found;
 }
 
+class UpdateOrder {
+ public:
+  UpdateOrder(Graph& graph, const GraphOrder& order)
+      : graph_(graph),
+        order_(order),
+        before_(find_nodes_before(graph, order)),
+        block_(graph.nodes.size(), 0) {
+    for (NodeIndex node = 0; node < graph_.nodes.size(); ++node) {
+      if (is_update_in_place(graph_.nodes[node].op) && !order_.inputs[node].empty()) {
+        updates_.push_back(node);
+      }
+      for (const Edge& edge : order_.inputs[node]) {
+        if (!edge.control && !edge.back) users_[edge.from].push_back(node);
+      }
+    }
+    std::ranges::sort(updates_, {}, [&](NodeIndex node) { return rank(node); });
+  }
+
+  void put_edges() {
+    for (const NodeIndex update : updates_) put_readers_before(update);
+    std::map<std::uint32_t, NodeIndex> last;  // of contexts
+    for (std::size_t k = 0; k < updates_.size(); ++k) {
+      const NodeIndex update = updates_[k];
+      const auto earlier = last.find(order_.context[update]);
+      const std::vector<NodeIndex> block = take_block(update, k + 1);
+      if (earlier != last.end()) {
+        for (const NodeIndex node : block) {
+          if (is_first(node, order_.context[update])) {
+            put_edge(graph_, graph_.nodes[earlier->second].name, node);
+          }
+        }
+      }
+      if (may_be_tied(graph_.nodes[update])) last[order_.context[update]] = update;
+    }
+  }
+
+ private:
+  [[nodiscard]] std::pair<std::uint32_t, NodeIndex> rank(NodeIndex node) const {
+    return {order_.level[node], node};
+  }
+  [[nodiscard]] bool is_tied(NodeIndex node, std::uint32_t context) const {
+    return order_.context[node] == context && may_be_tied(graph_.nodes[node]);
+  }
+
+  void put_readers_before(NodeIndex update) {
+    for (const NodeIndex read : users_[order_.inputs[update].front().from]) {
+      if (graph_.nodes[read].op == "ReadVariableOp") put_users_before(read, update);
+    }
+  }
+
+  void put_users_before(NodeIndex read, NodeIndex update) {
+    for (const NodeIndex user : users_[read]) {
+      if (order_.level[user] >= order_.level[update]) continue;
+      if (is_alias(graph_.nodes[user].op)) put_users_before(user, update);
+      if (!is_tied(user, order_.context[update])) continue;
+      put_edge(graph_, graph_.nodes[user].name, update);
+      before_[update].push_back(user);
+    }
+  }
+
+  // What comes before the update, and is in no block yet, with it.
+  std::vector<NodeIndex> take_block(NodeIndex update, std::size_t number) {
+    std::vector<NodeIndex> found;
+    std::vector<NodeIndex> rest;
+    const auto visit = [&](NodeIndex node) {
+      if (block_[node] != 0) return;
+      block_[node] = number;
+      found.push_back(node);
+      rest.push_back(node);
+    };
+    visit(update);
+    while (!rest.empty()) {
+      const NodeIndex node = rest.back();
+      rest.pop_back();
+      for (const NodeIndex earlier : before_[node]) visit(earlier);
+    }
+    return found;
+  }
+
+  [[nodiscard]] bool is_first(NodeIndex node, std::uint32_t context) const {
+    return is_tied(node, context) && std::ranges::none_of(before_[node], [&](NodeIndex earlier) {
+             return block_[earlier] == block_[node] && is_tied(earlier, context);
+           });
+  }
+
+  Graph& graph_;
+  const GraphOrder& order_;
+  std::vector<std::vector<NodeIndex>> before_;
+  std::vector<std::size_t> block_;  // 0: in none yet
+  std::vector<NodeIndex> updates_;
+  std::map<NodeIndex, std::vector<NodeIndex>> users_;
+};
+
 }  // namespace
+
+void order_updates(Graph& graph, const GraphOrder& order) {
+  if (std::ranges::none_of(graph.nodes, exchanges, &Node::op))
+    UpdateOrder(graph, order).put_edges();
+}
 
 void serialise_levels(Graph& graph, const GraphOrder& order,
                       const std::vector<std::vector<NodeIndex>>& heavy) {

@@ -7,6 +7,9 @@
 //
 //   partitions           a, b, c ─> barrier ─> d, e, f ─> barrier ─> ...
 //
+//   updates              all that u1 needs ─> u1 ─> what u2 needs besides ─> u2 ─> ...
+//                        readers of its variable ─^
+//
 // Let before(u, v) be the graph's own order, level(v) the longest way to v, and i(v) the place of v
 // among the nodes.
 //
@@ -18,6 +21,16 @@
 // partition k those from (k-1)n + 1 to kn. For each k a node b_k, each v of partition k ─> b_k and
 // b_k ─> each v of partition k+1. Every edge leads to a node that comes later in the depth-first
 // order of the whole graph, so there is no cycle. Edges are left out where others imply them.
+//
+// Updates (ours): let u_1, u_2, ... be the ops that change a variable in place, by (level, i). A
+// node c of u's context that reads what a ReadVariableOp of u's variable put out, with level(c) <
+// level(u), comes before u, which would else change a copy. Then let block k be what comes before
+// u_k and before no earlier one, with u_k. Each of the first nodes of block k waits for the last
+// update of its context in an earlier block. Every edge leads on within a block or to a later one,
+// so there is no cycle. So a gradient is used up before the next is computed, and no two variables
+// are updated at once: without it, how many are held depends on which threads come first. A graph
+// that exchanges tensors between devices is left as it is, since two of them could wait for each
+// other.
 //
 // Frames: only nodes of one context, so of one frame, are tied. The graph must have an order; the
 // order is void afterwards. Thread-safe: no shared state.
@@ -39,6 +52,8 @@ void serialise_levels(Graph& graph, const GraphOrder& order,
 std::vector<std::vector<std::vector<NodeIndex>>> find_partitions(const Graph& graph,
                                                                  const GraphOrder& order,
                                                                  std::size_t size);
+
+void order_updates(Graph& graph, const GraphOrder& order);
 
 void put_barriers(Graph& graph, const GraphOrder& order, std::size_t size);
 

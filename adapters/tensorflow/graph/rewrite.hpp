@@ -4,7 +4,8 @@
 //
 // The graph computes what it computed: between a tensor and its user there is only what hands the
 // same bytes on. Any doubt (a cycle, frames that mix, an unknown input, bytes that are no graph)
-// leaves the graph as it was, and `reason` says why; so does a graph that has pairs already.
+// leaves the graph as it was, and `reason` says why; so does a graph that has pairs already. Where
+// it is asked for, twins (twins.hpp) compute some tensors again in place of swapping them.
 // Thread-safe: no shared state.
 #pragma once
 
@@ -14,22 +15,18 @@
 #include <string_view>
 #include <vector>
 
+#include "op_names.hpp"
 #include "op_types.hpp"
 #include "swap_pairs.hpp"
 
 namespace spillway::tf {
 
-constexpr std::string_view kSwapOutOp = "SpillwaySwapOut";
-constexpr std::string_view kSwapInOp = "SpillwaySwapIn";
-constexpr std::string_view kTickOp = "SpillwayTick";
-/// Of the names of nodes that are put in.
-constexpr std::string_view kPrefix = "spillway/";
-
 /// One wait of a tensor, which ends with a swap-in.
 struct HoleName {
-  std::vector<std::string> users{};  ///< nodes
-  std::uint32_t due = 0;             ///< the clock's time at which the swap-in begins by itself
-  std::uint32_t latest = 0;          ///< and the last at which it may
+  std::vector<std::string> users{};   ///< nodes
+  std::uint32_t due = 0;              ///< the clock's time at which the swap-in begins by itself
+  std::uint32_t latest = 0;           ///< and the last at which it may
+  std::optional<std::size_t> gate{};  ///< it has no users but the twin of this pair
 };
 
 /// The name, in the framework's graph, of the tensor that a pair moves.
@@ -37,10 +34,12 @@ struct PairName {
   std::string tensor{};  ///< node, and `:port` where that is not 0
   std::string node{};
   std::string op{};
-  bool in_loop = false;              ///< may run several times in one step
-  std::vector<std::string> early{};  ///< nodes that use the tensor itself
-  std::uint64_t clock = 0;           ///< of its context; where clocks trigger swap-ins
-  std::vector<HoleName> holes{};     ///< one before each swap-in
+  bool in_loop = false;                ///< may run several times in one step
+  std::vector<std::string> early{};    ///< nodes that use the tensor itself
+  std::uint64_t clock = 0;             ///< of its context; where clocks trigger swap-ins
+  std::vector<HoleName> holes{};       ///< one before each swap-in
+  std::vector<std::string> cone{};     ///< nodes that its twin copies; empty: it has none
+  std::vector<std::size_t> sources{};  ///< pairs that its twin reads
 };
 
 struct Rewritten {
@@ -59,7 +58,7 @@ struct RewriteResult {
   std::size_t nodes = 0;
 };
 
-/// What holds a swap-in back until it is due.
+/// The thing that holds a swap-in back until it is due.
 enum class Trigger : std::uint8_t {
   kEdge,   ///< a tick that it follows
   kClock,  ///< nothing in the graph: it asks, and ticks tell how far the step is; in functions
@@ -67,6 +66,9 @@ enum class Trigger : std::uint8_t {
 
 struct RewriteOptions {
   PairOptions pairs;
+  /// A constant of so many bytes or more becomes one of ours, which need not lie in memory all the
+  /// time. 0: none does.
+  std::uint64_t smallest_constant = 0;
   /// The number of the first hole. Each pair has as many in a row as it has swap-ins: the attribute
   /// `hole` of a swap-in is that of the one before it, of a swap-out that of its first, with how
   /// many there are as `holes`.
@@ -75,6 +77,8 @@ struct RewriteOptions {
   std::uint64_t first_clock = 0;    ///< the number of the first clock
   bool serialise_levels = false;    ///< see ordering_edges.hpp, here and below
   std::size_t partition_nodes = 0;  ///< 0: no barriers
+  bool order_updates = false;       ///< and a node behind all of them
+  bool twins = false;
 };
 
 RewriteResult rewrite_graph(std::string_view graph, const OpCatalogue& catalogue,

@@ -11,23 +11,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "op_names.hpp"
+
 namespace spillway::tf {
 namespace {
 
 using std::string_view;
-
-template <std::size_t size>
-bool is_one_of(string_view op, const std::array<string_view, size>& ops) {
-  return std::ranges::find(ops, op) != ops.end();
-}
-
-// Ops that put out the memory of their first input.
-bool is_alias(string_view op) {
-  static constexpr std::array<string_view, 9> kOps{"Identity",    "Reshape",      "Squeeze",
-                                                   "ExpandDims",  "StopGradient", "PreventGradient",
-                                                   "EnsureShape", "Snapshot",     "Bitcast"};
-  return is_one_of(op, kOps);
-}
 
 // Ops whose output somebody else holds on to, so that a copy elsewhere frees nothing.
 bool is_held_elsewhere(string_view op) {
@@ -38,6 +27,9 @@ bool is_held_elsewhere(string_view op) {
       "Variable",    "_EagerConst"};
   return is_one_of(op, kOps);
 }
+
+// Ops that put out the memory of a variable, or of a constant of ours.
+bool is_variable(string_view op) { return op == "ReadVariableOp" || op == kConstantOp; }
 
 // Ops that put out a few numbers about shapes.
 bool is_shape_op(string_view op) {
@@ -64,11 +56,6 @@ bool may_wait(string_view op) {
 bool must_see_producer(string_view op, std::uint32_t input) {
   return ((op == "MaxPoolGrad" || op == "MaxPool3DGrad") && input == 1) ||
          (op == "LRNGrad" && input == 2);
-}
-
-bool on_processor(const Node& node) {
-  return node.device.empty() || node.device.find("CPU:") != std::string::npos ||
-         node.device.find("cpu:") != std::string::npos;
 }
 
 // Those whose time is worth a tick.
@@ -116,8 +103,8 @@ class PairSearch {
     const Node& source = graph_.nodes[edge.from];
     return !edge.control && !edge.back && order_.context[edge.from] == order_.context[user] &&
            order_.level[user] > order_.level[edge.from] + options_.distance &&
-           on_processor(source) && may_leave(source.op) && may_wait(graph_.nodes[user].op) &&
-           !is_held(edge.from, edge.port);
+           is_on_processor(source) && may_wait(graph_.nodes[user].op) &&
+           (is_variable(source.op) || (may_leave(source.op) && !is_held(edge.from, edge.port)));
   }
 
   // Whether the memory behind an output is that of a variable, a constant or an argument.
@@ -139,6 +126,7 @@ class PairSearch {
                   .port = port,
                   .type = types[port],
                   .early = std::move(early_[{node, port}]),
+                  .variable = is_variable(graph_.nodes[node].op),
                   .swap_ins = {}};
     for (const Use& use : uses) {
       const bool shares = !pair.swap_ins.empty() &&
@@ -146,26 +134,18 @@ class PairSearch {
                               order_.level[pair.swap_ins.back().uses.front().node] + options_.group;
       if (!shares) {
         pair.swap_ins.push_back({.uses = {},
-                                 .tick = tick_before(node, use.node, options_.ahead),
-                                 .last = tick_before(node, use.node, 1)});
+                                 .tick = tick_for(node, use.node, options_.ahead),
+                                 .last = tick_for(node, use.node, 1),
+                                 .gate = {}});
       }
       pair.swap_ins.back().uses.push_back(use);
     }
     result_.pairs.push_back(std::move(pair));
   }
 
-  // The heavy op, as a place in its context's row, that a swap-in for `user` waits for: `ahead`
-  // before the user. None if that lies before what is swapped.
-  [[nodiscard]] std::optional<std::uint32_t> tick_before(NodeIndex node, NodeIndex user,
-                                                         std::uint32_t ahead) const {
-    const std::vector<NodeIndex>& heavy = result_.heavy[order_.context[user]];
-    const auto end = std::ranges::lower_bound(heavy, order_.level[user], {},
-                                              [this](NodeIndex i) { return order_.level[i]; });
-    const auto before = static_cast<std::size_t>(end - heavy.begin());
-    if (before < ahead) return std::nullopt;
-    const std::size_t tick = before - ahead;
-    if (order_.level[heavy[tick]] <= order_.level[node]) return std::nullopt;
-    return static_cast<std::uint32_t>(tick);
+  [[nodiscard]] std::optional<std::uint32_t> tick_for(NodeIndex maker, NodeIndex user,
+                                                      std::uint32_t ahead) const {
+    return tick_before(order_, result_.heavy, maker, user, ahead);
   }
 
   const std::vector<DataType>& types_of_outputs(NodeIndex node) {
@@ -188,6 +168,26 @@ class PairSearch {
 
 }  // namespace
 
+bool is_alias(string_view op) {
+  static constexpr std::array<string_view, 9> kOps{"Identity",    "Reshape",      "Squeeze",
+                                                   "ExpandDims",  "StopGradient", "PreventGradient",
+                                                   "EnsureShape", "Snapshot",     "Bitcast"};
+  return is_one_of(op, kOps);
+}
+
+std::optional<std::uint32_t> tick_before(const GraphOrder& order,
+                                         const std::vector<std::vector<NodeIndex>>& heavy,
+                                         NodeIndex maker, NodeIndex user, std::uint32_t ahead) {
+  const std::vector<NodeIndex>& row = heavy[order.context[user]];
+  const auto end = std::ranges::lower_bound(row, order.level[user], {},
+                                            [&order](NodeIndex i) { return order.level[i]; });
+  const auto before = static_cast<std::size_t>(end - row.begin());
+  if (before < ahead) return std::nullopt;
+  const std::size_t tick = before - ahead;
+  if (order.level[row[tick]] <= order.level[maker]) return std::nullopt;
+  return static_cast<std::uint32_t>(tick);
+}
+
 std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphOrder& order) {
   const auto contexts =
       order.context.empty() ? 0 : *std::ranges::max_element(order.context) + std::size_t{1};
@@ -198,6 +198,11 @@ std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphO
     if (is_heavy(graph.nodes[i].op)) heavy[order.context[i]].push_back(i);
   }
   return heavy;
+}
+
+bool is_on_processor(const Node& node) {
+  return node.device.empty() || node.device.find("CPU:") != std::string::npos ||
+         node.device.find("cpu:") != std::string::npos;
 }
 
 SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,

@@ -12,10 +12,14 @@
 // distance exceeds a threshold is cut. A tick follows *all* heavy ops of its context up to a level,
 // not one: an executor that puts off ops without successors then runs them before it begins to
 // bring back what comes later. Nodes of one context alone are tied together.
+//
+// No pair moves a variable or a constant of ours. Its late users get an op before them too, placed
+// as a swap-in is, that says that it is used now.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "graph_def.hpp"
@@ -38,9 +42,21 @@ struct Use {
 };
 
 struct SwapIn {
-  std::vector<Use> uses;              ///< by level
+  std::vector<Use> uses;              ///< by level; none behind a gate
   std::optional<std::uint32_t> tick;  ///< waits for the heavy ops of its context up to this one
   std::optional<std::uint32_t> last;  ///< the last of them that it could wait for
+  std::optional<std::size_t> gate;    ///< the pair whose twin it brings an input to
+};
+
+/// How a tensor is computed again; see twins.hpp.
+struct Twin {
+  struct Source {
+    NodeIndex node = 0;
+    std::uint32_t port = 0;
+    std::size_t pair = 0;
+  };
+  std::vector<NodeIndex> cone;  ///< each op after those before it
+  std::vector<Source> sources;
 };
 
 struct SwapPair {
@@ -48,7 +64,9 @@ struct SwapPair {
   std::uint32_t port = 0;
   DataType type = 0;
   std::vector<NodeIndex> early;  ///< users of the tensor itself
+  bool variable = false;  ///< or a constant: it has uses in place of swap-ins, and no swap-out
   std::vector<SwapIn> swap_ins;
+  std::optional<Twin> twin{};  ///< for the users of the last swap-in
 };
 
 struct SwapPairs {
@@ -58,6 +76,17 @@ struct SwapPairs {
 
 /// Ops whose time is worth waiting for, of each context, by level.
 std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphOrder& order);
+/// Whether a node runs on a processor, as far as its device says.
+bool is_on_processor(const Node& node);
+
+/// The heavy op, as a place in its context's row, that a swap-in for `user` waits for: `ahead`
+/// before the user. None if that lies before `maker`, which is what is swapped.
+std::optional<std::uint32_t> tick_before(const GraphOrder& order,
+                                         const std::vector<std::vector<NodeIndex>>& heavy,
+                                         NodeIndex maker, NodeIndex user, std::uint32_t ahead);
+
+/// Ops that put out the memory of their first input.
+bool is_alias(std::string_view op);
 
 SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
                      const PairOptions& options);

@@ -58,7 +58,7 @@ bool FieldReader::next(Field& field) {
       take(4);
       break;
     default:
-      throw MalformedMessage("a field has a wire type that is none");
+      throw MalformedMessage("a field has an unknown wire type");
   }
   if (field.number == 0) throw MalformedMessage("a field has the number 0");
   field.whole = begin.substr(0, begin.size() - rest_.size());

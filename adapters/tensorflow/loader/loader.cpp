@@ -78,7 +78,7 @@ void open_plugin() {
   watch_python();
 }
 
-[[maybe_unused]] const bool opened = [] {
+[[maybe_unused]] const bool kOpened = [] {
   open_plugin();
   return true;
 }();

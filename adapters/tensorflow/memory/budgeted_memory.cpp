@@ -20,6 +20,9 @@ constexpr milliseconds kPatience{1000};
 // How long until it looks again: a tensor becomes a victim when its last reader ends, which frees
 // nothing and wakes nobody.
 constexpr milliseconds kLook{20};
+// How long ops under way have to end before what they use may leave: those that wait for memory
+// themselves do not end.
+constexpr milliseconds kForOps{100};
 constexpr std::uint64_t kMostLeaving = 8;  // of the budget: one part in so many
 constexpr std::size_t kOfSlabs = 64;       // what slabs and blocks are aligned to
 
@@ -28,7 +31,7 @@ thread_local std::string failure;
 }  // namespace
 
 BudgetedMemory::BudgetedMemory(Bytes budget, runtime::Poison poison)
-    : memory_(budget, runtime::ArenaOptions{}) {
+    : limit_(budget), memory_(budget, runtime::ArenaOptions{}) {
   memory_.set_poison(poison);
   // Objects in slabs are not poisoned.
   if (poison == runtime::Poison::kYes) memory_.set_small_objects(runtime::SmallObjects::kBlocks);
@@ -45,14 +48,18 @@ std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment, Overbo
   std::byte* const pointer = memory_.allocate(wanted, overbooking).pointer;
   if (pointer == nullptr) return nullptr;
   ++allocations_;
-  peak_held_ = std::max(peak_held_, memory_.budget().used());
-  peak_live_ = std::max(peak_live_, memory_.live());
-  peak_since_taken_ = std::max(peak_since_taken_, memory_.live());
+  note_peaks_locked();
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   std::byte* const aligned =
       alignment <= kOfSlabs ? pointer : pointer + (alignment - address % alignment) % alignment;
   if (observer_ != nullptr) observer_->allocated(aligned, bytes, memory_.live());
   return aligned;
+}
+
+void BudgetedMemory::note_peaks_locked() {
+  peak_held_ = std::max(peak_held_, memory_.budget().used() + charged_);
+  peak_live_ = std::max(peak_live_, live_locked());
+  peak_since_taken_ = std::max(peak_since_taken_, live_locked());
 }
 
 std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
@@ -65,32 +72,76 @@ std::byte* BudgetedMemory::allocate_beyond(Bytes bytes, std::size_t alignment) {
   return try_locked(bytes, alignment, Overbooking::kAllow);
 }
 
-std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
-  if (bytes.count > runtime::Slabs::kLargestObject) hold_back();
+template <typename Attempt>
+bool BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt) {
+  auto quiet_since = Clock::now();
+  while (Clock::now() - quiet_since < kPatience) {
+    make_room(bytes, Clock::now() - quiet_since < kForOps ? Victims::kIdle : Victims::kInUse);
+    const std::uint64_t now = wait_for_room(seen, kLook);
+    if (attempt()) return true;
+    if (now != seen || room_expected()) quiet_since = Clock::now();
+    seen = now;
+  }
+  return false;
+}
+
+template <typename Attempt>
+bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
   const std::uint64_t seen = frees_.load();
+  if (attempt()) return true;
   {
     const std::lock_guard lock(mutex_);
-    if (std::byte* const pointer = try_locked(bytes, alignment, Overbooking::kRefuse)) {
-      return pointer;
-    }
     ++waits_;
   }
   // A request that can never fit need not wait.
-  if (bytes <= memory_.budget().limit()) {
+  if (bytes <= limit_) {
     const auto begin = Clock::now();
-    std::byte* const pointer = wait_and_allocate(bytes, alignment, seen);
+    const bool obtained = wait_for(bytes, seen, attempt);
     waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));
-    if (pointer != nullptr) return pointer;
+    if (obtained) return true;
   }
   const std::lock_guard lock(mutex_);
   ++failures_;
-  last_short_ = saturating_sub(bytes, saturating_sub(memory_.budget().limit(), memory_.live()));
+  last_short_ = saturating_sub(bytes, saturating_sub(limit_, live_locked()));
   failure = failure_locked(bytes);
-  return nullptr;
+  return false;
+}
+
+std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
+  if (bytes.count > runtime::Slabs::kLargestObject) hold_back();
+  std::byte* pointer = nullptr;
+  obtain(bytes, [&] { return (pointer = try_allocate(bytes, alignment)) != nullptr; });
+  return pointer;
+}
+
+bool BudgetedMemory::charge(Bytes bytes) {
+  hold_back();
+  return obtain(bytes, [&] { return try_charge(bytes); });
+}
+
+bool BudgetedMemory::try_charge(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  memory_.take_freed(none_);
+  if (live_locked() + bytes > limit_) return false;
+  charged_ += bytes;
+  memory_.set_limit(limit_ - charged_);
+  // Pages that nobody needs count as held.
+  if (memory_.budget().used() > memory_.budget().limit()) memory_.release_idle();
+  note_peaks_locked();
+  return true;
+}
+
+void BudgetedMemory::uncharge(Bytes bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    charged_ -= bytes;
+    memory_.set_limit(limit_ - charged_);
+  }
+  wake();
 }
 
 void BudgetedMemory::hold_back() {
-  const Bytes most{memory_.budget().limit().count / kMostLeaving};
+  const Bytes most{limit_.count / kMostLeaving};
   if (leaving() <= most) return;
   const auto begin = Clock::now();
   {
@@ -103,37 +154,24 @@ void BudgetedMemory::hold_back() {
   waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));
 }
 
-void BudgetedMemory::make_room(Bytes bytes) {
+void BudgetedMemory::make_room(Bytes bytes, Victims victims) {
   if (!evict_) return;
   Bytes missing{};
   {
     const std::lock_guard lock(mutex_);
     memory_.take_freed(none_);
-    missing = saturating_sub(memory_.live() + bytes, memory_.budget().limit());
+    missing = saturating_sub(live_locked() + bytes, limit_);
   }
   // It did not fit, so something is missing, be it for rounding.
   missing = saturating_sub(std::max(missing, Bytes{1}), leaving());
-  if (missing.count != 0) evict_(missing);
-}
-
-std::byte* BudgetedMemory::wait_and_allocate(Bytes bytes, std::size_t alignment,
-                                             std::uint64_t seen) {
-  auto quiet_since = Clock::now();
-  while (Clock::now() - quiet_since < kPatience) {
-    make_room(bytes);
-    const std::uint64_t now = wait_for_room(seen, kLook);
-    if (std::byte* const pointer = try_allocate(bytes, alignment)) return pointer;
-    if (now != seen || room_expected()) quiet_since = Clock::now();
-    seen = now;
-  }
-  return nullptr;
+  if (missing.count != 0) evict_(missing, victims);
 }
 
 void BudgetedMemory::free(std::byte* pointer) noexcept {
   if (observer_ != nullptr) observer_->freed(pointer);
   memory_.free_later(pointer);
   frees_.fetch_add(1);
-  // Who waits has said so before it looked for what was freed.
+  // A waiting thread has said so before it looked for what was freed.
   if (waiting_.load() == 0) return;
   { const std::lock_guard lock(mutex_); }
   room_.notify_all();
@@ -165,11 +203,9 @@ std::uint64_t BudgetedMemory::wait_for_room(std::uint64_t seen, milliseconds pat
 }
 
 std::string BudgetedMemory::failure_locked(Bytes bytes) const {
-  const Bytes live = memory_.live();
-  const Bytes limit = memory_.budget().limit();
-  const Bytes have = saturating_sub(limit, live);
+  const Bytes have = saturating_sub(limit_, live_locked());
   return fmt::format("need {}, have {} of {}, short {}", to_string(bytes), to_string(have),
-                     to_string(limit), to_string(saturating_sub(bytes, have)));
+                     to_string(limit_), to_string(saturating_sub(bytes, have)));
 }
 
 std::string BudgetedMemory::describe_failure(Bytes bytes) {
@@ -189,10 +225,10 @@ std::string BudgetedMemory::shortage(const std::string& figures) {
 MemoryUsage BudgetedMemory::usage() const {
   const std::lock_guard lock(mutex_);
   memory_.take_freed(none_);
-  return {.budget = memory_.budget().limit(),
-          .held = memory_.budget().used(),
+  return {.budget = limit_,
+          .held = memory_.budget().used() + charged_,
           .peak_held = peak_held_,
-          .live = memory_.live(),
+          .live = live_locked(),
           .peak_live = peak_live_,
           .allocations = allocations_,
           .waits = waits_,
@@ -204,13 +240,13 @@ MemoryUsage BudgetedMemory::usage() const {
 void BudgetedMemory::clear_peak() {
   const std::lock_guard lock(mutex_);
   memory_.take_freed(none_);
-  peak_live_ = memory_.live();
+  peak_live_ = live_locked();
 }
 
 Bytes BudgetedMemory::take_peak() {
   const std::lock_guard lock(mutex_);
   memory_.take_freed(none_);
-  return std::exchange(peak_since_taken_, memory_.live());
+  return std::exchange(peak_since_taken_, live_locked());
 }
 
 void BudgetedMemory::before_fork() {

@@ -30,6 +30,12 @@
 
 namespace spillway::tf {
 
+/// What may leave for those that lack room.
+enum class Victims : std::uint8_t {
+  kIdle,   ///< what no op under way works on
+  kInUse,  ///< that too: nothing else has made room for a while
+};
+
 struct MemoryUsage {
   Bytes budget{};
   Bytes held{};  ///< pages, free ones and rounding included
@@ -50,7 +56,7 @@ class BudgetedMemory {
   /// `evict` begins to copy out tensors of so many bytes, or as many as there are: their memory is
   /// freed later, and expect_room says so. Called by whoever lacks room, with no lock held. Before
   /// the first allocation.
-  void set_victims(std::function<void(Bytes)> evict) { evict_ = std::move(evict); }
+  void set_victims(std::function<void(Bytes, Victims)> evict) { evict_ = std::move(evict); }
   /// Before the first allocation; not owned.
   void set_observer(MemoryObserver& observer) { observer_ = &observer; }
 
@@ -62,6 +68,13 @@ class BudgetedMemory {
   /// where the kernel refuses.
   std::byte* allocate_beyond(Bytes bytes, std::size_t alignment);
   void free(std::byte* pointer) noexcept;
+
+  /// Counts bytes of the budget that lie elsewhere, such as mapped pages of a variable: waits for
+  /// room as allocate() does. False if they do not fit.
+  [[nodiscard]] bool charge(Bytes bytes);
+  /// The same, without waiting.
+  [[nodiscard]] bool try_charge(Bytes bytes);
+  void uncharge(Bytes bytes);
   /// Whether memory here was allocated. Takes no lock.
   [[nodiscard]] bool owns(const std::byte* pointer) const {
     return memory_.find(pointer) != nullptr;
@@ -71,7 +84,7 @@ class BudgetedMemory {
   void expect_room(Bytes bytes);
   void room_came(Bytes bytes);
   /// So many bytes did not fit: asks for victims where what is on its way is not enough for them.
-  void make_room(Bytes bytes);
+  void make_room(Bytes bytes, Victims victims = Victims::kIdle);
   /// Whoever waits for room looks again.
   void wake();
 
@@ -89,6 +102,7 @@ class BudgetedMemory {
   /// The text for a person of either: `figures` and what helps.
   static std::string shortage(const std::string& figures);
 
+  [[nodiscard]] Bytes limit() const { return limit_; }
   [[nodiscard]] MemoryUsage usage() const;
   void clear_peak();
   /// The peak of live bytes since the last call, whatever clear_peak() does.
@@ -100,16 +114,24 @@ class BudgetedMemory {
 
  private:
   std::byte* try_locked(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
+  void note_peaks_locked();
   /// Waits until little enough is on its way out.
   void hold_back();
-  /// Null after the patience.
-  std::byte* wait_and_allocate(Bytes bytes, std::size_t alignment, std::uint64_t seen);
+  /// Tries, which `attempt` does, until it works: true; or nothing has made room for the patience.
+  template <typename Attempt>
+  bool wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt);
+  /// The same, before it waits at all, and with its end in the figures.
+  template <typename Attempt>
+  bool obtain(Bytes bytes, const Attempt& attempt);
   std::string failure_locked(Bytes bytes) const;
+  [[nodiscard]] Bytes live_locked() const { return memory_.live() + charged_; }
 
+  const Bytes limit_;
   mutable std::mutex mutex_;
   std::condition_variable room_;
   mutable runtime::DeviceMemory memory_;  // what was freed is taken up when somebody looks
   mutable std::vector<runtime::DeviceBlock*> none_;
+  Bytes charged_{};
   Bytes peak_held_{};
   Bytes peak_live_{};
   Bytes peak_since_taken_{};
@@ -122,7 +144,7 @@ class BudgetedMemory {
   std::atomic<std::uint32_t> waiting_{0};
   std::atomic<std::uint32_t> copies_{0};
   std::atomic<std::uint64_t> leaving_{0};  // bytes of those
-  std::function<void(Bytes)> evict_;
+  std::function<void(Bytes, Victims)> evict_;
   MemoryObserver* observer_ = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast bytes pass in one direction: those that passed, over the time in which any copy was
-// under way. Thread-safe; time is a number that it is given.
+// Measures how fast bytes pass in one direction: those that passed, over the time in which any copy
+// was under way. Thread-safe; time is a number that it is given.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is told of each allocation and each free, for a record of the step.
+// Hears of each allocation and each free, for a record of the step.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the framework stood still for copies: none of its threads worked, while a copy to or
-// from the store was under way.
+// Measures how long the framework stood still for copies: none of its threads worked while a copy
+// to or from the store was under way.
 //
 // A step ends when its last copy has ended, so whatever it is that the framework could go on with
 // then waits for a copy, at once or by another one that has not begun. Time in which anything works

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of training, of which the framework tells nothing: the runs of the graph with pairs
-// that ran most often.
+// Counts the steps of training, which the framework does not report: the runs of the graph with
+// pairs that ran most often.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class StepCount {
  public:
   /// A graph begins to run. `moved`: bytes moved since the process began.
   void begin(std::size_t graph, TimeNs now, Bytes moved);
-  /// Of the graph that ran most often, the first of several.
+  /// Figures of the graph that ran most often, the first of several.
   [[nodiscard]] StepFigures figures() const;
 
  private:

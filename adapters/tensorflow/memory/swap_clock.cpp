@@ -21,7 +21,7 @@ void SwapClock::tick(const ClockRun& run, std::uint64_t time) {
       due.push_back(std::move(wait->due));
       wait = known.waits.erase(wait);
     }
-    forget_locked();
+    remove_old_runs_locked();
   }
   for (const auto& begin : due) begin();
 }
@@ -59,19 +59,19 @@ std::size_t SwapClock::waiting() const {
   return count;
 }
 
-void SwapClock::forget_locked() {
+void SwapClock::remove_old_runs_locked() {
   for (auto run = runs_.begin(); runs_.size() > kMostRuns && run != runs_.end();) {
     if (!run->second.waits.empty()) {
       ++run;
       continue;
     }
-    forgotten_ = std::max(forgotten_, std::optional(run->first));
+    last_gone_ = std::max(last_gone_, std::optional(run->first));
     run = runs_.erase(run);
   }
 }
 
 bool SwapClock::has_gone_locked(const ClockRun& run) const {
-  return forgotten_ && run <= *forgotten_ && !runs_.contains(run);
+  return last_gone_ && run <= *last_gone_ && !runs_.contains(run);
 }
 
 }  // namespace spillway::tf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far each run of a graph is, and who waits for it.
+// Keeps how far each run of a graph is, and who waits for it.
 //
 //     tick 1, tick 2, ...          told by the graph, each after the one before: time 1, 2, ...
 //     wait_until(5) ───────────────────────> the tick of 5, or later: called back
@@ -64,12 +64,12 @@ class SwapClock {
     std::list<Wait> waits;
   };
 
-  void forget_locked();
+  void remove_old_runs_locked();
   [[nodiscard]] bool has_gone_locked(const ClockRun& run) const;
 
   mutable std::mutex mutex_;
   std::map<ClockRun, Run> runs_;       // older steps first: the framework counts them up
-  std::optional<ClockRun> forgotten_;  // the latest that has gone
+  std::optional<ClockRun> last_gone_;  // the latest that was removed
   Ticket last_ticket_ = 0;
 };
 

@@ -265,11 +265,11 @@ bool SwapStore::start_those_with_room() {
       request = next;
     }
   }
-  for (auto& [request, place] : started) load(std::move(request), place);
+  for (const auto& [request, place] : started) load(request, place);
   return !started.empty();
 }
 
-void SwapStore::load(Request request, std::byte* memory) {
+void SwapStore::load(const Request& request, std::byte* memory) {
   const auto end = [this, memory, copy = request.copy, done = request.done,
                     passing =
                         std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
@@ -327,6 +327,7 @@ void SwapStore::after_fork(bool in_child) {
   out_meter_.after_fork();
   in_child_ = in_child;
   paused_ = false;
+  store_.after_fork(in_child);
   mutex_.unlock();
   if (!in_child) work_.notify_all();
 }

@@ -78,6 +78,9 @@ class SwapStore {
   /// room, or ended.
   bool cancel(Ticket ticket);
 
+  /// For what lies there without being a copy.
+  runtime::TieredStore& tiers() { return store_; }
+
   [[nodiscard]] runtime::StoreUsage usage() const { return store_.usage(); }
   [[nodiscard]] runtime::StoreStatistics statistics() const { return store_.statistics(); }
   [[nodiscard]] std::string transfers() const { return store_.transfers(); }
@@ -110,7 +113,7 @@ class SwapStore {
   void end_work();
   /// Starts what finds room; true if something did.
   bool start_those_with_room();
-  void load(Request request, std::byte* memory);
+  void load(const Request& request, std::byte* memory);
   void make_room_for_first();
   void fail_first();
   /// A place in the store, or why there is none.

@@ -48,10 +48,12 @@ void SwapTable::follow(std::span<const HoleDecision> decisions) {
     holes_[i].passes = false;
     holes_[i].had_to_leave = false;
     holes_[i].due.reset();
+    holes_[i].recomputed = false;
   }
   for (const HoleDecision& decision : decisions) {
     holes_[decision.hole].passes = !decision.leaves;
     holes_[decision.hole].due = decision.due;
+    holes_[decision.hole].recomputed = decision.recomputed;
   }
   ++changes_;
 }
@@ -69,6 +71,20 @@ std::size_t SwapTable::graph_of(std::uint64_t hole) const {
 std::optional<std::uint64_t> SwapTable::due(std::uint64_t hole) const {
   const std::lock_guard lock(mutex_);
   return gave_up_ ? std::nullopt : holes_[hole].due;
+}
+
+bool SwapTable::recomputes(std::uint64_t number, Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  Hole& hole = holes_[number];
+  if (!may_leave(bytes)) return false;
+  if (options_.always_copy) return hole.takes_turn = !hole.takes_turn;
+  return hole.recomputed && !gave_up_;
+}
+
+void SwapTable::recomputed(std::uint64_t ops, Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  recomputed_ops_ += ops;
+  recomputed_ += bytes;
 }
 
 Bytes SwapTable::largest(std::uint64_t hole) const {
@@ -170,8 +186,13 @@ void SwapTable::had_to_leave(std::uint64_t number) {
   if (!hole.passes) return;
   hole.passes = false;
   hole.had_to_leave = true;
-  ++late_leaves_;
+  ++graphs_[hole.graph].late_leaves;
   ++changes_;
+}
+
+std::uint64_t SwapTable::late_leaves(std::uint64_t hole) const {
+  const std::lock_guard lock(mutex_);
+  return graphs_[holes_[hole].graph].late_leaves;
 }
 
 void SwapTable::give_up() {
@@ -190,7 +211,9 @@ SwapTableState SwapTable::state() const {
   SwapTableState state{.holes = holes_.size(),
                        .changes = changes_,
                        .gave_up = gave_up_,
-                       .late_leaves = late_leaves_};
+                       .recomputed_ops = recomputed_ops_,
+                       .recomputed = recomputed_};
+  for (const Graph& graph : graphs_) state.late_leaves += graph.late_leaves;
   for (const Hole& hole : holes_) {
     if (hole.most_in_store.count == 0) continue;
     ++state.used;

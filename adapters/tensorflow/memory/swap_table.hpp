@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which holes a tensor leaves. A hole is the wait of a tensor for one of its swap-ins. The
+// Keeps in which holes a tensor leaves. A hole is the wait of a tensor for one of its swap-ins. The
 // kernels of a graph ask while it runs; nothing is traced again when the answer changes.
 //
 //     first step      in every hole: what does not fit at all without runs, with no size known
@@ -21,6 +21,10 @@
 // Where a plan decides (`by_plan`) nothing of this is measured: everything copies until there is a
 // plan, and then what it says. A tensor that left late since memory ran out leaves in its hole from
 // then on, until the next plan.
+//
+// A plan also says which tensors are computed again in place of a swap (twins.hpp): they neither
+// leave nor stay, since their memory goes with their last user before the hole. Nobody else decides
+// that. Where everything copies always, every other time one that could be is.
 //
 // A tensor below the smallest size always stays. Thread-safe.
 #pragma once
@@ -46,11 +50,12 @@ struct SwapTableOptions {
   bool always_copy = false;  ///< fuzz
 };
 
-/// What a plan says of a hole.
+/// The decision of a plan for one hole.
 struct HoleDecision {
   std::uint64_t hole = 0;
   bool leaves = false;
-  std::uint64_t due = 0;  ///< its swap-in, by the hole's clock
+  std::uint64_t due = 0;    ///< its swap-in, by the hole's clock
+  bool recomputed = false;  ///< it does not leave: its twin makes it again
 };
 
 struct SwapTableState {
@@ -60,6 +65,8 @@ struct SwapTableState {
   std::uint64_t changes = 0;
   bool gave_up = false;
   std::uint64_t late_leaves = 0;  ///< tensors that were to stay and had to leave
+  std::uint64_t recomputed_ops = 0;
+  Bytes recomputed{};  ///< of tensors that were computed again, and so were not swapped
 };
 
 class SwapTable {
@@ -73,14 +80,19 @@ class SwapTable {
   /// `by_plan`: plans decide what passes.
   std::uint64_t add_holes(const std::vector<bool>& in_loop, bool by_plan = false);
 
-  /// What passes in a graph from now on, and when swap-ins are due; holes that are not named copy.
-  /// Nothing where an allocation has failed.
+  /// Sets which holes pass from now on, and when swap-ins are due; holes that are not named copy.
+  /// Does nothing once an allocation has failed.
   void follow(std::span<const HoleDecision> decisions);
   /// No plan decides any more in the graph of the hole: what passes is measured.
   void measure_instead(std::uint64_t hole);
   [[nodiscard]] std::size_t graph_of(std::uint64_t hole) const;
   /// When the swap-in that ends the hole is due; nothing where no plan says so.
   [[nodiscard]] std::optional<std::uint64_t> due(std::uint64_t hole) const;
+
+  /// Whether the tensor that comes to the hole is to be computed again at its end.
+  bool recomputes(std::uint64_t hole, Bytes bytes);
+  /// It was, by so many ops.
+  void recomputed(std::uint64_t ops, Bytes bytes);
 
   /// The largest tensor that ever came to the hole.
   [[nodiscard]] Bytes largest(std::uint64_t hole) const;
@@ -93,6 +105,8 @@ class SwapTable {
 
   /// A tensor that stayed had to leave, since somebody else lacked room.
   void had_to_leave(std::uint64_t hole);
+  /// How often one of the hole's graph had to.
+  [[nodiscard]] std::uint64_t late_leaves(std::uint64_t hole) const;
 
   /// An allocation failed.
   void give_up();
@@ -116,6 +130,8 @@ class SwapTable {
     bool passes = false;
     bool had_to_leave = false;  // it never passes again
     std::optional<std::uint64_t> due{};
+    bool recomputed = false;
+    bool takes_turn = false;  // where everything copies always
     Bytes largest{};
   };
   struct Graph {
@@ -128,6 +144,7 @@ class SwapTable {
     std::uint64_t wait_until = 2;  // the round in which what it does now ends
     bool settled = false;          // nothing is left to change
     bool by_plan = false;
+    std::uint64_t late_leaves = 0;
   };
 
   bool copies_locked(std::uint64_t number, Bytes bytes);
@@ -147,7 +164,8 @@ class SwapTable {
   std::optional<std::size_t> measured_;  // graph
   std::uint64_t rounds_of_others_ = 0;   // since the measured one ran
   std::uint64_t changes_ = 0;
-  std::uint64_t late_leaves_ = 0;
+  std::uint64_t recomputed_ops_ = 0;
+  Bytes recomputed_{};
   bool gave_up_ = false;
 };
 

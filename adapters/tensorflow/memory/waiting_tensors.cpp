@@ -97,6 +97,15 @@ void WaitingTensors::end_copy(WaitingTensor& tensor, std::shared_ptr<Copy> copy,
   go_away_locked(tensor, gone);
 }
 
+void WaitingTensors::pass_over(const std::shared_ptr<WaitingTensor>& tensor, std::uint64_t hole) {
+  const std::lock_guard lock(mutex_);
+  if (tensor->hole_ >= hole) return;
+  const bool in_store = tensor->counted_;
+  count_locked(*tensor, false);
+  tensor->hole_ = hole;
+  count_locked(*tensor, in_store);
+}
+
 Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor) {
   std::uint64_t hole = 0;
   {
@@ -168,7 +177,7 @@ void WaitingTensors::take_back(WaitingTensor& tensor, SwapStore::Ticket ticket) 
   if (tensor.to_come_ == 0) gone = std::move(tensor.held_);
 }
 
-void WaitingTensors::make_room(Bytes bytes) {
+Bytes WaitingTensors::make_room(Bytes bytes) {
   struct Victim {
     std::shared_ptr<WaitingTensor> tensor;
     std::uint64_t hole = 0;
@@ -176,9 +185,9 @@ void WaitingTensors::make_room(Bytes bytes) {
     std::unique_ptr<Held> gone = {};
   };
   std::vector<Victim> victims;  // destroyed with no lock held
+  Bytes found{};
   {
     const std::lock_guard lock(mutex_);
-    Bytes found{};
     for (WaitingTensor* const tensor : tensors_) {
       if (found >= bytes) break;
       if (tensor->state_ != State::kHere || tensor->stays_ || tensor->hole_ == tensor->end_) {
@@ -198,6 +207,7 @@ void WaitingTensors::make_room(Bytes bytes) {
     table_.had_to_leave(victim.hole);
     if (victim.write) start_copy(victim.tensor, {});
   }
+  return found;
 }
 
 }  // namespace spillway::tf

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that wait for their late users: what a swap-out was given and its swap-ins have not all
-// had.
+// Tensors that wait for their late users: a swap-out was given them, and not all of its swap-ins
+// have had them.
 //
 //     add ──> here ──leave──> leaving ──copied──> away ──came back, and stays──> here, with a copy
 //              ^                 │ no copy could be made, or it was taken back
@@ -18,6 +18,8 @@
 // The last swap-in of a tensor takes back a swap-out of which nothing has been written: the copy
 // would free nothing before the tensor is used. One before the last does so where the tensor stays
 // for the hole that follows.
+//
+// A swap-in behind a gate (twins.hpp) may not run at all. The one after it passes over its hole.
 //
 // Ownership: a WaitingTensor belongs to the token of its swap-out. It owns the framework's hold on
 // the tensor while that is here or leaving, and its copy from when there is one. Thread-safe. Holds
@@ -104,6 +106,8 @@ class WaitingTensors {
                                      std::uint64_t first_hole, std::uint32_t holes);
   /// Begins to copy what is here. `done`, if given, is called when the copy has ended, well or not.
   void leave(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done = {});
+  /// The hole it waits in is this one, be it that no swap-in came for those before.
+  void pass_over(const std::shared_ptr<WaitingTensor>& tensor, std::uint64_t hole);
   /// A swap-in wants it; the next hole begins, and the table decides it.
   Taken take(const std::shared_ptr<WaitingTensor>& tensor);
   /// Bytes of it came back for a swap-in: a hold on them, for the case that it stays now.
@@ -111,8 +115,8 @@ class WaitingTensors {
   /// No swap-in will take it any more.
   void abandon(const std::shared_ptr<WaitingTensor>& tensor);
 
-  /// Lets victims of so many bytes in all leave, or as many as there are.
-  void make_room(Bytes bytes);
+  /// Lets victims of so many bytes in all leave, or as many as there are. Returns how many.
+  Bytes make_room(Bytes bytes);
 
   void before_fork() { mutex_.lock(); }
   void after_fork() { mutex_.unlock(); }

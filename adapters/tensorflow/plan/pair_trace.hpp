@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A measured run as planners know steps, and a plan for it as what the pairs of the graph do.
+// Makes of a measured run a step for planners, and of a plan for it what the pairs of the graph do.
 //
 //     run: ops in order, each with the most that was allocated
 //     pairs: maker, users of each hole        ──> Trace ──planner──> Plan ──> a choice for each
@@ -16,6 +16,12 @@
 // A hole leaves if the plan evicts its storage between the last use before it and the first one
 // after it. Its swap-in is due at the latest time of its clock at which all heavy ops counted so
 // far had begun before the op to which the plan ties the fetch.
+//
+// A tensor with a twin (twins.hpp) is computed again if the plan drops it in its hole and runs its
+// op again. That op is recomputable in the trace if the tensor waits once only, and it reads the
+// twin's sources, which are then held at least until it has run the first time. What the twin's
+// other ops take is added to it, unless they make tensors of pairs. A source comes back at the gate
+// of a twin that runs, if the plan has evicted it, and stays for its own users.
 //
 // Pure functions. A pair of which an op did not run, or that nothing is known of, has no storage
 // and its holes no choice.
@@ -54,8 +60,15 @@ struct PlannedWait {
   std::size_t index = 0;  ///< of the hole in its pair
 };
 
+/// A tensor that a plan may have computed again.
+struct PlannedTwin {
+  std::size_t pair = 0;
+  OpIndex op{};  ///< that made it
+};
+
 struct PairTrace {
   Trace trace;
+  std::vector<PlannedTwin> twins;
   std::vector<PlannedWait> waits;
   std::vector<std::uint64_t> short_holes;  ///< of pairs that have a storage: nothing lies between
 };
@@ -65,7 +78,8 @@ PairTrace make_pair_trace(const RunProfile& run, const PairedGraph& graph);
 struct HoleChoice {
   std::uint64_t hole = 0;
   bool leaves = false;
-  std::uint64_t due = 0;  ///< of the hole's clock
+  std::uint64_t due = 0;    ///< of the hole's clock
+  bool recomputed = false;  ///< in place of leaving
 
   bool operator==(const HoleChoice&) const = default;
 };

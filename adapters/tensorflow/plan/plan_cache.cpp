@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +18,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+
+// 0, or the errno with which the file could not be written.
+int write_error(const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path);
+  file << text << '\n';
+  file.flush();
+  if (file) return 0;
+  return errno == 0 ? EIO : errno;
+}
 
 }  // namespace
 
@@ -42,7 +53,8 @@ std::vector<HoleDecision> PlanCache::read(std::uint64_t signature, std::uint64_t
       if (hole >= holes) return {};
       decisions.push_back({.hole = first_hole + hole,
                            .leaves = row.at(1).get<bool>(),
-                           .due = row.at(2).get<std::uint64_t>()});
+                           .due = row.at(2).get<std::uint64_t>(),
+                           .recomputed = row.at(3).get<bool>()});
     }
   } catch (const std::exception&) {
     return {};
@@ -50,25 +62,27 @@ std::vector<HoleDecision> PlanCache::read(std::uint64_t signature, std::uint64_t
   return decisions;
 }
 
-void PlanCache::write(std::uint64_t signature, std::uint64_t first_hole,
-                      std::span<const HoleDecision> decisions) const {
-  if (directory_.empty()) return;
+std::string PlanCache::write(std::uint64_t signature, std::uint64_t first_hole,
+                             std::span<const HoleDecision> decisions) const {
+  if (directory_.empty()) return {};
   Json holes = Json::array();
   for (const HoleDecision& decision : decisions) {
-    holes.push_back({decision.hole - first_hole, decision.leaves, decision.due});
+    holes.push_back(
+        {decision.hole - first_hole, decision.leaves, decision.due, decision.recomputed});
   }
   const std::string path = path_of(signature);
   const std::string partial = fmt::format("{}.{}", path, ::getpid());
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
-  {
-    std::ofstream file(partial);
-    file << Json{{"version", kVersion}, {"holes", std::move(holes)}}.dump() << '\n';
-    file.flush();
-    if (!file) error = std::make_error_code(std::errc::io_error);
+  if (!error) {
+    const std::string text = Json{{"version", kVersion}, {"holes", std::move(holes)}}.dump();
+    error.assign(write_error(partial, text), std::generic_category());
   }
   if (!error) std::filesystem::rename(partial, path, error);
-  if (error) std::filesystem::remove(partial, error);
+  if (!error) return {};
+  std::error_code nothing_there;
+  std::filesystem::remove(partial, nothing_there);
+  return fmt::format("{}: {}", path, error.message());
 }
 
 }  // namespace spillway::tf

@@ -4,8 +4,8 @@
 // A file is named after the graph's signature and whatever else the plan depends on. What a plan
 // was made for may have changed all the same (other sizes of a batch that the graph leaves open):
 // it is a first guess, which measuring corrects. So a file that is missing, unreadable or of
-// another graph is no plan, and one that cannot be written is none the next time. Thread-safe: a
-// file appears complete or not at all.
+// another graph is no plan, and one that cannot be written is none the next time, of which the
+// writer hears. Thread-safe: a file appears complete or not at all.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ class PlanCache {
   /// Decisions for a graph of so many holes whose first has that number; empty where none are kept.
   [[nodiscard]] std::vector<HoleDecision> read(std::uint64_t signature, std::uint64_t first_hole,
                                                std::uint64_t holes) const;
-  void write(std::uint64_t signature, std::uint64_t first_hole,
-             std::span<const HoleDecision> decisions) const;
+  /// Empty, or which file could not be written, and why.
+  std::string write(std::uint64_t signature, std::uint64_t first_hole,
+                    std::span<const HoleDecision> decisions) const;
 
  private:
   [[nodiscard]] std::string path_of(std::uint64_t signature) const;

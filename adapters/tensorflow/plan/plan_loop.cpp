@@ -105,7 +105,7 @@ void PlanLoop::say_no_plan_locked(Planned& planned, std::string reason) {
 }
 
 void PlanLoop::learn_locked(Planned& planned, const RunProfile& run) {
-  const std::uint64_t late_leaves = table_.state().late_leaves;
+  const std::uint64_t late_leaves = table_.late_leaves(planned.graph.first_hole);
   if (planned.predicted) {
     state_.predicted_peak = *planned.predicted;
     state_.measured_peak = run.peak();
@@ -140,12 +140,15 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
   }
   planned.decisions.clear();
   state_.copying = 0;
+  state_.recomputing = 0;
   for (const HoleChoice& choice : choose(step, run, planned.graph, actions->plan())) {
-    planned.decisions.push_back({choice.hole, choice.leaves, choice.due});
+    planned.decisions.push_back({choice.hole, choice.leaves, choice.due, choice.recomputed});
     if (choice.leaves) ++state_.copying;
+    if (choice.recomputed) ++state_.recomputing;
   }
   table_.follow(planned.decisions);
-  options_.cache.write(planned.graph.signature, planned.graph.first_hole, planned.decisions);
+  planned.not_kept =
+      options_.cache.write(planned.graph.signature, planned.graph.first_hole, planned.decisions);
   ++state_.plans;
   state_.no_plan.clear();
   const planning::Problem problem{step.trace, here, budgets};
@@ -174,7 +177,11 @@ Machine PlanLoop::machine() const {
 
 PlanState PlanLoop::state() const {
   const std::lock_guard lock(mutex_);
-  return state_;
+  PlanState state = state_;
+  for (const auto& [number, planned] : graphs_) {
+    if (state.not_kept.empty()) state.not_kept = planned.not_kept;
+  }
+  return state;
 }
 
 }  // namespace spillway::tf

@@ -52,16 +52,18 @@ struct PlanLoopOptions {
   std::function<TimeNs()> now;  ///< of a monotonic clock
 };
 
-/// Of the graph that was planned last.
+/// The plan of the graph that was planned last.
 struct PlanState {
   std::string planner;  ///< with its options; empty where none was named
   std::uint64_t plans = 0;
-  std::uint64_t kept = 0;     ///< graphs that began with a plan of a former run
-  std::uint64_t copying = 0;  ///< holes that leave by the plan
-  Bytes predicted_peak{};     ///< of the last plan under which a run was measured, else of the last
-  Bytes measured_peak{};      ///< of that run; 0: none was
+  std::uint64_t kept = 0;         ///< graphs that began with a plan of a former run
+  std::uint64_t copying = 0;      ///< holes that leave by the plan
+  std::uint64_t recomputing = 0;  ///< tensors that are computed again by it
+  Bytes predicted_peak{};  ///< of the last plan under which a run was measured, else of the last
+  Bytes measured_peak{};   ///< of that run; 0: none was
   TimeNs predicted_step_ns = 0;
-  std::string no_plan;  ///< why there is none
+  std::string no_plan;   ///< why there is none
+  std::string not_kept;  ///< a file that a graph's latest plan could not be written to, and why
 };
 
 class PlanLoop {
@@ -85,13 +87,14 @@ class PlanLoop {
   struct Planned {
     PairedGraph graph;
     std::uint64_t runs = 0;
-    std::uint64_t measure_at = 2;  ///< the run in which the profiler is started
-    std::uint64_t pause = 4;       ///< runs until the next plan
-    double share = 0.9;            ///< of the budget, that plans keep to
-    std::uint64_t late_leaves = 0;
-    std::uint32_t smaller = 0;  ///< runs in a row that were of a smaller batch
+    std::uint64_t measure_at = 2;   ///< the run in which the profiler is started
+    std::uint64_t pause = 4;        ///< runs until the next plan
+    double share = 0.9;             ///< of the budget, that plans keep to
+    std::uint64_t late_leaves = 0;  ///< of the graph, when it was last measured
+    std::uint32_t smaller = 0;      ///< runs in a row that were of a smaller batch
     std::optional<Bytes> predicted{};
     std::vector<HoleDecision> decisions{};
+    std::string not_kept{};
   };
 
   void measured_locked(Planned& planned, const RunProfile& run);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kExecuted{"hybrid", "swap-critical-path", "lms",
                                                     "partitioned", "superneurons"};
-// Of the paper's mixture of experts.
+// The paper's, for a mixture of experts.
 constexpr std::size_t kPartitionNodes = 200;
 
 const planning::Planner& find(std::string_view name) {
@@ -35,24 +35,14 @@ bool is_on(std::string_view name, std::string_view value) {
   throw UserError(fmt::format("SPILLWAY_PLANNER: {} is on or off, not \"{}\".", name, value));
 }
 
-bool has(const planning::Planner& planner, std::string_view option) {
-  return std::ranges::find(planner.options(), option, &planning::OptionField::name) !=
-         planner.options().end();
-}
-
-// Nothing runs again.
-void forbid_recomputing(PlannerChoice& choice) {
-  if (!has(*choice.planner, "recompute")) return;
-  constexpr std::string_view kOff = "off";
-  constexpr std::string_view kNone = "none";
-  choice.options.set("recompute", choice.planner->name() == "hybrid" ? kOff : kNone);
+// Of hybrid a switch, of superneurons a strategy.
+bool recomputes(const PlannerChoice& choice) {
+  if (choice.planner->name() == "hybrid") return choice.options.get<bool>("recompute");
+  return choice.planner->name() == "superneurons" &&
+         choice.options.get<std::string>("recompute") != "none";
 }
 
 void set(PlannerChoice& choice, std::string_view name, std::string_view value) {
-  if (name == "recompute") {
-    throw UserError(
-        "SPILLWAY_PLANNER: recompute cannot be set: no op of a graph is computed again.");
-  }
   if (name == "serialise-levels" && choice.planner->name() == "lms") {
     choice.serialise_levels = is_on(name, value);
     return;
@@ -81,8 +71,8 @@ PlannerChoice parse_planner(std::string_view text) {
                        .options = planning::Options(planner.options()),
                        .pairs = {},
                        .serialise_levels = false,
-                       .partition_nodes = planner.name() == "partitioned" ? kPartitionNodes : 0};
-  forbid_recomputing(choice);
+                       .partition_nodes = planner.name() == "partitioned" ? kPartitionNodes : 0,
+                       .twins = false};
   std::string_view rest =
       colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
   while (!rest.empty()) {
@@ -94,6 +84,7 @@ PlannerChoice parse_planner(std::string_view text) {
     }
     set(choice, part.substr(0, equals), part.substr(equals + 1));
   }
+  choice.twins = recomputes(choice);
   return choice;
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner that a person names, with its options, and what of it is done when a graph is
-// rewritten.
+// The planner that a person names, with its options, and the part of it that the rewriting of a
+// graph does.
 //
 //     lms                             threshold, ahead and groupby tuned
 //     lms:threshold=4,ahead=2         as given
 //     lms:serialise-levels=on         heavy ops of one level run one after the other
 //     partitioned:partition-size=50   partitions of 50 nodes, one after the other
 //
-// Options are those of `spillway plan`. What a rewritten graph cannot do is refused: nothing is
-// dropped and computed again. A value; errors: UserError.
+//     superneurons, hybrid            cheap ops may be computed again: the graph gets twins
+//     hybrid:recompute=off            it gets none
+//
+// Options are those of `spillway plan`. A value; errors: UserError.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +29,7 @@ struct PlannerChoice {
   PairOptions pairs;
   bool serialise_levels = false;
   std::size_t partition_nodes = 0;  ///< 0: no barriers
+  bool twins = false;               ///< the planner may have ops run again
 };
 
 /// Names of the planners whose plans a graph can carry out.

@@ -9,7 +9,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
@@ -20,6 +19,7 @@
 #include "spillway/base/error.hpp"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/grappler/grappler.h"
+#include "variable_ops.hpp"
 #include "watched_device.hpp"
 #include "work_listener.hpp"
 
@@ -46,8 +46,8 @@ std::string look_up_op(TF_FunctionLibraryDefinition* library, std::string_view o
 }
 
 void give(const std::string& graph, TF_Buffer* buffer) {
-  void* const data = std::malloc(graph.size());
-  std::memcpy(data, graph.data(), graph.size());
+  auto* const data = static_cast<char*>(std::malloc(graph.size()));
+  graph.copy(data, graph.size());
   buffer->data = data;
   buffer->length = graph.size();
   buffer->data_deallocator = [](void* memory, size_t) { std::free(memory); };
@@ -96,9 +96,10 @@ void start_session() {
       return;
     }
     register_cpu_allocator();
+    register_variable_ops();
     listen_to_work(Session::get()->standstill());
     Session::get()->set_framework(std::string("tensorflow ") + TF_Version());
-    if (OpWatcher* const watcher = Session::get()->watcher()) watch_devices(*watcher);
+    watch_devices(Session::get()->watcher());
   } catch (const std::exception& error) {
     end_process(error.what());
   }

@@ -26,6 +26,7 @@
 #include "spillway/runtime/memory_probe.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "spillway/trace/trace_io.hpp"
+#include "variable_ops.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -35,10 +36,14 @@ using runtime::now_ns;
 
 std::atomic<Session*> session{nullptr};
 
+// Variables fill one part in so many of the budget; those that come then lie in the store.
+constexpr std::uint64_t kPartForVariables = 4;
+
 void refuse_what_is_not_there(const runtime::Settings& settings) {
   const auto refuse = [](bool asked, const char* what) {
-    if (asked) throw UserError(fmt::format("{} is not there for TensorFlow yet: unset it.", what));
+    if (asked) throw UserError(fmt::format("TensorFlow does not have {} yet: unset it.", what));
   };
+  refuse(settings.budget_of != runtime::BudgetDevice::kCpu, "a budget for cuda in SPILLWAY_BUDGET");
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
@@ -109,8 +114,13 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
                                          runtime::make_transfers(settings.io), memory_)),
       waiting_(std::make_unique<WaitingTensors>(
           *store_, table_, standstill_, [this](const std::string& reason) { note_stays(reason); })),
+      variables_(std::make_unique<Variables>(
+          VariablesOptions{.in_memory = fuzz_ ? Bytes{} : Bytes{budget.count / kPartForVariables},
+                           .smallest = fuzz_ ? Bytes{1} : settings.min_size,
+                           .always_leave = fuzz_},
+          memory_, store_->tiers(), [this](const std::string& reason) { note_stays(reason); })),
       reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {
-  memory_.set_victims([this](Bytes bytes) { waiting_->make_room(bytes); });
+  memory_.set_victims([this](Bytes bytes, Victims victims) { evict(bytes, victims); });
   if (settings.effective_mode() == Mode::kRecord) {
     start_recording();
   } else if (!settings.planner.empty()) {
@@ -152,6 +162,19 @@ OpWatcher* Session::watcher() {
   return profiler_.get();
 }
 
+// A mapping is of whole pages, so in fuzz of a page and more.
+Bytes Session::smallest_variable() const { return fuzz_ ? Bytes{4096} : settings_.min_size; }
+
+// Variables first: those used longest ago are the optimizer's until the step ends, and the weights
+// of the other end of the network.
+void Session::evict(Bytes bytes, Victims victims) {
+  Bytes made = variables_->make_room(bytes, Victims::kIdle);
+  if (made < bytes) made += waiting_->make_room(bytes - made);
+  if (made < bytes && victims == Victims::kInUse) {
+    variables_->make_room(bytes - made, Victims::kInUse);
+  }
+}
+
 void Session::start(const runtime::Settings& settings) {
   refuse_what_is_not_there(settings);
   arm_faults(settings.faults);
@@ -166,6 +189,8 @@ void Session::before_fork() {
   store_->before_fork();
   waiting_->before_fork();
   clock_.before_fork();
+  variables_->before_fork();
+  before_fork_of_variable_ops();
   memory_.before_fork();
   if (record_) record_->before_fork();
   if (profiler_) profiler_->before_fork();
@@ -175,6 +200,8 @@ void Session::after_fork(bool in_child) {
   if (profiler_) profiler_->after_fork();
   if (record_) record_->after_fork();
   memory_.after_fork(in_child);
+  after_fork_of_variable_ops();
+  variables_->after_fork();
   clock_.after_fork();
   waiting_->after_fork();
   store_->after_fork(in_child);
@@ -182,13 +209,18 @@ void Session::after_fork(bool in_child) {
 }
 
 RewriteOptions Session::rewrite_options() const {
-  RewriteOptions options{.pairs = {}, .first_hole = table_.state().holes};
+  RewriteOptions options{.pairs = {},
+                         .smallest_constant = smallest_variable().count,
+                         .first_hole = table_.state().holes,
+                         .order_updates = variables_->usage().bytes.count != 0};
   if (!planner_) return options;
   options.pairs = planner_->pairs;
-  options.trigger = Trigger::kClock;
+  // A swap-in that waits for a clock may not hold a thread which the clock needs.
+  if (!swaps_block()) options.trigger = Trigger::kClock;
   options.first_clock = clocks_;
   options.serialise_levels = planner_->serialise_levels;
   options.partition_nodes = planner_->partition_nodes;
+  options.twins = planner_->twins;
   return options;
 }
 
@@ -241,12 +273,16 @@ void Session::begin_step(std::size_t graph) {
   if (plans_) plans_->on_run(graph);
 }
 
+std::int64_t Session::stall_ns() const {
+  return memory_.usage().waited_ns + standstill_.total() + blocked_ns_.load();
+}
+
 RunFigures Session::figures() const {
   return {.memory = memory_.usage(),
           .store = store_->usage(),
           .moved = store_->statistics(),
           .steps = steps_.figures(),
-          .stall = memory_.usage().waited_ns + standstill_.total(),
+          .stall = stall_ns(),
           .transfers = store_->transfers(),
           .planner = plans_ ? plans_->planner() : ""};
 }
@@ -287,6 +323,7 @@ std::string Session::statistics_json() {
   const SwapTableState table = table_.state();
   const StepFigures steps = steps_.figures();
   const PlanState plan = plans_ ? plans_->state() : PlanState{};
+  const VariablesUsage variables = variables_->usage();
   const std::lock_guard lock(mutex_);
   std::uint64_t left = 0;
   for (const auto& [reason, count] : left_) left += count;
@@ -299,13 +336,16 @@ std::string Session::statistics_json() {
                         {"peak_live_bytes", memory.peak_live.count},
                         {"host_bytes", store.host.count},
                         {"disk_bytes", store.disk.count},
+                        {"variable_bytes", variables.bytes.count},
+                        {"peak_variable_bytes", variables.peak_bytes.count},
+                        {"variable_bytes_in_memory", variables.counted.count},
                         {"evicted_bytes", (moved.stored_on_host + moved.stored_on_disk).count},
                         {"fetched_bytes", (moved.loaded_from_host + moved.loaded_from_disk).count},
                         {"failed_copies", moved.failed},
                         {"allocations", memory.allocations},
                         {"waiting_allocations", memory.waits},
                         {"failed_allocations", memory.failures},
-                        {"stall_ns", memory.waited_ns + standstill_.total()},
+                        {"stall_ns", stall_ns()},
                         {"steps", steps.steps},
                         {"last_step_ns", steps.last_ns},
                         {"graphs_rewritten", graphs_},
@@ -320,6 +360,9 @@ std::string Session::statistics_json() {
                         {"plans", plan.plans},
                         {"plans_kept", plan.kept},
                         {"pairs_copying", plan.copying},
+                        {"pairs_recomputed", plan.recomputing},
+                        {"recomputed_ops", table.recomputed_ops},
+                        {"recomputed_bytes", table.recomputed.count},
                         {"predicted_peak_bytes", plan.predicted_peak.count},
                         {"predicted_step_ns", plan.predicted_step_ns},
                         {"measured_peak_bytes", plan.measured_peak.count},
@@ -335,19 +378,34 @@ std::string Session::summary() {
   const std::lock_guard lock(mutex_);
   return fmt::format(
              "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them "
-             "passing; {} swapped out, {} swapped in; {} allocations waited, {} failed\n",
+             "passing; {} swapped out, {} swapped in; {} of variables in the store; {} allocations "
+             "waited, {} failed\n",
              to_string(memory.peak_held), to_string(memory.budget), graphs_, table.holes,
              table.used, table.passing, to_string(moved.stored_on_host + moved.stored_on_disk),
-             to_string(moved.loaded_from_host + moved.loaded_from_disk), memory.waits,
-             memory.failures) +
+             to_string(moved.loaded_from_host + moved.loaded_from_disk),
+             to_string(variables_->usage().bytes), memory.waits, memory.failures) +
+         (table.recomputed_ops == 0
+              ? ""
+              : fmt::format("spillway: {} ops ran again, in place of swapping {}\n",
+                            table.recomputed_ops, to_string(table.recomputed))) +
          (plans_ ? describe(plans_->state()) : "");
 }
 
 void Session::report() {
   if (::getpid() != pid_) return;
   if (settings_.summary) std::fputs(summary().c_str(), stderr);
+  say_what_was_not_kept();
   const bool written = write_statistics();
   reporter_->end(!(write_recorded_step() && written));
+}
+
+void Session::say_what_was_not_kept() {
+  const std::string reason = plans_ ? plans_->state().not_kept : std::string();
+  if (reason.empty()) return;
+  std::fprintf(stderr,
+               "spillway: a plan was not kept for the next run, which measures and plans anew: %s. "
+               "Set SPILLWAY_PLAN_CACHE to a folder that can be written.\n",
+               reason.c_str());
 }
 
 bool Session::write_recorded_step() {

@@ -31,6 +31,7 @@
 #include "swap_clock.hpp"
 #include "swap_store.hpp"
 #include "swap_table.hpp"
+#include "variables.hpp"
 #include "waiting_tensors.hpp"
 
 namespace spillway::tf {
@@ -57,6 +58,11 @@ class Session {
   SwapClock& clock() { return clock_; }
   /// Null where no op need be watched.
   OpWatcher* watcher();
+  Variables& variables() { return *variables_; }
+  /// Whether each op is known that the framework runs on its processor (watched_device.hpp), so
+  /// that nothing else need say which variables are used.
+  [[nodiscard]] bool knows_ops() const { return knows_ops_.load(std::memory_order_relaxed); }
+  void note_ops_known() { knows_ops_.store(true); }
 
   /// The graph with its pairs, or nothing: why is kept for the summary. In record mode nothing, and
   /// the runs of a graph that would have pairs are recorded. Never throws.
@@ -73,6 +79,10 @@ class Session {
   void note_overshoot(const std::string& reason);
   /// The reason, once; empty where there is none.
   std::string take_overshoot();
+
+  /// Whether a swap holds the thread that comes to it, and for how long one did.
+  [[nodiscard]] bool swaps_block() const { return !settings_.tf_async; }
+  void note_blocked(std::int64_t ns) { blocked_ns_.fetch_add(ns); }
 
   [[nodiscard]] RunFigures figures() const;
   [[nodiscard]] std::string statistics_json();
@@ -92,9 +102,14 @@ class Session {
   void start_planning(Bytes budget);
   [[nodiscard]] RewriteOptions rewrite_options() const;
   void add_graph_locked(Rewritten& rewritten);
+  [[nodiscard]] std::int64_t stall_ns() const;
+  [[nodiscard]] Bytes smallest_variable() const;
+  /// Lets tensors and variables of so many bytes leave.
+  void evict(Bytes bytes, Victims victims);
   /// False if it could not be written, which is said.
   [[nodiscard]] bool write_statistics();
   [[nodiscard]] bool write_recorded_step();
+  void say_what_was_not_kept();
 
   runtime::Settings settings_;
   const pid_t pid_ = ::getpid();
@@ -111,10 +126,13 @@ class Session {
   std::optional<PlannerChoice> planner_;
   std::unique_ptr<RunProfiler> profiler_;
   std::unique_ptr<PlanLoop> plans_;  // null too where everything copies always
+  std::unique_ptr<Variables> variables_;
   std::unique_ptr<StatusReporter> reporter_;
   std::mutex mutex_;
+  std::atomic<bool> knows_ops_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> overshot_{false};
+  std::atomic<std::int64_t> blocked_ns_{0};    // over all threads
   std::string overshoot_;                      // the reason, while overshot_
   std::uint64_t graphs_ = 0;                   // rewritten
   std::uint64_t clocks_ = 0;                   // of those

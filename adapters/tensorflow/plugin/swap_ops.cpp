@@ -12,10 +12,14 @@
 // what it waits for are heavy ops of lower levels than its first user, none of which needs it.
 //
 // All are stateful, or the framework would merge and fold them; the two of a pair are
-// asynchronous, so that no thread of the executor waits for a copy.
+// asynchronous, so that no thread of the executor waits for a copy. Where the settings say so they
+// are synchronous instead: the same kernels, each of which holds its thread until its copy has
+// ended.
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -32,6 +36,7 @@ namespace spillway::tf {
 namespace {
 
 using ::tensorflow::AsyncOpKernel;
+using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
@@ -160,8 +165,8 @@ class SwapOut : public AsyncOpKernel {
     context->set_output(0, tensor_over(new Token(waiting), input));
     if (!copies) {
       done();
-    } else if (session->table().always_copies()) {
-      // Else a copy that is not made in time would be taken back.
+    } else if (session->table().always_copies() || AsAsync() == nullptr) {
+      // In fuzz a copy that is not made in time would else be taken back.
       session->waiting().leave(waiting, std::move(done));
     } else {
       session->waiting().leave(waiting);
@@ -222,14 +227,14 @@ class SwapIn : public AsyncOpKernel {
       return;
     }
     if (latest_ == 0) {
-      take(context, *token, std::move(done));
+      take(context, *token, done);
     } else {
-      wait_until_due(context, *token, std::move(done));
+      wait_until_due(context, *token, done);
     }
   }
 
  private:
-  void wait_until_due(OpKernelContext* context, const Token& token, DoneCallback done) {
+  void wait_until_due(OpKernelContext* context, const Token& token, const DoneCallback& done) {
     const std::uint64_t due = Session::get()->table().due(hole_).value_or(due_);
     wait_for_clock(context, std::min(due, latest_), [this, context, &token, done](bool ended) {
       if (ended) {
@@ -242,7 +247,7 @@ class SwapIn : public AsyncOpKernel {
 
   // A step that fails elsewhere never comes to the time.
   void wait_for_clock(OpKernelContext* context, std::uint64_t time,
-                      std::function<void(bool ended)> go_on) const {
+                      const std::function<void(bool ended)>& go_on) const {
     SwapClock& clock = Session::get()->clock();
     ::tensorflow::CancellationManager* const manager = context->cancellation_manager();
     const auto registration = manager == nullptr ? 0 : manager->get_cancellation_token();
@@ -264,7 +269,8 @@ class SwapIn : public AsyncOpKernel {
     if (wait->know(ticket)) go_on(true);
   }
 
-  void take(OpKernelContext* context, const Token& token, DoneCallback done) const {
+  void take(OpKernelContext* context, const Token& token, const DoneCallback& done) const {
+    Session::get()->waiting().pass_over(token.waiting(), hole_);
     Taken taken = Session::get()->waiting().take(token.waiting());
     if (taken.held != nullptr) {
       const Tensor& tensor = static_cast<const HeldTensor&>(*taken.held).tensor();
@@ -274,7 +280,7 @@ class SwapIn : public AsyncOpKernel {
       done();
       return;
     }
-    bring_back(context, std::move(taken.copy), std::move(done));
+    bring_back(context, std::move(taken.copy), done);
   }
 
   void note_back(const Tensor& tensor) const {
@@ -287,7 +293,8 @@ class SwapIn : public AsyncOpKernel {
     done();
   }
 
-  void bring_back(OpKernelContext* context, std::shared_ptr<Copy> copy, DoneCallback done) const {
+  void bring_back(OpKernelContext* context, std::shared_ptr<Copy> copy,
+                  const DoneCallback& done) const {
     // A step that failed elsewhere frees nothing any more that this one could wait for.
     const auto wait = std::make_shared<RevocableWait>(
         [](SwapStore::Ticket ticket) { return Session::get()->store().cancel(ticket); });
@@ -336,6 +343,32 @@ class SwapIn : public AsyncOpKernel {
   std::uint64_t latest_;
 };
 
+// Holds its thread: the executor calls what is not asynchronous by Compute(), which waits.
+template <typename Kernel>
+class Blocking : public Kernel {
+ public:
+  using Kernel::Kernel;
+  AsyncOpKernel* AsAsync() override { return nullptr; }
+
+  void Compute(OpKernelContext* context) override {
+    const auto begin = std::chrono::steady_clock::now();
+    Kernel::Compute(context);
+    Session::get()->note_blocked((std::chrono::steady_clock::now() - begin) /
+                                 std::chrono::nanoseconds(1));
+  }
+};
+
+template <typename Kernel>
+OpKernel* make_kernel(OpKernelConstruction* construction) {
+  const Session* const session = Session::get();
+  if (session != nullptr && session->swaps_block()) return new Blocking<Kernel>(construction);
+  return new Kernel(construction);
+}
+
+const ::tensorflow::KernelDef* on_processor(const char* op) {
+  return ::tensorflow::register_kernel::Name(op).Device(::tensorflow::DEVICE_CPU).Build();
+}
+
 absl::Status same_shape(::tensorflow::shape_inference::InferenceContext* context) {
   context->set_output(0, context->input(0));
   return absl::OkStatus();
@@ -361,8 +394,12 @@ REGISTER_OP("SpillwaySwapIn")
     .SetShapeFn(same_shape);
 REGISTER_OP("SpillwayTick").Attr("clock: int").Attr("time: int").SetIsStateful();
 REGISTER_KERNEL_BUILDER(Name("SpillwayTick").Device(::tensorflow::DEVICE_CPU), Tick);
-REGISTER_KERNEL_BUILDER(Name("SpillwaySwapOut").Device(::tensorflow::DEVICE_CPU), SwapOut);
-REGISTER_KERNEL_BUILDER(Name("SpillwaySwapIn").Device(::tensorflow::DEVICE_CPU), SwapIn);
+const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapOut(on_processor("SpillwaySwapOut"),
+                                                               "spillway::tf::SwapOut",
+                                                               make_kernel<SwapOut>);
+const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapIn(on_processor("SpillwaySwapIn"),
+                                                              "spillway::tf::SwapIn",
+                                                              make_kernel<SwapIn>);
 
 }  // namespace
 }  // namespace spillway::tf

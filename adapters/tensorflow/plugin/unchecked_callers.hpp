@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether who asks the framework's allocator for memory looks at what it got.
+// Tells whether a caller of the framework's allocator checks that it got memory.
 //
-// Kernels ask by OpKernelContext, and a null pointer becomes the op's error. What makes a tensor of
-// a numpy array or of Python values copies into it all the same, and so do kernels whose workspace
-// comes from Eigen's device (BiasAddGrad), and oneDNN's: a segmentation fault. The call stack tells
-// them apart.
-// It is looked at only where an allocation has failed, so what that costs matters to nobody.
+// Kernels ask by OpKernelContext, and a null pointer becomes the op's error. Code that makes a
+// tensor of a numpy array or of Python values copies into it all the same, and so do kernels with
+// workspace from Eigen's device (BiasAddGrad), and oneDNN's: a segmentation fault. The call stack
+// tells them apart. It is looked at only where an allocation has failed, so its cost is no matter.
 #pragma once
 
 namespace spillway::tf {

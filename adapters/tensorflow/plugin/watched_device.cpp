@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "op_names.hpp"
 #include "rewrite.hpp"
+#include "session.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/common_runtime/process_state.h"
@@ -19,6 +21,7 @@
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/public/session_options.h"
+#include "variables_in_use.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -57,19 +60,25 @@ bool is_pure(const std::string& type) {
 
 // Ops on variables that change the memory they have; the others put other memory in its place.
 bool changes_variable(std::string_view type) {
-  return type == "AssignAddVariableOp" || type == "AssignSubVariableOp" ||
-         type.starts_with("ResourceApply") || type.starts_with("ResourceSparseApply") ||
+  return is_update_in_place(type) || type.starts_with("ResourceSparseApply") ||
          type.starts_with("ResourceScatter") || type == "ResourceStridedSliceAssign";
 }
 
 class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
  public:
   WatchedDevice(const ::tensorflow::SessionOptions& options, const std::string& name,
-                tsl::Allocator* allocator, OpWatcher& watcher)
+                tsl::Allocator* allocator, OpWatcher* watcher)
       : ThreadPoolDevice(options, name, ::tensorflow::Bytes(kMemoryLimit), {}, allocator),
         watcher_(watcher) {}
 
   void Compute(OpKernel* kernel, OpKernelContext* context) override {
+    const VariablesInUse variables(*kernel, *context);
+    if (!variables.reason().empty()) {
+      Session::get()->note_failure(variables.reason());
+      context->SetStatus(absl::ResourceExhaustedError("Spillway could not reach a variable: " +
+                                                      variables.reason()));
+      return;
+    }
     if (!begin(*kernel, *context)) {
       ThreadPoolDevice::Compute(kernel, context);
       return;
@@ -83,48 +92,49 @@ class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
       if (output == nullptr || output->dtype() == ::tensorflow::DT_RESOURCE) continue;
       outputs.push_back(memory_of(*output));
     }
-    watcher_.end_op(outputs, now_ns());
+    watcher_->end_op(outputs, now_ns());
   }
 
   // They end in other threads, or run other ops: only what comes from outside is told of them.
   void ComputeAsync(AsyncOpKernel* kernel, OpKernelContext* context,
                     AsyncOpKernel::DoneCallback done) override {
-    if (!watcher_.watches() || !kernel->type_string_view().starts_with("IteratorGetNext")) {
+    if (!watches() || !kernel->type_string_view().starts_with("IteratorGetNext")) {
       ThreadPoolDevice::ComputeAsync(kernel, context, std::move(done));
       return;
     }
     ThreadPoolDevice::ComputeAsync(kernel, context, [this, context, done = std::move(done)] {
       for (int i = 0; i < context->num_outputs(); ++i) {
         const Tensor* const output = context->mutable_output(i);
-        if (output != nullptr) watcher_.is_input(memory_of(*output));
+        if (output != nullptr) watcher_->is_input(memory_of(*output));
       }
       done();
     });
   }
 
  private:
+  [[nodiscard]] bool watches() const { return watcher_ != nullptr && watcher_->watches(); }
+
   // An op that runs by itself has no call frame: it is of no graph. Ticks are ours.
   bool begin(const OpKernel& kernel, const OpKernelContext& context) {
-    if (!watcher_.watches() || context.call_frame() == nullptr ||
-        kernel.type_string_view() == kTickOp) {
+    if (!watches() || context.call_frame() == nullptr || kernel.type_string_view() == kTickOp) {
       return false;
     }
-    return watcher_.begin_op({.step = context.step_id(),
-                              .node = kernel.name_view(),
-                              .type = kernel.type_string_view(),
-                              .pure = is_pure(kernel.type_string())},
-                             now_ns());
+    return watcher_->begin_op({.step = context.step_id(),
+                               .node = kernel.name_view(),
+                               .type = kernel.type_string_view(),
+                               .pure = is_pure(kernel.type_string())},
+                              now_ns());
   }
 
   void show_inputs(const OpKernel& kernel, OpKernelContext& context) {
     for (int i = 0; i < context.num_inputs(); ++i) {
       if (!context.has_input(i)) continue;
       if (context.input_is_ref(i)) {
-        watcher_.writes(memory_of(context.mutable_input(i, /*lock_held=*/false)));
+        watcher_->writes(memory_of(context.mutable_input(i, /*lock_held=*/false)));
       } else if (context.input_dtype(i) == ::tensorflow::DT_RESOURCE) {
         show_variable(kernel, context, i);
       } else {
-        watcher_.reads(memory_of(context.input(i)));
+        watcher_->reads(memory_of(context.input(i)));
       }
     }
   }
@@ -140,18 +150,18 @@ class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
     }
     const std::string_view type = kernel.type_string_view();
     if (changes_variable(type)) {
-      watcher_.writes(memory);
+      watcher_->writes(memory);
     } else if (type != "AssignVariableOp") {
-      watcher_.reads(memory);
+      watcher_->reads(memory);
     }
   }
 
-  OpWatcher& watcher_;
+  OpWatcher* const watcher_;
 };
 
 class WatchedDeviceFactory : public ::tensorflow::DeviceFactory {
  public:
-  explicit WatchedDeviceFactory(OpWatcher& watcher) : watcher_(watcher) {}
+  explicit WatchedDeviceFactory(OpWatcher* watcher) : watcher_(watcher) {}
 
   absl::Status ListPhysicalDevices(std::vector<std::string>* devices) override {
     devices->push_back("/physical_device:CPU:0");
@@ -161,6 +171,7 @@ class WatchedDeviceFactory : public ::tensorflow::DeviceFactory {
   absl::Status CreateDevices(const ::tensorflow::SessionOptions& options,
                              const std::string& name_prefix,
                              std::vector<std::unique_ptr<::tensorflow::Device>>* devices) override {
+    Session::get()->note_ops_known();
     const auto& counts = options.config.device_count();
     const auto asked = counts.find("CPU");
     const int count = asked == counts.end() ? 1 : asked->second;
@@ -174,12 +185,12 @@ class WatchedDeviceFactory : public ::tensorflow::DeviceFactory {
   }
 
  private:
-  OpWatcher& watcher_;
+  OpWatcher* const watcher_;
 };
 
 }  // namespace
 
-void watch_devices(OpWatcher& watcher) {
+void watch_devices(OpWatcher* watcher) {
   ::tensorflow::DeviceFactory::Register("CPU", std::make_unique<WatchedDeviceFactory>(watcher),
                                         kPriority, /*is_pluggable_device=*/false);
 }

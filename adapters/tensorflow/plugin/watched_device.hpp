@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorFlow's processor, which shows each op that it runs.
+// TensorFlow's processor, which shows each op that it runs: the variables that it works on to
+// Variables, and all of it to a watcher. A build of TensorFlow for cards has a processor of another
+// class, which shows nothing.
 #pragma once
 
 #include "op_watcher.hpp"
 
 namespace spillway::tf {
 
-/// Devices that the framework makes from now on are watched. Before its first tensor.
-void watch_devices(OpWatcher& watcher);
+/// Devices that the framework makes from now on are watched. Before its first tensor. `watcher` may
+/// be null.
+void watch_devices(OpWatcher* watcher);
 
 }  // namespace spillway::tf

@@ -23,8 +23,9 @@ class Listener : public tsl::tracing::EventCollector {
 }  // namespace
 
 void listen_to_work(Standstill& standstill) {
-  tsl::tracing::SetEventCollector(tsl::tracing::EventCategory::kRunClosure,
-                                  new Listener(standstill));
+  // Never destroyed: threads of the framework call it as long as they are.
+  static auto* listener = new Listener(standstill);
+  tsl::tracing::SetEventCollector(tsl::tracing::EventCategory::kRunClosure, listener);
   tsl::profiler::threadpool_listener::Activate();
 }
 

@@ -33,7 +33,7 @@ bool updates(std::string_view op) {
          op.starts_with("ResourceSparseApply") || op.starts_with("ResourceScatter");
 }
 
-// Who updates each storage, and who else reads it, by the first part of their scopes.
+// The scopes (their first part) that update a storage, and the others that read it.
 struct Users {
   std::string_view updater;
   std::set<std::string_view> readers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of a recorded run of a graph once it has ended: pure functions of a trace whose ops
+// Completes the record of a run of a graph once it has ended: pure functions of a trace whose ops
 // have the name of their node as source.
 #pragma once
 

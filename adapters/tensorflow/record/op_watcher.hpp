@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is shown each op that the framework's processor runs.
+// Sees each op that the framework's processor runs.
 #pragma once
 
 #include <cstddef>

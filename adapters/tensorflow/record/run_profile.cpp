@@ -58,7 +58,7 @@ bool RunProfiler::enter_run_locked(const SeenOp& op) {
   }
   profile_ = {};
   skips_ = first;
-  open_peaks_.clear();
+  peaks_.end_all();
   stays_.clear();
   bytes_.clear();
   return !skips_ && watches();
@@ -69,8 +69,8 @@ bool RunProfiler::begin_op(const SeenOp& op, TimeNs now) {
   const std::lock_guard lock(mutex_);
   if (!watches() || !enter_run_locked(op) || open_op().run == run_) return false;
   open_op() = {.run = run_, .index = profile_.ops.size(), .began = now};
-  profile_.ops.push_back({.node = std::string(op.node), .duration_ns = 0, .peak = live_});
-  open_peaks_[open_op().index] = live_;
+  const Bytes live = peaks_.begin(open_op().index);
+  profile_.ops.push_back({.node = std::string(op.node), .duration_ns = 0, .peak = live});
   return true;
 }
 
@@ -78,11 +78,10 @@ void RunProfiler::end_op(std::span<const SeenMemory> /*outputs*/, TimeNs now) {
   const std::lock_guard lock(mutex_);
   OpenOp& op = open_op();
   if (std::exchange(op.run, 0) != run_) return;
-  const auto peak = open_peaks_.find(op.index);
-  if (peak == open_peaks_.end()) return;
+  const std::optional<Bytes> peak = peaks_.end(op.index);
+  if (!peak) return;
   profile_.ops[op.index].duration_ns = now - op.began;
-  profile_.ops[op.index].peak = peak->second;
-  open_peaks_.erase(peak);
+  profile_.ops[op.index].peak = *peak;
 }
 
 void RunProfiler::stay(std::uint64_t hole, SeenMemory memory, bool back) {
@@ -98,16 +97,15 @@ void RunProfiler::stay(std::uint64_t hole, SeenMemory memory, bool back) {
 void RunProfiler::allocated(const std::byte* pointer, Bytes bytes, Bytes live) {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
-  live_ = live;
+  peaks_.allocated(live);
   bytes_[pointer] = bytes;
-  for (auto& [index, peak] : open_peaks_) peak = std::max(peak, live);
 }
 
 void RunProfiler::freed(const std::byte* pointer) noexcept {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
   if (const auto found = bytes_.find(pointer); found != bytes_.end()) {
-    live_ = saturating_sub(live_, found->second);
+    peaks_.freed(found->second);
     bytes_.erase(found);
   }
   const auto found = stays_.find(pointer);

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "memory_observer.hpp"
+#include "op_peaks.hpp"
 #include "op_watcher.hpp"
 
 namespace spillway::tf {
@@ -99,9 +99,8 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   std::uint64_t run_ = 0;             // ours
   RunProfile profile_;                // of the present run
   std::optional<RunProfile> finished_;
-  Bytes live_{};
+  OpPeaks peaks_;
   std::unordered_map<const std::byte*, Bytes> bytes_;        // of what was allocated in the run
-  std::map<std::size_t, Bytes> open_peaks_;                  // of the ops that run now
   std::unordered_map<const std::byte*, std::size_t> stays_;  // that have not ended, by memory
 };
 

@@ -53,8 +53,7 @@ bool StepRecord::begin_op(const SeenOp& op, TimeNs now) {
     open_op().run = 0;
     return false;
   }
-  peaks_.push_back(live_);
-  open_peaks_[open_op().index] = live_;
+  peaks_.push_back(open_peaks_.begin(open_op().index));
   recorder_.begin_op(std::string(op.type).c_str(), hash_of_name(op.node), now);
   return true;
 }
@@ -110,9 +109,7 @@ void StepRecord::end_op(std::span<const SeenMemory> outputs, TimeNs now) {
                   .source = op.name,
                   .overwritten = {}});
   recorder_.end_op(now, {});
-  const auto peak = open_peaks_.find(op.index);
-  peaks_[op.index] = peak->second;
-  open_peaks_.erase(peak);
+  peaks_[op.index] = open_peaks_.end(op.index).value();
   op.run = 0;
 }
 
@@ -123,8 +120,7 @@ void StepRecord::is_input(SeenMemory memory) {
 
 void StepRecord::allocated(const std::byte* pointer, Bytes bytes, Bytes live) {
   const std::lock_guard lock(mutex_);
-  live_ = live;
-  for (auto& [index, peak] : open_peaks_) peak = std::max(peak, live);
+  open_peaks_.allocated(live);
   const StorageId id{next_id_++};
   known_[pointer] = {.id = id, .bytes = bytes};
   recorder_.allocated(id, bytes);
@@ -134,7 +130,7 @@ void StepRecord::freed(const std::byte* pointer) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(pointer);
   if (found == known_.end()) return;
-  live_ = saturating_sub(live_, found->second.bytes);
+  open_peaks_.freed(found->second.bytes);
   recorder_.freed(found->second.id);
   known_.erase(found);
 }
@@ -144,7 +140,7 @@ void StepRecord::end_run_locked() {
   if (peaks_.empty()) return;
   recorder_.boundary();
   const std::vector<Bytes> peaks = std::exchange(peaks_, {});
-  open_peaks_.clear();
+  open_peaks_.end_all();
   std::optional<Trace> trace = recorder_.trace();
   const Bytes peak = *std::ranges::max_element(peaks);
   if (!trace || (kept_ && !as_high_as(peak, kept_peak_))) return;

@@ -8,11 +8,11 @@
 // A tensor is named by the memory behind it, which several share: an op that hands on or changes
 // its input in place makes no storage. Memory that was never allocated here is nobody's.
 //
-// What an op needs beyond storages is measured, not guessed: its workspace is the most that was
-// allocated while it ran, less the storages that were alive. So the trace's peak is the run's,
+// An op's workspace is measured, not guessed: the most that was allocated while it ran, less the
+// storages that were alive. So the trace's peak is the run's,
 // whatever holds memory without an op that shows it (lists of dynamic loops, other threads).
 //
-// Of all runs the last stays whose peak is within 2 % of the highest: later ones have compiled
+// The record keeps the last run whose peak is within 2 % of the highest: later ones have compiled
 // their kernels, and a smaller last batch is no measure.
 //
 // Thread-safe. Its lock is taken inside that of the memory. Nothing is kept of ops that are not in
@@ -23,7 +23,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -34,6 +33,7 @@
 #include <vector>
 
 #include "memory_observer.hpp"
+#include "op_peaks.hpp"
 #include "op_watcher.hpp"
 #include "spillway/base/ids.hpp"
 #include "spillway/runtime/exec/trace_recorder.hpp"
@@ -91,11 +91,10 @@ class StepRecord final : public MemoryObserver, public OpWatcher {
   };
   std::unordered_map<const std::byte*, Known> known_;
   std::uint64_t next_id_ = 0;
-  Bytes live_{};
-  std::optional<std::int64_t> step_;         // the framework's number of the run, if there is one
-  std::uint64_t run_ = 0;                    // ours
-  std::vector<Bytes> peaks_;                 // of the run's ops, by row
-  std::map<std::size_t, Bytes> open_peaks_;  // of those that run now
+  std::optional<std::int64_t> step_;  // the framework's number of the run, if there is one
+  std::uint64_t run_ = 0;             // ours
+  std::vector<Bytes> peaks_;          // of the run's ops, by row
+  OpPeaks open_peaks_;
   std::optional<Trace> kept_;
   Bytes kept_peak_{};
 };

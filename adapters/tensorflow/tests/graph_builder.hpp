@@ -2,12 +2,17 @@
 // Graphs for tests, made by hand or at random.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph_def.hpp"
+#include "op_names.hpp"
 #include "op_types.hpp"
 #include "wire.hpp"
 
@@ -89,12 +94,12 @@ class RandomGraph {
 
   // Mostly of what was made last, so that graphs are deep; sometimes of what was made long ago.
   std::string op(const std::vector<std::string>& values) {
-    static const std::vector<std::string> kOps{"MatMul", "Mul",   "Cast", "Identity",
-                                               "Two",    "Shape", "Text"};
+    static const std::vector<std::string> kinds{"MatMul", "Mul",   "Cast", "Identity",
+                                                "Two",    "Shape", "Text"};
     std::vector<std::string> inputs{values.back()};
     while (below(2) == 0) inputs.push_back(any(values));
     if (below(6) == 0) inputs.push_back("^" + std::string(parse_input(any(values)).node));
-    const std::string& kind = kOps[below(3) == 0 ? below(kOps.size()) : below(3)];
+    const std::string& kind = kinds[below(3) == 0 ? below(kinds.size()) : below(3)];
     const std::string name = builder_.add_fresh(kind, inputs);
     return kind == "Two" && below(2) == 0 ? name + ":1" : name;
   }
@@ -151,5 +156,37 @@ class RandomGraph {
   std::mt19937_64 random_;
   GraphBuilder builder_;
 };
+
+inline const Node& node_named(const Graph& graph, const std::string& name) {
+  const auto found = std::ranges::find(graph.nodes, name, &Node::name);
+  if (found == graph.nodes.end()) throw std::logic_error("no node " + name);
+  return *found;
+}
+
+/// A function's graph: it returns its second node.
+inline Graph with_result(Graph graph) {
+  graph.nodes.push_back({.name = "result",
+                         .op = "_Retval",
+                         .device = {},
+                         .inputs = {graph.nodes[1].name},
+                         .rest = {}});
+  return graph;
+}
+
+/// A swap-in that waits for its latest time, behind a gate or not, holds up none of the ops that it
+/// waits for: with an edge from the tick of that time there is still no cycle.
+inline Graph with_latest_edges(Graph graph) {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::string> ticks;
+  for (const Node& node : graph.nodes) {
+    if (node.op != kTickOp) continue;
+    ticks[{*int_of(*node.attribute("clock")), *int_of(*node.attribute("time"))}] = node.name;
+  }
+  for (Node& node : graph.nodes) {
+    if (node.op != kSwapInOp || *int_of(*node.attribute("latest")) == 0) continue;
+    node.inputs.push_back(
+        "^" + ticks.at({*int_of(*node.attribute("clock")), *int_of(*node.attribute("latest"))}));
+  }
+  return graph;
+}
 
 }  // namespace spillway::tf::testing

@@ -42,8 +42,7 @@ TEST(WireTest, ReadsTheBytesThatTheFormatDescribes) {
 TEST(WireTest, RefusesWhatIsNoMessage) {
   for (const std::string text :
        {"\x08",
-        "\x12\x05"
-        "abc",
+        "\x12\005abc",  // octal: abc are digits of \x
         "\x0b", "\x02", "\x1d\1\2", "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"}) {
     FieldReader reader(text);
     Field field;

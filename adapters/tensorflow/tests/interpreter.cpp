@@ -8,6 +8,7 @@
 
 #include "control_context.hpp"
 #include "rewrite.hpp"
+#include "twins.hpp"
 
 namespace spillway::tf::testing {
 namespace {
@@ -80,7 +81,7 @@ void Interpreter::deliver(const Consumer& consumer, const std::string& frame,
   }
 }
 
-std::vector<Value> Interpreter::compute(const Ready& ready, const Arrived& arrived) const {
+std::vector<Value> Interpreter::compute(const Ready& ready, const Arrived& arrived) {
   const Node& node = graph_.nodes[ready.node];
   bool dead = arrived.dead_control;
   if (is_merge(node.op)) {
@@ -89,7 +90,7 @@ std::vector<Value> Interpreter::compute(const Ready& ready, const Arrived& arriv
     }
     return {{.dead = true}};
   }
-  std::uint64_t number = std::hash<std::string>()(node.name);
+  std::uint64_t number = std::hash<std::string>()(is_cheap(node.op) ? node.op : node.name);
   std::uint64_t first = 0;
   for (const auto& [input, value] : arrived.data) {
     dead = dead || value.dead;
@@ -102,7 +103,9 @@ std::vector<Value> Interpreter::compute(const Ready& ready, const Arrived& arriv
     return {{.dead = side, .number = first}, {.dead = !side, .number = first}};
   }
   if (node.op == kSwapOutOp || node.op == kSwapInOp) return {{.number = first ^ kSwappedOut}};
-  if (is_enter(node.op) || is_exit(node.op) || is_next_iteration(node.op)) {
+  if (node.op == kRecomputesOp) return {{.number = random_() & 1U}};
+  if (node.op == kTwinOp || node.op == kUseOp || is_enter(node.op) || is_exit(node.op) ||
+      is_next_iteration(node.op)) {
     return {{.number = first}};
   }
   if (node.op == "Zero") return {{.number = 0}};

@@ -2,7 +2,9 @@
 // Executes a graph of tests as TensorFlow's executor does: a node runs in a frame and an iteration
 // when its inputs are there; what a branch did not take is dead, and deadness is passed on. Nodes
 // that could run now run in random order. A value is a number that depends on the node and all its
-// inputs; a swapped-out value is not that number until a swap-in makes it so.
+// inputs; a swapped-out value is not that number until a swap-in makes it so. The number of a cheap
+// op (twins.hpp) depends on the op and not on the node, so that a copy of it has the same one, and
+// whether a twin runs is drawn each time.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +61,7 @@ class Interpreter {
                const Value& value);
   [[nodiscard]] bool is_ready(std::size_t node, std::uint64_t iteration,
                               const Arrived& arrived) const;
-  std::vector<Value> compute(const Ready& ready, const Arrived& arrived) const;
+  std::vector<Value> compute(const Ready& ready, const Arrived& arrived);
 
   const Graph& graph_;
   std::mt19937_64 random_;

@@ -127,6 +127,7 @@ TEST_F(SwapStoreTest, AFullDiskAndAFailingOneGiveAReasonAndNoCopy) {
   std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
   std::string why;
   std::vector<std::shared_ptr<Copy>> copies;
+  copies.reserve(4);
   for (int i = 0; i < 4; ++i) copies.push_back(out(place, kMiB * 4));
   EXPECT_EQ(out(place, kMiB * 4, &why), nullptr);
   EXPECT_THAT(why, HasSubstr("short"));

@@ -144,6 +144,103 @@ TEST(SerialisedLevelsTest, HeavyOpsOfOneLevelFollowEachOtherOnRandomGraphs) {
   EXPECT_GT(ties, 100U);
 }
 
+// Two layers and their updates, as a program has them:
+//
+//     w1 ──> x1 ──> x2 <── w2        x2 ──> d2 ──> g2 ──> u2        g: gradients of weights
+//                                    d2, w2 ──> d1 ──> g1 ──> u1    d: of activations
+struct TwoLayers {
+  GraphBuilder builder;
+  TwoLayers() {
+    builder.add("x", "Const");
+    for (const std::string i : {"1", "2"}) {
+      builder.add("w" + i, "VarHandleOp");
+      builder.add("read" + i, "ReadVariableOp", {"w" + i});
+    }
+    builder.add("x1", "MatMul", {"x", "read1"});
+    builder.add("x2", "MatMul", {"x1", "read2"});
+    builder.add("d2", "TanhGrad", {"x2"});
+    builder.add("d1", "MatMul", {"d2", "read2"});
+    builder.add("g1", "MatMul", {"x", "d1"});
+    builder.add("g2", "MatMul", {"x1", "d2"});
+    builder.add("step1", "Mul", {"g1"});
+    builder.add("step2", "Mul", {"g2"});
+    for (const std::string i : {"1", "2"}) {
+      builder.add("u" + i, "AssignSubVariableOp", {"w" + i, "step" + i, "^read" + i});
+    }
+  }
+  // The nodes before a node once updates are ordered.
+  std::set<std::string> before_node(const std::string& name) {
+    Graph tied = builder.graph;
+    order_updates(tied, order_graph(builder.graph));
+    std::set<std::string> names;
+    for (const NodeIndex node : before(order_graph(tied), index_of(tied, name))) {
+      names.insert(tied.nodes[node].name);
+    }
+    return names;
+  }
+  static NodeIndex index_of(const Graph& graph, const std::string& name) {
+    const auto found = std::ranges::find(graph.nodes, name, &Node::name);
+    return static_cast<NodeIndex>(found - graph.nodes.begin());
+  }
+};
+
+TEST(UpdateOrderTest, AGradientIsUsedUpBeforeTheNextIsComputed) {
+  TwoLayers layers;
+  EXPECT_TRUE(layers.before_node("g1").contains("u2"));
+  EXPECT_FALSE(layers.before_node("g2").contains("u1"));
+}
+
+TEST(UpdateOrderTest, WhoReadsAVariableComesBeforeItsUpdate) {
+  TwoLayers layers;
+  EXPECT_TRUE(layers.before_node("u2").contains("d1"));
+}
+
+TEST(UpdateOrderTest, WhoReadsTheFormerValueAfterTheUpdateStays) {
+  TwoLayers layers;
+  layers.builder.add("late", "Mul", {"read2", "^u2"});
+  EXPECT_FALSE(layers.before_node("u2").contains("late"));
+}
+
+TEST(UpdateOrderTest, AGraphThatExchangesTensorsIsLeftAsItIs) {
+  TwoLayers layers;
+  layers.builder.add("all", "CollectiveReduceV2", {"x"});
+  EXPECT_FALSE(layers.before_node("g1").contains("u2"));
+}
+
+TEST(UpdateOrderTest, UpdatesOfOneContextFollowEachOtherOnRandomGraphs) {
+  std::size_t pairs = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Graph graph = RandomGraph(seed).make(20 + seed % 60);
+    for (NodeIndex i = 0; i < graph.nodes.size(); ++i) {
+      Node& node = graph.nodes[i];
+      if (node.op == "Cast" || (node.op == "Mul" && i % 3 == 0 && !node.inputs.empty())) {
+        node.op = "AssignAddVariableOp";
+      } else if (node.op == "Mul" && i % 3 == 1 && !node.inputs.empty()) {
+        node.op = "ReadVariableOp";
+      }
+    }
+    const GraphOrder order = order_graph(graph);
+    Graph tied = graph;
+    order_updates(tied, order);
+    check_contexts(graph, tied);
+    const GraphOrder after = order_graph(tied);  // throws if there is a cycle
+    std::map<std::uint32_t, std::vector<NodeIndex>> updates;
+    for (NodeIndex i = 0; i < graph.nodes.size(); ++i) {
+      if (is_update_in_place(graph.nodes[i].op)) updates[order.context[i]].push_back(i);
+    }
+    for (auto& [context, row] : updates) {
+      std::ranges::sort(row, {}, [&](NodeIndex i) { return std::pair(order.level[i], i); });
+      for (std::size_t k = 1; k < row.size(); ++k) {
+        EXPECT_TRUE(before(after, row[k]).contains(row[k - 1])) << graph.nodes[row[k]].name;
+        ++pairs;
+      }
+    }
+    EXPECT_EQ(Interpreter(tied, seed + 1).execute(), Interpreter(graph, seed).execute());
+  }
+  EXPECT_GT(pairs, 400U);
+}
+
 // The gradient is a constant, so that the bias's is ready long before the filter's:
 //
 //     g ──> bias ──> update

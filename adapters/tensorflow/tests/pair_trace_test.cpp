@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <variant>
 
@@ -128,13 +129,31 @@ struct Network {
   }
 };
 
-TEST(PairTraceTest, PlansOfEveryPlannerAreChoicesThatKeepToTheBudgetAtRandom) {
+// By a machine whose links to the host pass so many bytes per second; nothing if there is no plan.
+std::optional<Plan> plan_of(std::string_view planner, const Trace& step, Bytes budget,
+                            double bytes_per_second) {
   Machine machine;
   machine.device.capacity.value = kGiB;
   machine.host_capacity.value = kGiB;
   machine.page_locked_capacity.value = kGiB;
-  machine.links[index_of(LinkKind::kDeviceToHost)] = Link{.bytes_per_second = 1e15};
-  machine.links[index_of(LinkKind::kHostToDevice)] = Link{.bytes_per_second = 1e15};
+  for (const LinkKind link : {LinkKind::kDeviceToHost, LinkKind::kHostToDevice}) {
+    machine.links[index_of(link)] = Link{.bytes_per_second = bytes_per_second};
+  }
+  Budgets budgets;
+  budgets[Tier::kDevice] = budget;
+  budgets[Tier::kHost] = kGiB;
+  const PlannerChoice choice = parse_planner(planner);
+  planning::PlanningContext context;
+  context.explain = false;
+  context.time_limit_ns = 0;
+  const planning::PlannerSource source(*choice.planner, choice.options, machine, budgets, context);
+  const auto outcome = source.actions_for(step);
+  const auto* const actions = std::get_if<planning::StepActions>(&outcome);
+  if (actions == nullptr) return std::nullopt;
+  return actions->plan();
+}
+
+TEST(PairTraceTest, PlansOfEveryPlannerAreChoicesThatKeepToTheBudgetAtRandom) {
   std::size_t leaving = 0;
   for (const std::string_view name : executed_planners()) {
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -142,22 +161,13 @@ TEST(PairTraceTest, PlansOfEveryPlannerAreChoicesThatKeepToTheBudgetAtRandom) {
       const Network network(seed, 6 + seed % 20);
       const PairTrace step = make_pair_trace(network.run, network.graph);
       ASSERT_EQ(validate(step.trace), std::nullopt);
-      Budgets budgets;
-      budgets[Tier::kDevice] = {peak_bytes(step.trace).count * 7 / 10};
-      budgets[Tier::kHost] = kGiB;
-      PlannerChoice choice = parse_planner(name);
-      planning::PlanningContext context;
-      context.explain = false;
-      context.time_limit_ns = 0;
-      const planning::PlannerSource source(*choice.planner, choice.options, machine, budgets,
-                                           context);
-      const auto outcome = source.actions_for(step.trace);
-      const auto* const actions = std::get_if<planning::StepActions>(&outcome);
-      if (actions == nullptr) continue;
+      const Bytes budget{peak_bytes(step.trace).count * 7 / 10};
+      const std::optional<Plan> plan = plan_of(name, step.trace, budget, 1e15);
+      if (!plan) continue;
       // What the choices leave in memory while each op runs.
       std::vector<Bytes> held(network.run.ops.size());
       for (std::size_t op = 0; op < held.size(); ++op) held[op] = step.trace.ops.workspace[op];
-      const auto choices = choose(step, network.run, network.graph, actions->plan());
+      const auto choices = choose(step, network.run, network.graph, *plan);
       ASSERT_EQ(choices.size(), step.waits.size() + step.short_holes.size());
       for (const HoleChoice& choice_of : choices) {
         EXPECT_LE(choice_of.due, network.graph.pairs[choice_of.hole].holes[0].latest);
@@ -169,10 +179,198 @@ TEST(PairTraceTest, PlansOfEveryPlannerAreChoicesThatKeepToTheBudgetAtRandom) {
           if (!away) held[op] += step.trace.storages.bytes[choice_of.hole];
         }
       }
-      for (std::size_t op = 0; op < held.size(); ++op) EXPECT_LE(held[op], budgets[Tier::kDevice]);
+      for (std::size_t op = 0; op < held.size(); ++op) EXPECT_LE(held[op], budget);
     }
   }
   EXPECT_GT(leaving, 300U);
+}
+
+// Ops 0 to 5, back from 6 to 11. Op 0 makes x, and op 1 of it y, which ops 2 and 8 use; x is used
+// by op 9 besides.
+PairedGraph graph_with_twin() {
+  PairedGraph graph{.first_hole = 40, .first_clock = 3};
+  graph.clocks = {{"op0", "op2", "op4", "op6", "op7", "op8", "op9"}};
+  graph.pairs = {
+      {.tensor = "op0",
+       .node = "op0",
+       .early = {"op1"},
+       .clock = 3,
+       .holes = {{.due = 4, .latest = 5, .gate = 1}, {.users = {"op9"}, .due = 5, .latest = 6}}},
+      {.tensor = "op1",
+       .node = "op1",
+       .early = {"op2"},
+       .clock = 3,
+       .holes = {{.users = {"op8"}, .due = 4, .latest = 5}},
+       .cone = {"op1"},
+       .sources = {0}}};
+  return graph;
+}
+
+RunProfile run_with_twin() {
+  RunProfile run;
+  for (int i = 0; i < 12; ++i) {
+    run.ops.push_back({.node = "op" + std::to_string(i), .duration_ns = 1000, .peak = kMiB * 10});
+  }
+  run.stays = {{.hole = 40, .bytes = kMiB, .from = 0, .to = 2},
+               {.hole = 41, .back = true, .bytes = kMiB, .from = 8, .to = 9},
+               {.hole = 42, .bytes = kMiB, .from = 1, .to = 3},
+               {.hole = 42, .back = true, .bytes = kMiB, .from = 7, .to = 8}};
+  return run;
+}
+
+TEST(PairTraceTest, ATensorWithATwinIsRecomputableFromItsSources) {
+  const PairTrace step = make_pair_trace(run_with_twin(), graph_with_twin());
+  EXPECT_EQ(validate(step.trace), std::nullopt);
+  for (std::size_t op = 0; op < 12; ++op) {
+    EXPECT_EQ(step.trace.ops.recomputable[op], op == 1 ? 1 : 0) << op;
+  }
+  const auto reads = step.trace.ops.reads[OpIndex{1}];
+  EXPECT_EQ(std::vector(reads.begin(), reads.end()), std::vector{StorageId{0}});
+  EXPECT_EQ(step.waits.size(), 2U) << "a gate is no use";
+  PairedGraph twice = graph_with_twin();
+  twice.pairs[1].holes.insert(twice.pairs[1].holes.begin(), {.users = {"op5"}});
+  RunProfile run = run_with_twin();
+  for (ProfiledStay& stay : run.stays) stay.hole += stay.hole == 42 && stay.back ? 1 : 0;
+  EXPECT_EQ(make_pair_trace(run, twice).trace.ops.recomputable[1], 0)
+      << "only its last wait could end with the twin";
+}
+
+TEST(PairTraceTest, TheTimeOfAConeIsThatOfTheOpThatEndsIt) {
+  PairedGraph graph = graph_with_twin();
+  graph.pairs[1].node = "op2";
+  graph.pairs[1].early = {"op3"};
+  graph.pairs[1].cone = {"op1", "op2"};
+  const PairTrace step = make_pair_trace(run_with_twin(), graph);
+  EXPECT_EQ(step.trace.ops.duration_ns[2], 2000);
+  EXPECT_EQ(step.trace.ops.duration_ns[1], 1) << "counted once";
+}
+
+TEST(PairTraceTest, WhatIsDroppedAndRunAgainIsRecomputedAndItsSourceComesForIt) {
+  const PairTrace step = make_pair_trace(run_with_twin(), graph_with_twin());
+  const auto chosen = [&](std::vector<PlanAction> actions) {
+    Plan plan;
+    plan.actions = std::move(actions);
+    return choose(step, run_with_twin(), graph_with_twin(), plan);
+  };
+  // Op 8 is the first user of y; before it ops 0, 2, 4, 6, 7 of the clock have begun.
+  EXPECT_EQ(chosen({PlanAction::drop(OpIndex{3}, StorageId{1}),
+                    PlanAction::recompute(OpIndex{8}, OpIndex{1})}),
+            (std::vector<HoleChoice>{{.hole = 40, .due = 5},
+                                     {.hole = 41, .due = 6},
+                                     {.hole = 42, .due = 5, .recomputed = true}}))
+      << "x stays";
+  EXPECT_EQ(chosen({PlanAction::evict(OpIndex{3}, StorageId{0}, Tier::kHost),
+                    PlanAction::drop(OpIndex{3}, StorageId{1}),
+                    PlanAction::fetch(OpIndex{6}, StorageId{0}),
+                    PlanAction::recompute(OpIndex{8}, OpIndex{1})}),
+            (std::vector<HoleChoice>{{.hole = 40, .leaves = true, .due = 3},
+                                     {.hole = 41, .due = 6},
+                                     {.hole = 42, .due = 5, .recomputed = true}}))
+      << "x comes back for the twin, and stays until it is used itself";
+  EXPECT_EQ(chosen({PlanAction::evict(OpIndex{3}, StorageId{0}, Tier::kHost),
+                    PlanAction::evict(OpIndex{3}, StorageId{1}, Tier::kHost),
+                    PlanAction::fetch(OpIndex{7}, StorageId{1}),
+                    PlanAction::fetch(OpIndex{9}, StorageId{0})}),
+            (std::vector<HoleChoice>{{.hole = 40, .leaves = true, .due = 5},
+                                     {.hole = 41, .leaves = true, .due = 6},
+                                     {.hole = 42, .leaves = true, .due = 4}}))
+      << "the gate stays shut, and x waits on";
+}
+
+// Maps in twos, the second of which can be made of the first; each is used by the next op and again
+// on the way back.
+struct TwinNetwork {
+  PairedGraph graph{.first_hole = 0, .first_clock = 0};
+  RunProfile run;
+  std::vector<Bytes> sizes;
+
+  TwinNetwork(std::uint64_t seed, std::size_t depth) {
+    std::mt19937_64 random(seed);
+    graph.clocks.emplace_back();
+    for (std::size_t i = 0; i < 2 * depth; ++i) {
+      const std::string name = "op" + std::to_string(i);
+      // A map that can be made again is made in no time.
+      const bool cheap = i < depth && i % 2 == 1;
+      run.ops.push_back({.node = name,
+                         .duration_ns = cheap ? 10 : TimeNs(100'000 + random() % 500'000),
+                         .peak = kMiB * 200});
+      graph.clocks[0].push_back(name);
+    }
+    std::uint64_t hole = 0;
+    for (std::size_t i = 0; i < depth; ++i) {
+      const std::size_t use = user_of(i, depth);
+      const auto latest = static_cast<std::uint32_t>(use);
+      PairName pair{.tensor = "op" + std::to_string(i),
+                    .node = "op" + std::to_string(i),
+                    .early = {"op" + std::to_string(i + 1)}};
+      if (i % 2 == 0) {
+        pair.holes.push_back({.due = latest - 1, .latest = latest - 1, .gate = i + 1});
+      } else {
+        pair.cone = {pair.node};
+        pair.sources = {i - 1};
+      }
+      pair.holes.push_back(
+          {.users = {"op" + std::to_string(use)}, .due = latest, .latest = latest});
+      graph.pairs.push_back(pair);
+      sizes.push_back(kMiB * (1 + random() % 8));
+      run.stays.push_back({.hole = hole, .bytes = sizes[i], .from = i, .to = i + 1});
+      hole += pair.holes.size();
+    }
+  }
+
+  static std::size_t user_of(std::size_t map, std::size_t depth) { return 2 * depth - 1 - map; }
+
+  /// What is held while each op runs.
+  [[nodiscard]] std::vector<Bytes> held(const std::vector<HoleChoice>& choices) const {
+    std::vector<Bytes> held(run.ops.size());
+    std::uint64_t hole = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::size_t use = user_of(i, sizes.size());
+      std::size_t back = i + 2;  // before this op
+      if (i % 2 == 1) {
+        const HoleChoice& own = choices[hole];
+        // Its sources' gate says when.
+        if (own.recomputed) back = choices[hole - 2].due;
+        if (own.leaves) back = own.due;
+      } else if (choices[hole].leaves) {
+        const bool opens = choices[hole + 2].recomputed;
+        EXPECT_EQ(choices[hole + 1].leaves, !opens);
+        back = opens ? choices[hole].due : choices[hole + 1].due;
+      }
+      for (std::size_t op = i; op <= use; ++op) {
+        if (op <= i + 1 || op >= back) held[op] += sizes[i];
+      }
+      hole += graph.pairs[i].holes.size();
+    }
+    return held;
+  }
+};
+
+TEST(PairTraceTest, PlansThatRecomputeAreChoicesThatKeepToTheBudgetAtRandom) {
+  std::size_t recomputed = 0;
+  std::size_t swapped = 0;
+  for (const std::string_view name : {"superneurons", "superneurons:recompute=memory", "hybrid"}) {
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      SCOPED_TRACE(std::string(name) + ", seed " + std::to_string(seed));
+      TwinNetwork network(seed, 8 + 2 * (seed % 8));
+      // No workspace.
+      for (std::size_t op = 0; op < network.run.ops.size(); ++op) network.run.ops[op].peak = {};
+      const PairTrace step = make_pair_trace(network.run, network.graph);
+      ASSERT_EQ(validate(step.trace), std::nullopt);
+      const Bytes budget{peak_bytes(step.trace).count * 6 / 10};
+      const std::optional<Plan> plan = plan_of(name, step.trace, budget, 1e12);
+      if (!plan) continue;
+      const auto choices = choose(step, network.run, network.graph, *plan);
+      ASSERT_EQ(choices.size(), network.graph.holes());
+      for (const HoleChoice& made : choices) {
+        recomputed += made.recomputed ? 1U : 0U;
+        swapped += made.leaves ? 1U : 0U;
+      }
+      for (const Bytes held : network.held(choices)) EXPECT_LE(held, budget);
+    }
+  }
+  EXPECT_GT(recomputed, 200U);
+  EXPECT_GT(swapped, 50U);
 }
 
 }  // namespace

@@ -135,6 +135,15 @@ TEST(PlanLoopTest, AGraphBeginsWithThePlanOfAFormerRun) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(PlanLoopTest, APlanThatCannotBeKeptIsFollowedAndWhyIsSaid) {
+  Training training("lms", kMiB * 60, "/proc/none");
+  Bytes most{};
+  for (int i = 0; i < 40; ++i) most = training.run();
+  EXPECT_GE(training.state().plans, 2U);
+  EXPECT_LE(most, kMiB * 54);
+  EXPECT_THAT(training.state().not_kept, HasSubstr("/proc/none/tensorflow-"));
+}
+
 // Every third run, the first that is measured among them, is of a batch for which all fits.
 TEST(PlanLoopTest, NothingIsPlannedForASmallerBatch) {
   Training training("lms", kMiB * 60);
@@ -170,6 +179,21 @@ TEST(PlanLoopTest, ATensorThatHadToLeaveMakesTheNextPlanSmaller) {
   for (int i = 0; i < 20; ++i) training.run();
   EXPECT_GT(training.state().plans, 1U);
   EXPECT_GT(training.state().copying, first.copying);
+}
+
+TEST(PlanLoopTest, ATensorOfAnotherGraphThatHadToLeaveLeavesThePlanAsItIs) {
+  Training training("swap-critical-path", kMiB * 67);
+  SwapTable& table = training.table();
+  const std::uint64_t other = table.add_holes({false}, true);
+  for (int i = 0; i < 6; ++i) training.run();
+  const PlanState first = training.state();
+  ASSERT_EQ(first.plans, 1U);
+  table.follow(std::vector<HoleDecision>{{.hole = other}});
+  table.had_to_leave(other);
+  ASSERT_EQ(table.state().late_leaves, 1U);
+  for (int i = 0; i < 20; ++i) training.run();
+  EXPECT_GT(training.state().plans, 1U);
+  EXPECT_EQ(training.state().copying, first.copying);
 }
 
 }  // namespace

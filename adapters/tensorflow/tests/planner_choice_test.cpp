@@ -41,10 +41,16 @@ TEST(PlannerChoiceTest, PartitionsHaveTheSizeThatWasNamed) {
   EXPECT_EQ(parse_planner("hybrid").partition_nodes, 0U);
 }
 
-TEST(PlannerChoiceTest, NothingIsRecomputed) {
-  EXPECT_FALSE(parse_planner("hybrid").options.get<bool>("recompute"));
-  EXPECT_EQ(parse_planner("superneurons").options.get<std::string>("recompute"), "none");
-  EXPECT_THAT(refusal("hybrid:recompute=on"), HasSubstr("no op of a graph is computed again"));
+TEST(PlannerChoiceTest, GraphsHaveTwinsWhereThePlannerMayRecompute) {
+  for (const std::string_view with :
+       {"hybrid", "hybrid:recompute=on", "superneurons", "superneurons:recompute=memory"}) {
+    EXPECT_TRUE(parse_planner(with).twins) << with;
+  }
+  for (const std::string_view without : {"hybrid:recompute=off", "superneurons:recompute=none",
+                                         "lms", "partitioned", "swap-critical-path"}) {
+    EXPECT_FALSE(parse_planner(without).twins) << without;
+  }
+  EXPECT_THAT(refusal("lms:recompute=on"), HasSubstr("recompute"));
 }
 
 TEST(PlannerChoiceTest, WhatIsNoPlannerIsRefusedByName) {

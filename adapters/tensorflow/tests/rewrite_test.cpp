@@ -21,8 +21,11 @@ using testing::Firing;
 using testing::GraphBuilder;
 using ::testing::HasSubstr;
 using testing::Interpreter;
+using testing::node_named;
 using testing::RandomGraph;
 using testing::Value;
+using testing::with_latest_edges;
+using testing::with_result;
 
 RewriteResult rewrite(const Graph& graph, const PairOptions& options, std::uint64_t first = 0) {
   return rewrite_graph(graph.serialize(), describe_op, {.pairs = options, .first_hole = first});
@@ -39,13 +42,6 @@ GraphBuilder chain() {
   }
   builder.add("user", "MatMul", {before, "make"});
   return builder;
-}
-
-const Node& node_named(const Graph& graph, const std::string& name) {
-  const auto found =
-      std::ranges::find_if(graph.nodes, [&name](const Node& node) { return node.name == name; });
-  if (found == graph.nodes.end()) throw std::logic_error("no node " + name);
-  return *found;
 }
 
 TEST(RewriteTest, PutsAPairOnALongEdgeAndNoneOnShortOnes) {
@@ -116,7 +112,7 @@ TEST(RewriteTest, LateUsersCloseToEachOtherShareASwapIn) {
 }
 
 TEST(RewriteTest, LeavesWhatOthersHoldAndWhatIsNotPlainBytes) {
-  for (const std::string op : {"Const", "ReadVariableOp", "_Arg", "Text"}) {
+  for (const std::string op : {"Const", "_ReadVariablesOp", "_Arg", "Text"}) {
     GraphBuilder builder = chain();
     builder.node("make").op = op;
     EXPECT_FALSE(rewrite(builder.graph, {.distance = 6}).rewritten) << op;
@@ -124,6 +120,90 @@ TEST(RewriteTest, LeavesWhatOthersHoldAndWhatIsNotPlainBytes) {
   GraphBuilder alias = chain();
   alias.node("make").op = "Reshape";  // of a constant
   EXPECT_FALSE(rewrite(alias.graph, {.distance = 6}).rewritten);
+}
+
+TEST(RewriteTest, ALateUserOfAVariableSaysThatItUsesIt) {
+  GraphBuilder builder = chain();
+  builder.node("make").op = "ReadVariableOp";
+  const RewriteResult result = rewrite(builder.graph, {.distance = 6, .ahead = 2});
+  ASSERT_TRUE(result.rewritten) << result.reason;
+  EXPECT_TRUE(result.rewritten->pairs.empty());
+  const Graph graph = Graph::parse(result.rewritten->graph);
+  EXPECT_EQ(std::ranges::count(graph.nodes, kSwapOutOp, &Node::op), 0);
+  const std::string use = node_named(graph, "user").inputs[1];
+  EXPECT_EQ(node_named(graph, use).op, kUseOp);
+  EXPECT_THAT(node_named(graph, use).inputs, ElementsAre("make", "^spillway/tick_0_4"));
+}
+
+TEST(RewriteTest, WithAClockAUseOfAVariableFollowsItsTick) {
+  GraphBuilder builder = chain();
+  builder.node("make").op = "ReadVariableOp";
+  builder.add("result", "_Retval", {"user"});
+  const RewriteResult result =
+      rewrite_graph(builder.graph.serialize(), describe_op,
+                    {.pairs = {.distance = 6, .ahead = 2}, .trigger = Trigger::kClock});
+  ASSERT_TRUE(result.rewritten) << result.reason;
+  const Graph graph = Graph::parse(result.rewritten->graph);
+  const Node& use = node_named(graph, node_named(graph, "user").inputs[1]);
+  EXPECT_EQ(use.op, kUseOp);
+  ASSERT_EQ(use.inputs.size(), 2U);
+  const Node& tick = node_named(graph, use.inputs[1].substr(1));
+  EXPECT_EQ(tick.op, kTickOp);
+  EXPECT_EQ(int_of(*tick.attribute("time")), 5) << "m1 to m6 come before user: two ahead is m5";
+}
+
+TEST(RewriteTest, AnUpdateInPlaceIsToldOfWhenAllItWaitsForIsThere) {
+  GraphBuilder builder = chain();
+  builder.add("variable", "_Arg");
+  builder.add("update", "AssignSubVariableOp", {"variable", "user", "^m1", "^user"});
+  const RewriteResult result = rewrite(builder.graph, {.distance = 6});
+  ASSERT_TRUE(result.rewritten) << result.reason;
+  const Graph graph = Graph::parse(result.rewritten->graph);
+  const std::string touch = node_named(graph, "update").inputs.back().substr(1);
+  EXPECT_EQ(node_named(graph, touch).op, kTouchOp);
+  EXPECT_THAT(node_named(graph, touch).inputs, ElementsAre("variable", "^m1", "^user"));
+}
+
+TEST(RewriteTest, WhereUpdatesAreOrderedARestFollowsAllOfAContext) {
+  GraphBuilder builder = chain();
+  builder.add("variable", "_Arg");
+  builder.add("first", "AssignSubVariableOp", {"variable", "user"});
+  builder.add("second", "AssignAddVariableOp", {"variable", "user", "^first"});
+  const RewriteResult result = rewrite_graph(builder.graph.serialize(), describe_op,
+                                             {.pairs = {.distance = 6}, .order_updates = true});
+  ASSERT_TRUE(result.rewritten) << result.reason;
+  const Graph graph = Graph::parse(result.rewritten->graph);
+  const auto rest = std::ranges::find(graph.nodes, kRestOp, &Node::op);
+  ASSERT_NE(rest, graph.nodes.end());
+  EXPECT_THAT(rest->inputs, ElementsAre("^first", "^second"));
+}
+
+TEST(RewriteTest, ALargeConstantBecomesOursAndSaysWhenItIsUsed) {
+  GraphBuilder builder = chain();
+  Node& make = builder.node("make");
+  make.op = "Const";
+  make.inputs.clear();
+  make.add_type_attribute("dtype", kFloat);
+  std::string value;  // a message AttrValue with a tensor of 100 bytes
+  append_bytes_field(value, 8, std::string(100, 'x'));
+  std::string entry;
+  append_bytes_field(entry, 1, "value");
+  append_bytes_field(entry, 2, value);
+  append_bytes_field(make.rest, 5, entry);
+  const auto rewrite_from = [&builder](std::uint64_t smallest) {
+    return rewrite_graph(builder.graph.serialize(), describe_op,
+                         {.pairs = {.distance = 6}, .smallest_constant = smallest});
+  };
+  EXPECT_FALSE(rewrite_from(0).rewritten);
+  EXPECT_FALSE(rewrite_from(1000).rewritten);
+  const RewriteResult result = rewrite_from(100);
+  ASSERT_TRUE(result.rewritten) << result.reason;
+  const Graph graph = Graph::parse(result.rewritten->graph);
+  EXPECT_EQ(node_named(graph, "make").op, kConstantOp);
+  EXPECT_TRUE(node_named(graph, "make").attribute("value"));
+  EXPECT_EQ(node_named(graph, node_named(graph, "user").inputs[1]).op, kUseOp);
+  builder.node("make").device = "/device:GPU:0";
+  EXPECT_FALSE(rewrite_from(100).rewritten);
 }
 
 TEST(RewriteTest, DoubtsLeaveTheGraphAndSayWhy) {
@@ -224,13 +304,16 @@ void check_distances(const Graph& before, const Graph& after, const PairOptions&
 
 using Log = std::map<Firing, Value>;
 
+std::string text_of(const Firing& firing) {
+  const auto& [node, frame, iteration] = firing;
+  return node + " in " + frame + ", " + std::to_string(iteration);
+}
+
 std::string first_difference(const Log& found, const Log& expected) {
   for (const auto& [firing, value] : expected) {
     const auto same = found.find(firing);
-    const auto& [node, frame, iteration] = firing;
-    const std::string where = node + " in " + frame + ", " + std::to_string(iteration);
-    if (same == found.end()) return where + " did not run";
-    if (same->second != value) return where + " put out something else";
+    if (same == found.end()) return text_of(firing) + " did not run";
+    if (same->second != value) return text_of(firing) + " put out something else";
   }
   return found.size() == expected.size() ? "" : "more ran than before";
 }
@@ -292,22 +375,6 @@ void check_times(const Graph& ordered, const Rewritten& rewritten, std::uint64_t
   }
 }
 
-// A swap-in that waits for its latest time holds up none of the ops that it waits for: an edge from
-// the tick of that time closes no cycle.
-Graph with_latest_edges(Graph graph) {
-  std::map<std::pair<std::int64_t, std::int64_t>, std::string> ticks;
-  for (const Node& node : graph.nodes) {
-    if (node.op != kTickOp) continue;
-    ticks[{*int_of(*node.attribute("clock")), *int_of(*node.attribute("time"))}] = node.name;
-  }
-  for (Node& node : graph.nodes) {
-    if (node.op != kSwapInOp || *int_of(*node.attribute("latest")) == 0) continue;
-    node.inputs.push_back(
-        "^" + ticks.at({*int_of(*node.attribute("clock")), *int_of(*node.attribute("latest"))}));
-  }
-  return graph;
-}
-
 TEST(RewriteTest, AGraphThatIsNoFunctionHasEdgesInPlaceOfAClock) {
   GraphBuilder builder = chain();
   const auto ticks = [&builder] {
@@ -324,12 +391,10 @@ TEST(RewriteTest, WithClocksBarriersAndSerialLevelsRandomGraphsComputeTheSame) {
   std::size_t timed = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Graph before = RandomGraph(seed).make(20 + seed % 60);
-    before.nodes.push_back({.name = "result",
-                            .op = "_Retval",
-                            .device = {},
-                            .inputs = {before.nodes[1].name},
-                            .rest = {}});
+    Graph before = with_result(RandomGraph(seed).make(20 + seed % 60));
+    for (Node& node : before.nodes) {
+      if (node.op == "Cast" && seed % 4 == 0) node.op = "ReadVariableOp";
+    }
     const RewriteOptions options{.pairs = {.distance = static_cast<std::uint32_t>(seed % 9),
                                            .group = static_cast<std::uint32_t>(seed % 4),
                                            .ahead = 1 + static_cast<std::uint32_t>(seed % 3)},

@@ -73,10 +73,11 @@ TEST_F(StandstillTest, ACopyLastsAsLongAsItsLastOwner) {
 }
 
 // Whatever the order of the threads, nothing stands when somebody works or no copy is left.
-TEST(Standstill, EndsRightUnderManyThreads) {
+TEST(StandstillStressTest, EndsRightUnderManyThreads) {
   std::atomic<TimeNs> now{0};
   Standstill standstill([&now] { return now.load(); });
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int worker = 0; worker < 4; ++worker) {
     threads.emplace_back([&standstill, &now, worker] {
       for (int i = 0; i < 20000; ++i) {

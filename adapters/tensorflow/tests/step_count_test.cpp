@@ -9,7 +9,7 @@ namespace {
 //   graph   0    1    0    1    1      generator and discriminator, say
 //   time    0   10   40   50   90
 //   moved   0    5    9   20   26
-TEST(StepCount, CountsTheGraphThatRanMostOften) {
+TEST(StepCountTest, CountsTheGraphThatRanMostOften) {
   StepCount count;
   EXPECT_EQ(count.figures().steps, 0U);
   count.begin(0, 0, Bytes{0});

@@ -52,7 +52,7 @@ TEST(SwapClockTest, AWaitThatWasTakenBackIsNeverCalled) {
   EXPECT_EQ(called, 0);
 }
 
-// A step that failed leaves its clock behind; who waits for an old one is not forgotten.
+// A step that failed leaves its clock behind; who waits for an old one goes on waiting.
 TEST(SwapClockTest, OldRunsGoAndWaitsStay) {
   SwapClock clock;
   int called = 0;

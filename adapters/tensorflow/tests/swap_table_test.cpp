@@ -12,12 +12,12 @@ namespace {
 // the tensors that stayed, above what is always there.
 class Training {
  public:
-  Training(Bytes budget, Bytes always, std::vector<Bytes> sizes, bool first_in_loop = false)
-      : always_(always),
-        sizes_(std::move(sizes)),
-        table_({.budget = budget, .smallest = Bytes{10}},
-               [this] { return std::exchange(peak_, always_); }),
-        first_(table_.add_holes(loops(sizes_.size(), first_in_loop))) {}
+  Training(Bytes budget, Bytes beside, std::vector<Bytes> tensors, bool first_in_loop = false)
+      : always(beside),
+        sizes(std::move(tensors)),
+        table({.budget = budget, .smallest = Bytes{10}},
+              [this] { return std::exchange(peak, always); }),
+        first(table.add_holes(loops(sizes.size(), first_in_loop))) {}
 
   static std::vector<bool> loops(std::size_t count, bool first_in_loop) {
     std::vector<bool> in_loop(count, false);
@@ -26,50 +26,50 @@ class Training {
   }
 
   void step(std::uint64_t turns_of_first = 1) {
-    Bytes live = always_;
+    Bytes live = always;
     std::vector<bool> copied;
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
       for (std::uint64_t turn = 0; turn < (i == 0 ? turns_of_first : 1); ++turn) {
-        const bool copies = table_.copies(first_ + i, sizes_[i]);
+        const bool copies = table.copies(first + i, sizes[i]);
         copied.push_back(copies);
-        copies ? table_.stored(first_ + i, sizes_[i]) : void(live += sizes_[i]);
+        copies ? table.stored(first + i, sizes[i]) : void(live += sizes[i]);
       }
     }
-    most_ = std::max(most_, live);
-    peak_ = std::max(peak_, live);
-    last_copied_ = copied;
+    most = std::max(most, live);
+    peak = std::max(peak, live);
+    last_copied = copied;
     std::size_t made = 0;
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
       for (std::uint64_t turn = 0; turn < (i == 0 ? turns_of_first : 1); ++turn) {
-        if (copied[made++]) table_.dropped(first_ + i, sizes_[i]);
+        if (copied[made++]) table.dropped(first + i, sizes[i]);
       }
     }
   }
 
-  Bytes always_;
-  std::vector<Bytes> sizes_;
-  Bytes peak_{};
-  Bytes most_{};
-  std::vector<bool> last_copied_;
-  SwapTable table_;
-  std::uint64_t first_;
+  Bytes always;
+  std::vector<Bytes> sizes;
+  Bytes peak{};
+  Bytes most{};
+  std::vector<bool> last_copied;
+  SwapTable table;
+  std::uint64_t first;
 };
 
 TEST(SwapTableTest, EverythingCopiesFirstAndWhatFitsPassesThen) {
   Training training(Bytes{1000}, Bytes{400}, {Bytes{300}, Bytes{100}, Bytes{200}});
   training.step();
-  EXPECT_EQ(training.last_copied_, (std::vector{true, true, true}));
+  EXPECT_EQ(training.last_copied, (std::vector{true, true, true}));
   for (int i = 0; i < 20; ++i) training.step();
   // 400 + 100 + 200 is 700; with the 300 it would be 1000, more than 900.
-  EXPECT_EQ(training.last_copied_, (std::vector{true, false, false}));
-  EXPECT_EQ(training.table_.state().passing, 2U);
-  EXPECT_EQ(training.table_.state().used, 3U);
+  EXPECT_EQ(training.last_copied, (std::vector{true, false, false}));
+  EXPECT_EQ(training.table.state().passing, 2U);
+  EXPECT_EQ(training.table.state().used, 3U);
 }
 
 TEST(SwapTableTest, ATensorBelowTheSmallestSizePasses) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{9}, Bytes{10}});
   training.step();
-  EXPECT_EQ(training.last_copied_, (std::vector{false, true}));
+  EXPECT_EQ(training.last_copied, (std::vector{false, true}));
 }
 
 // A pair in a loop runs five times a step, and has five tensors in the store.
@@ -77,8 +77,8 @@ TEST(SwapTableTest, APairInALoopCountsWithAllThatItKeeps) {
   Training training(Bytes{1000}, Bytes{500}, {Bytes{100}, Bytes{350}}, true);
   for (int i = 0; i < 20; ++i) training.step(5);
   // One of 100 would fit beside 500 and 350, five do not: 350 first, then 500 more are too many.
-  EXPECT_EQ(training.last_copied_, (std::vector{true, true, true, true, true, false}));
-  EXPECT_LE(training.most_, Bytes{900});
+  EXPECT_EQ(training.last_copied, (std::vector{true, true, true, true, true, false}));
+  EXPECT_LE(training.most, Bytes{900});
 }
 
 TEST(SwapTableTest, RandomProgramsStayBelowTheBudget) {
@@ -90,8 +90,8 @@ TEST(SwapTableTest, RandomProgramsStayBelowTheBudget) {
     const std::uint64_t turns = 1 + random() % 4;
     Training training(Bytes{1000}, Bytes{random() % 800}, sizes, turns > 1);
     for (int i = 0; i < 30; ++i) training.step(turns);
-    EXPECT_LE(training.most_, Bytes{900}) << "program " << program;
-    passing += training.table_.state().passing;
+    EXPECT_LE(training.most, Bytes{900}) << "program " << program;
+    passing += training.table.state().passing;
   }
   EXPECT_GT(passing, 300U);
 }
@@ -99,20 +99,20 @@ TEST(SwapTableTest, RandomProgramsStayBelowTheBudget) {
 TEST(SwapTableTest, AFailedAllocationHasEverythingCopiedForGood) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{100}});
   for (int i = 0; i < 20; ++i) training.step();
-  ASSERT_EQ(training.table_.state().passing, 2U);
-  training.table_.give_up();
+  ASSERT_EQ(training.table.state().passing, 2U);
+  training.table.give_up();
   for (int i = 0; i < 20; ++i) training.step();
-  EXPECT_EQ(training.last_copied_, (std::vector{true, true}));
+  EXPECT_EQ(training.last_copied, (std::vector{true, true}));
 }
 
 TEST(SwapTableTest, APairWhoseTensorHadToLeaveCopiesForGoodAndOthersPassOn) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{200}});
   for (int i = 0; i < 20; ++i) training.step();
-  ASSERT_EQ(training.last_copied_, (std::vector{false, false}));
-  training.table_.had_to_leave(training.first_ + 1);
+  ASSERT_EQ(training.last_copied, (std::vector{false, false}));
+  training.table.had_to_leave(training.first + 1);
   for (int i = 0; i < 20; ++i) training.step();
-  EXPECT_EQ(training.last_copied_, (std::vector{false, true}));
-  EXPECT_FALSE(training.table_.state().gave_up);
+  EXPECT_EQ(training.last_copied, (std::vector{false, true}));
+  EXPECT_FALSE(training.table.state().gave_up);
 }
 
 // The first graph begins to be measured and never runs again.
@@ -147,6 +147,9 @@ TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {
   EXPECT_EQ(table.due(first), 7U);
   table.had_to_leave(first);
   EXPECT_TRUE(table.copies(first, Bytes{10}));
+  const std::uint64_t other = table.add_holes({false}, true);
+  EXPECT_EQ(table.late_leaves(first + 2), 1U);
+  EXPECT_EQ(table.late_leaves(other), 0U);
   EXPECT_EQ(table.state().late_leaves, 1U);
   table.follow(plan);
   EXPECT_FALSE(table.copies(first, Bytes{10}));
@@ -158,7 +161,7 @@ TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {
 
 TEST(SwapTableTest, AGraphWithoutAPlanIsMeasuredInstead) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{200}});
-  SwapTable& table = training.table_;
+  SwapTable& table = training.table;
   const std::uint64_t planned = table.add_holes({false}, true);
   for (int i = 0; i < 30; ++i) table.copies(planned, Bytes{100});
   table.stored(planned, Bytes{100});
@@ -167,6 +170,37 @@ TEST(SwapTableTest, AGraphWithoutAPlanIsMeasuredInstead) {
   table.measure_instead(planned);
   for (int i = 0; i < 30; ++i) table.copies(planned, Bytes{100});
   EXPECT_FALSE(table.copies(planned, Bytes{100}));
+}
+
+TEST(SwapTableTest, OnlyAPlanHasATensorComputedAgainUntilAnAllocationFails) {
+  SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{10}}, [] { return Bytes{}; });
+  const std::uint64_t first = table.add_holes({false, false}, true);
+  EXPECT_FALSE(table.recomputes(first, Bytes{100}));
+  table.follow(std::vector<HoleDecision>{{.hole = first, .recomputed = true},
+                                         {.hole = first + 1, .leaves = true}});
+  EXPECT_TRUE(table.recomputes(first, Bytes{100}));
+  EXPECT_FALSE(table.copies(first, Bytes{100}));
+  EXPECT_FALSE(table.recomputes(first, Bytes{9})) << "one so small is no token";
+  EXPECT_FALSE(table.recomputes(first + 1, Bytes{100}));
+  table.follow(std::vector<HoleDecision>{{.hole = first}});
+  EXPECT_FALSE(table.recomputes(first, Bytes{100}));
+  table.follow(std::vector<HoleDecision>{{.hole = first, .recomputed = true}});
+  table.give_up();
+  EXPECT_FALSE(table.recomputes(first, Bytes{100}));
+}
+
+TEST(SwapTableTest, WhereAllCopiesAlwaysEveryOtherTensorIsComputedAgain) {
+  SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{1}, .always_copy = true},
+                  [] { return Bytes{}; });
+  const std::uint64_t first = table.add_holes({false, false});
+  for (int step = 0; step < 4; ++step) {
+    EXPECT_EQ(table.recomputes(first, Bytes{100}), step % 2 == 0);
+  }
+  EXPECT_TRUE(table.recomputes(first + 1, Bytes{100}));
+  table.recomputed(3, Bytes{100});
+  table.recomputed(2, Bytes{50});
+  EXPECT_EQ(table.state().recomputed_ops, 5U);
+  EXPECT_EQ(table.state().recomputed, Bytes{150});
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class GatedTransfers final : public runtime::Transfers {
     const std::lock_guard lock(mutex_);
     return std::erase_if(queue_, [id](const Waiting& waiting) { return waiting.id == id; }) != 0;
   }
-  void hurry(TransferId /*id*/) override {}
+  bool hurry(TransferId /*id*/) override { return false; }
   void drain() override {}
   void before_fork() override {}
   [[nodiscard]] runtime::IoMethod method() const override { return runtime::IoMethod::kThreads; }
@@ -104,7 +104,7 @@ class WaitingTensorsTest : public ::testing::Test {
  protected:
   WaitingTensorsTest() {
     table_.add_holes(std::vector<bool>(8, false));
-    memory_.set_victims([this](Bytes bytes) { waiting_.make_room(bytes); });
+    memory_.set_victims([this](Bytes bytes, Victims) { waiting_.make_room(bytes); });
   }
 
   std::shared_ptr<Buffer> buffer(Bytes bytes) {
@@ -178,6 +178,24 @@ TEST_F(WaitingTensorsTest, ASwapInThatIsOvertakenGetsTheTensorToo) {
   overtaken.held.reset();
   EXPECT_LT(memory_.usage().live, kMiB);
   EXPECT_EQ(transfers_->waiting(), 0U) << "nobody would take what is written";
+}
+
+// The first swap-in is behind a gate that is shut.
+TEST_F(WaitingTensorsTest, AHoleWhoseSwapInDoesNotRunIsPassedOver) {
+  const auto here = wait(kMiB, 0, 2);
+  waiting_.pass_over(here, 1);
+  EXPECT_NE(waiting_.take(here).held, nullptr);
+  EXPECT_EQ(table_.largest(1), Bytes{}) << "no hole follows that the table would be asked for";
+  EXPECT_EQ(transfers_->waiting(), 0U);
+
+  const auto away = wait(kMiB, 4, 2);
+  waiting_.leave(away);
+  until_written(1);
+  transfers_->let_through();
+  EXPECT_EQ(table_.state().used, 1U) << "it is counted in the hole it left in";
+  waiting_.pass_over(away, 5);
+  EXPECT_EQ(table_.state().used, 2U) << "and then in the next";
+  EXPECT_NE(waiting_.take(away).copy, nullptr);
 }
 
 TEST_F(WaitingTensorsTest, WhatLeftIsFreedAndTakenAsACopyByEach) {

@@ -121,7 +121,7 @@ def transformer(depth=3, length=32, width=64):
 
 
 class Experts(layers.Layer):
-    """Of so many dense networks each place is given to the two that a gate likes best."""
+    """Gives each place to the two of so many dense networks that a gate likes best."""
 
     def __init__(self, count, width):
         super().__init__()

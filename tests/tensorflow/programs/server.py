@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains programs one after the other, each in a child that finds TensorFlow imported already.
 
-Reads jobs as lines of JSON: program (null: none, only what all import), output, errors (paths), and
-variables, of which any enables Spillway. Answers each with a line of JSON: the child's exit status,
-how many seconds it lasted, and the most bytes that were resident in it.
+Reads jobs as lines of JSON: program (null: none, only what all import), epochs (null: those of
+the table), output, errors (paths), and variables, of which any enables Spillway. Answers each with
+a line of JSON: the child's exit status, how many seconds it lasted, and the most bytes that were
+resident in it.
 """
 
 import json
@@ -43,7 +44,7 @@ def do(job):
     if job["variables"]:
         spillway.tensorflow.enable()
     if job["program"]:
-        train.main(job["program"], job["output"])
+        train.main(job["program"], job["output"], job["epochs"])
 
 
 def main():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    moves: bool = True  # False: nothing in it can, as docs/tensorflow.md says
+    swaps: bool = True  # False: only its variables can leave, as docs/tensorflow.md says
     package: str = "keras"  # which it is left out without
 
 
@@ -71,5 +71,5 @@ PROGRAMS = {
     "session": Loop(),
     "mirrored": Loop(),
     "keras_2": Loop(package="tf_keras"),
-    "eager": Loop(moves=False),
+    "eager": Loop(swaps=False),
 }

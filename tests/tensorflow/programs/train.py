@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains one of the small networks and writes losses and weights: an ordinary program.
 
-python train.py PROGRAM OUTPUT.npz
+python train.py PROGRAM OUTPUT.npz [EPOCHS]
+
+EPOCHS of those that are one `fit`: other than in the table.
 """
 
 import sys
+from dataclasses import replace
 
 import data
 import keras
@@ -24,9 +27,11 @@ def fit(row):
     return history.history["loss"], model.get_weights()
 
 
-def main(name, output):
+def main(name, output, epochs=None):
     keras.utils.set_random_seed(0)
     row = PROGRAMS[name]
+    if epochs is not None:
+        row = replace(row, epochs=int(epochs))
     losses, weights = fit(row) if isinstance(row, Fit) else getattr(loops, name)()
     np.savez(output, losses=losses, **{f"w{i}": w for i, w in enumerate(weights)})
 

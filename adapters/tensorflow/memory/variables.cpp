@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "variables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <optional>
+
+namespace spillway::tf {
+
+VariableMemory::VariableMemory(Variables& owner, runtime::StoredId id, std::byte* data, Bytes bytes)
+    : owner_(owner), id_(id), data_(data), bytes_(bytes) {
+  const std::lock_guard lock(owner_.mutex_);
+  owner_.bytes_ += bytes_;
+  owner_.peak_bytes_ = std::max(owner_.peak_bytes_, owner_.bytes_);
+  place_ = owner_.variables_.insert(owner_.variables_.end(), this);
+  owner_.mapped_.store(owner_.variables_.size());
+}
+
+VariableMemory::~VariableMemory() {
+  {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.variables_.erase(place_);
+    owner_.mapped_.store(owner_.variables_.size());
+    owner_.bytes_ -= bytes_;
+    if (counted_) owner_.counted_ -= bytes_;
+  }
+  owner_.store_.drop(id_);
+  if (counted_) owner_.memory_.uncharge(bytes_);
+}
+
+bool Variables::maps_new(Bytes bytes) {
+  if (!may_map(bytes)) return false;
+  const std::lock_guard lock(mutex_);
+  too_many_ |= in_memory_ + bytes > options_.in_memory;
+  if (!too_many_) in_memory_ += bytes;
+  return too_many_;
+}
+
+std::shared_ptr<VariableMemory> Variables::make(Bytes bytes) {
+  std::string reason;
+  try {
+    if (const std::optional<runtime::StoredId> id = store_.reserve(bytes)) {
+      if (std::byte* const data = store_.map(*id)) {
+        return std::make_shared<VariableMemory>(*this, *id, data, bytes);
+      }
+      reason = fmt::format("a file cannot be mapped: {}", std::strerror(errno));
+      store_.drop(*id);
+    } else {
+      reason = store_.full_reason();
+    }
+  } catch (const std::exception& error) {  // no spool file can be opened
+    reason = error.what();
+  }
+  on_stays_(reason);
+  return nullptr;
+}
+
+bool Variables::note_use(VariableMemory& variable) {
+  const bool counts = store_.tier(variable.id_) == Tier::kDisk;
+  bool was_counted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    variables_.splice(variables_.end(), variables_, variable.place_);
+    if (!counts) return true;
+    if (!options_.always_leave || variable.stays_) return variable.counted_;
+    was_counted = std::exchange(variable.counted_, false);
+  }
+  put_aside(variable, was_counted);
+  const std::lock_guard lock(mutex_);
+  return variable.counted_;
+}
+
+void Variables::count(VariableMemory& variable) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(variable.counted_, true)) {
+      counted_ += variable.bytes_;
+      return;
+    }
+  }
+  memory_.uncharge(variable.bytes_);  // another thread used it at the same time
+}
+
+std::string Variables::use(VariableMemory& variable) {
+  if (note_use(variable)) return {};
+  if (!memory_.charge(variable.bytes_)) {
+    return BudgetedMemory::shortage(BudgetedMemory::last_failure());
+  }
+  if (const int error = store_.bring(variable.id_)) {
+    memory_.uncharge(variable.bytes_);
+    return fmt::format("reading from the spool failed: {}", std::strerror(error));
+  }
+  count(variable);
+  return {};
+}
+
+std::string Variables::begin_op(VariableMemory& variable, Part part) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++variable.ops_;
+  }
+  return part == Part::kAll ? use(variable) : std::string();
+}
+
+void Variables::end_op(VariableMemory& variable) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (--variable.ops_ != 0 || variable.counted_) return;
+  }
+  // Whoever counts it now brings again what goes here.
+  store_.give_back(variable.id_);
+}
+
+std::string Variables::write(VariableMemory& variable, const std::byte* from) {
+  static_cast<void>(begin_op(variable, Part::kSome));
+  bool in_memory = note_use(variable);
+  if (!in_memory && memory_.try_charge(variable.bytes_)) {
+    count(variable);
+    in_memory = true;
+  }
+  int error = 0;
+  if (in_memory) {
+    std::memcpy(variable.data_, from, variable.bytes_.count);
+  } else {
+    error = store_.write_aside(variable.id_, from);
+  }
+  end_op(variable);
+  return error == 0 ? std::string()
+                    : fmt::format("writing to the spool failed: {}", std::strerror(error));
+}
+
+std::shared_ptr<VariableMemory> Variables::take_oldest(Victims victims) {
+  const std::lock_guard lock(mutex_);
+  for (VariableMemory* const variable : variables_) {
+    if (!variable->counted_ || variable->stays_) continue;
+    if (variable->ops_ != 0 && victims == Victims::kIdle) continue;
+    // Its last owner may be letting go of it just now.
+    std::shared_ptr<VariableMemory> alive = variable->weak_from_this().lock();
+    if (alive == nullptr) continue;
+    // Before its pages go: an op that begins meanwhile counts it anew.
+    variable->counted_ = false;
+    return alive;
+  }
+  return nullptr;
+}
+
+Bytes Variables::put_aside(VariableMemory& variable, bool charged) {
+  const int error = store_.put_aside(variable.id_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (error != 0) {
+      variable.stays_ = true;
+      // Unless somebody else counted it meanwhile.
+      if (charged && !std::exchange(variable.counted_, true)) charged = false;
+    }
+    if (charged) {
+      counted_ -= variable.bytes_;
+      left_ += variable.bytes_;
+    }
+  }
+  if (error != 0) {
+    on_stays_(fmt::format("writing to the spool failed: {}", std::strerror(error)));
+  }
+  if (!charged) return {};
+  memory_.uncharge(variable.bytes_);
+  return variable.bytes_;
+}
+
+Bytes Variables::make_room(Bytes bytes, Victims victims) {
+  Bytes made{};
+  while (made < bytes) {
+    const std::shared_ptr<VariableMemory> oldest = take_oldest(victims);
+    if (oldest == nullptr) break;
+    made += put_aside(*oldest, true);
+  }
+  return made;
+}
+
+void Variables::rest() {
+  Bytes leaving{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_ >= counted_) leaving = counted_;
+  }
+  make_room(leaving, Victims::kIdle);
+  const std::lock_guard lock(mutex_);
+  left_ = {};
+}
+
+VariablesUsage Variables::usage() const {
+  const std::lock_guard lock(mutex_);
+  return {
+      .count = variables_.size(), .bytes = bytes_, .peak_bytes = peak_bytes_, .counted = counted_};
+}
+
+}  // namespace spillway::tf

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of those variables of a program (weights, the optimizer's state) that are not to fill the
+// budget.
+//
+//     make ──> mapped, not counted ──use, begin_op──> counted in the budget
+//                       ^                                      │
+//                       └────────────── make_room ─────────────┘
+//
+// A variable's memory is a mapping of a place in the store, at one address for its life. Its pages
+// come with any access, so that every op of the framework may read and write it in place (sparse
+// updates, scatters, checkpoints), whether we know of the op or not; to put them aside is safe at
+// any time, also beside an op that reads them. What is counted is what somebody said to use, until
+// somebody else lacks room: then those go first that were used longest ago, and what an op under
+// way works on only where else nobody would get room. Pages that such an op brought without their
+// being counted go when it ends: a part of a variable that an op chooses itself, or all of what had
+// to leave under it.
+//
+// In host memory, where that has a budget, nothing is put aside and nothing counts.
+//
+// Up to a share of the budget variables stay where the framework puts them, which costs nothing. If
+// more come, all belong in the store, those that were left in memory too.
+//
+// Thread-safe. No lock is held while bytes move.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "budgeted_memory.hpp"
+#include "spillway/base/bytes.hpp"
+#include "spillway/runtime/store/tiered_store.hpp"
+
+namespace spillway::tf {
+
+class Variables;
+
+class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
+ public:
+  VariableMemory(Variables& owner, runtime::StoredId id, std::byte* data, Bytes bytes);
+  ~VariableMemory();
+  VariableMemory(const VariableMemory&) = delete;
+  VariableMemory& operator=(const VariableMemory&) = delete;
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
+
+ private:
+  friend class Variables;
+  Variables& owner_;
+  const runtime::StoredId id_;
+  std::byte* const data_;
+  const Bytes bytes_;
+  // Guarded by the owner's lock.
+  bool counted_ = false;
+  bool stays_ = false;     // it could not be put aside
+  std::uint32_t ops_ = 0;  // under way that work on it
+  std::list<VariableMemory*>::iterator place_;
+};
+
+struct VariablesOptions {
+  Bytes in_memory{};          ///< up to so much all may lie in the framework's memory
+  Bytes smallest{};           ///< variables below it do in any case
+  bool always_leave = false;  ///< fuzz: put aside before each use
+};
+
+struct VariablesUsage {
+  std::uint64_t count = 0;  ///< mapped ones
+  Bytes bytes{};
+  Bytes peak_bytes{};
+  Bytes counted{};  ///< of those, in the budget now; twice what is used again while it leaves
+};
+
+/// How much of a variable an op works on.
+enum class Part : std::uint8_t { kAll, kSome };
+
+class Variables {
+ public:
+  /// `on_stays`: a variable that was to leave stays, and why; called with no lock held.
+  Variables(VariablesOptions options, BudgetedMemory& memory, runtime::TieredStore& store,
+            std::function<void(const std::string& reason)> on_stays)
+      : options_(options), memory_(memory), store_(store), on_stays_(std::move(on_stays)) {}
+
+  /// A variable of so many bytes gets its first value: whether it is to be mapped.
+  bool maps_new(Bytes bytes);
+  /// Whether one of so many bytes that lies in memory is to be mapped once there are too many.
+  [[nodiscard]] bool may_map(Bytes bytes) const {
+    return bytes.count != 0 && bytes >= options_.smallest;
+  }
+  /// Null if the store has no room, which `on_stays` hears of.
+  std::shared_ptr<VariableMemory> make(Bytes bytes);
+  /// Somebody is about to read or write all of it. Waits for room. Empty, or why not: it does not
+  /// fit the budget, or cannot be read.
+  std::string use(VariableMemory& variable);
+  /// Gives it other bytes, where it is counted or there is room, else aside, part by part: what
+  /// makes a value needs that much memory, and the variable none beside it. Empty, or why not.
+  std::string write(VariableMemory& variable, const std::byte* from);
+
+  /// An op begins that works on it: on all of it, which counts as by use(), or on a part that
+  /// nobody knows, which does not count. Empty, or why the op may not run; end_op follows anyway.
+  std::string begin_op(VariableMemory& variable, Part part);
+  void end_op(VariableMemory& variable);
+
+  /// Puts aside those that were used longest ago, of so many bytes in all, or as many as there are.
+  /// Returns how many.
+  Bytes make_room(Bytes bytes, Victims victims);
+
+  /// A step has made its updates. Where more had to leave in it than counts now, the rest leaves
+  /// too: little of it would still be there when its turn comes again.
+  void rest();
+
+  [[nodiscard]] VariablesUsage usage() const;
+  /// Whether there is no mapped one. Takes no lock.
+  [[nodiscard]] bool none() const { return mapped_.load(std::memory_order_relaxed) == 0; }
+
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
+ private:
+  friend class VariableMemory;
+  /// The one that was used longest ago of those that are counted, which then is counted no more,
+  /// while its charge is still made; or null.
+  std::shared_ptr<VariableMemory> take_oldest(Victims victims);
+  /// With its charge, if that is made. Returns what is charged no more.
+  Bytes put_aside(VariableMemory& variable, bool charged);
+  /// It is the one that was used last. True if it counts already, or need not.
+  bool note_use(VariableMemory& variable);
+  /// The charge for it was made.
+  void count(VariableMemory& variable);
+
+  const VariablesOptions options_;
+  BudgetedMemory& memory_;
+  runtime::TieredStore& store_;
+  const std::function<void(const std::string&)> on_stays_;
+  mutable std::mutex mutex_;
+  std::list<VariableMemory*> variables_;  // the one used longest ago first
+  std::atomic<std::size_t> mapped_{0};    // of those
+  Bytes in_memory_{};
+  bool too_many_ = false;  // for the share in memory
+  Bytes bytes_{};
+  Bytes peak_bytes_{};
+  Bytes counted_{};
+  Bytes left_{};  // since the last rest()
+};
+
+}  // namespace spillway::tf

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "variables.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "../../../runtime/tests/resident_pages.hpp"
+#include "spillway/base/fault.hpp"
+#include "spillway/runtime/transfer/transfer_pool.hpp"
+
+namespace spillway::tf {
+namespace {
+
+using ::testing::HasSubstr;
+
+class VariablesTest : public ::testing::Test {
+ public:
+  ~VariablesTest() override { arm_faults(""); }
+
+ protected:
+  VariablesTest() {
+    memory_.set_victims(
+        [this](Bytes bytes, Victims victims) { variables_.make_room(bytes, victims); });
+  }
+  std::shared_ptr<VariableMemory> filled(Bytes bytes, int value) {
+    std::shared_ptr<VariableMemory> variable = variables_.make(bytes);
+    EXPECT_EQ(variables_.use(*variable), "");
+    std::memset(variable->data(), value, bytes.count);
+    return variable;
+  }
+  static bool holds(const VariableMemory& variable, int value) {
+    return std::all_of(variable.data(), variable.data() + variable.bytes().count,
+                       [value](std::byte byte) { return byte == static_cast<std::byte>(value); });
+  }
+
+  static Bytes resident(const VariableMemory& variable) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(variable.data());
+    return runtime::resident_bytes({begin, begin + variable.bytes().count});
+  }
+
+  BudgetedMemory memory_{kMiB * 8, runtime::Poison::kNo};
+  runtime::TieredStore store_{
+      {.host_budget = Bytes{},
+       .spool = {.directory = ::testing::TempDir(), .budget = kMiB * 64, .warn = {}}},
+      std::make_unique<runtime::TransferPool>(2)};
+  std::string stays_;
+  Variables variables_{{.in_memory = kMiB * 2, .smallest = Bytes{100}},
+                       memory_,
+                       store_,
+                       [this](const std::string& reason) { stays_ = reason; }};
+};
+
+TEST_F(VariablesTest, UpToAShareTheyLieInMemoryAndSmallOnesInAnyCase) {
+  EXPECT_FALSE(variables_.maps_new(kMiB));
+  EXPECT_FALSE(variables_.maps_new(kMiB));
+  EXPECT_TRUE(variables_.maps_new(Bytes{100}));
+  EXPECT_FALSE(variables_.maps_new(Bytes{99}));
+  EXPECT_TRUE(variables_.may_map(Bytes{100}));
+  EXPECT_FALSE(variables_.may_map(Bytes{99}));
+  EXPECT_FALSE(variables_.maps_new(Bytes{0}));
+}
+
+// Of 8 MiB: five of 3 MiB, so two are counted at a time.
+TEST_F(VariablesTest, MoreOfThemThanTheBudgetKeepTheirBytesAndTheBudget) {
+  std::vector<std::shared_ptr<VariableMemory>> all;
+  all.reserve(5);
+  for (int i = 0; i < 5; ++i) all.push_back(filled(kMiB * 3, i + 1));
+  EXPECT_EQ(variables_.usage().bytes, kMiB * 15);
+  EXPECT_EQ(variables_.usage().counted, kMiB * 6);
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < 5; ++i) {
+      ASSERT_EQ(variables_.use(*all[i]), "");
+      EXPECT_TRUE(holds(*all[i], static_cast<int>(i) + 1));
+    }
+  }
+  EXPECT_LE(memory_.usage().peak_held, kMiB * 8);
+  EXPECT_EQ(memory_.usage().failures, 0U);
+  all.clear();
+  EXPECT_EQ(memory_.usage().live, Bytes{});
+  EXPECT_EQ(store_.usage().places, 0U);
+}
+
+TEST_F(VariablesTest, ThoseUsedLongestAgoMakeRoomForAnAllocation) {
+  const auto first = filled(kMiB * 3, 1);
+  const auto second = filled(kMiB * 3, 2);
+  ASSERT_EQ(variables_.use(*first), "");
+  const auto written = store_.statistics().stored_on_disk;
+  std::byte* const place = memory_.allocate(kMiB * 4, 64);
+  ASSERT_NE(place, nullptr);
+  EXPECT_EQ(variables_.usage().counted, kMiB * 3);
+  EXPECT_EQ(store_.statistics().stored_on_disk - written, kMiB * 3);
+  const auto read = store_.statistics().loaded_from_disk;
+  ASSERT_EQ(variables_.use(*first), "") << "it was counted all along";
+  EXPECT_EQ(store_.statistics().loaded_from_disk, read);
+  memory_.free(place);
+}
+
+TEST_F(VariablesTest, WhatAnOpWorksOnLeavesLastAndIsNotInMemoryUncountedAfterwards) {
+  const auto first = filled(kMiB * 3, 1);
+  const auto second = filled(kMiB * 3, 2);
+  ASSERT_EQ(variables_.begin_op(*first, Part::kAll), "");
+  ASSERT_EQ(variables_.use(*second), "");
+  std::byte* const place = memory_.allocate(kMiB * 4, 64);
+  ASSERT_NE(place, nullptr);
+  EXPECT_EQ(resident(*first), kMiB * 3) << "used longest ago, but by an op under way";
+  EXPECT_EQ(resident(*second), Bytes{});
+  // Whoever holds the rest may be that op: it waits for itself.
+  std::byte* const more = memory_.allocate(kMiB * 3, 64);
+  ASSERT_NE(more, nullptr);
+  EXPECT_EQ(variables_.usage().counted, Bytes{});
+  EXPECT_TRUE(holds(*first, 1));
+  EXPECT_EQ(resident(*first), kMiB * 3);
+  variables_.end_op(*first);
+  EXPECT_EQ(resident(*first), Bytes{});
+  EXPECT_TRUE(holds(*first, 1));
+  memory_.free(place);
+  memory_.free(more);
+}
+
+TEST_F(VariablesTest, PagesOfAPartGoWithTheLastOpThatWorksOnIt) {
+  const auto variable = variables_.make(kMiB);
+  ASSERT_EQ(variables_.begin_op(*variable, Part::kSome), "");
+  ASSERT_EQ(variables_.begin_op(*variable, Part::kSome), "");
+  std::memset(variable->data(), 5, variable->bytes().count);
+  EXPECT_EQ(variables_.usage().counted, Bytes{});
+  variables_.end_op(*variable);
+  EXPECT_EQ(resident(*variable), kMiB);
+  variables_.end_op(*variable);
+  EXPECT_EQ(resident(*variable), Bytes{});
+  EXPECT_TRUE(holds(*variable, 5));
+}
+
+TEST_F(VariablesTest, WhatIsCountedStaysWhenAnOpEnds) {
+  const auto variable = filled(kMiB, 1);
+  ASSERT_EQ(variables_.begin_op(*variable, Part::kSome), "");
+  variables_.end_op(*variable);
+  EXPECT_EQ(resident(*variable), kMiB);
+}
+
+TEST_F(VariablesTest, WhereMoreHadToLeaveThanIsLeftAllLeaveWhenAStepHasMadeItsUpdates) {
+  std::vector<std::shared_ptr<VariableMemory>> all;
+  all.reserve(3);
+  for (int i = 0; i < 3; ++i) all.push_back(filled(kMiB * 3, i));
+  variables_.rest();
+  EXPECT_EQ(variables_.usage().counted, kMiB * 6) << "of 3 MiB that left";
+  ASSERT_EQ(variables_.use(*all[0]), "");
+  ASSERT_EQ(variables_.use(*all[1]), "");
+  variables_.rest();
+  EXPECT_EQ(variables_.usage().counted, Bytes{});
+  EXPECT_EQ(memory_.usage().live, Bytes{});
+}
+
+TEST_F(VariablesTest, OneThatDoesNotFitSaysHowMuch) {
+  const auto large = variables_.make(kMiB * 9);
+  ASSERT_NE(large, nullptr);
+  EXPECT_THAT(variables_.use(*large), HasSubstr("need 9 MiB, have 8 MiB of 8 MiB, short"));
+}
+
+TEST_F(VariablesTest, AFullDiskGivesNoneAndOneThatFailsLeavesItInMemory) {
+  EXPECT_EQ(variables_.make(kMiB * 65), nullptr);
+  EXPECT_THAT(stays_, HasSubstr("short"));
+  const auto first = filled(kMiB * 6, 1);
+  arm_faults("spool.write=EIO@1+");
+  EXPECT_EQ(memory_.allocate(kMiB * 4, 64), nullptr);
+  EXPECT_THAT(stays_, HasSubstr("Input/output error"));
+  EXPECT_EQ(variables_.usage().counted, kMiB * 6);
+  EXPECT_TRUE(holds(*first, 1));
+}
+
+TEST_F(VariablesTest, ManyThreadsWriteAndReadTheirOwnBesideEachOther) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  threads.reserve(4);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t, &wrong] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      std::vector<std::shared_ptr<VariableMemory>> own;
+      own.reserve(3);
+      for (int i = 0; i < 3; ++i) own.push_back(filled(kMiB, t * 10 + i));
+      for (int turn = 0; turn < 40; ++turn) {
+        const auto i = random() % 3;
+        const int value = t * 10 + static_cast<int>(i);
+        if (!variables_.use(*own[i]).empty() || !holds(*own[i], value)) ++wrong;
+        std::memset(own[i]->data(), value, own[i]->bytes().count);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+  EXPECT_LE(memory_.usage().peak_held, kMiB * 8);
+}
+
+}  // namespace
+}  // namespace spillway::tf

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program within a limit that the kernel holds: does it train, with which results, how fast?"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from largest import largest
+from memory_group import MemoryGroup
+from paired_runs import Spread, TooSlowError, Worker, WorkerError, stock_environment, turns
+
+MIB = 1 << 20
+# Memory of the process besides tensors and imports: threads' stacks, kernels made for a shape. The
+# kernel counts it for all contestants.
+ALLOWANCE = 64 * MIB
+UNENDING = 1_000_000_000  # steps of a worker, which is told when to stop
+
+
+def is_root():
+    """Whether a limit can be set; says so if not."""
+    if os.geteuid() != 0:
+        print("needs root, for a limit on memory that the kernel holds", file=sys.stderr)
+    return os.geteuid() == 0
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class LimitedTrial:
+    """Runs `command(value, steps)`, a script and its arguments, in what `limit()` returns.
+
+    `value` is what grows, such as the batch. `limit` makes a MemoryGroup or what derives from it.
+    """
+
+    command: Callable
+    limit: Callable
+    variables: dict  # the environment of the contestant
+
+    STEPS: ClassVar = 3  # of a trial; what is made in the first is held in the second
+    # Before times are taken: a planner's first plan is made after a step or two were measured, its
+    # second four steps later.
+    WARM_STEPS: ClassVar = 8
+    PATIENCE: ClassVar = 300  # seconds; TensorFlow traces deep networks for a minute
+
+    def largest(self, first, **bounds):
+        """The Largest value that trains (largest.py), or None."""
+        return largest(self.trains, first, **bounds)
+
+    def trains(self, value):
+        """Whether some steps are done within the limit, and in time."""
+        with self.limit() as group:
+            worker = self._worker(value, self.variables, in_child=group.enter)
+            try:
+                with worker:
+                    seconds = min(worker.run(self.STEPS - 1, self.PATIENCE)[0])
+            except (WorkerError, TooSlowError) as error:
+                lines = str(error).splitlines()  # the last may be anything that was killed in turn
+                say(f"  {value}: {lines[0]} {lines[-1] if 'exit status' in lines[0] else ''}")
+                return False
+        say(f"  {value}: {seconds:.2f} s a step")
+        return True
+
+    def equals_stock(self, value, steps):
+        """Whether losses and weights are those of stock without a limit, bit for bit."""
+        with self.limit() as group:
+            limited = self._results(value, steps, self.variables, group.enter)
+        return limited == self._results(value, steps, stock_environment(), None)
+
+    def cost(self, value, pairs, stock=None):
+        """Seconds of a step against stock's, which has no limit here, as a Spread.
+
+        `stock` is its command where that is another one.
+        """
+        with self.limit() as group:
+            first = self._worker(value, stock_environment(), command=stock)
+            second = self._worker(value, self.variables, in_child=group.enter)
+            with first, second:
+                first.run(self.WARM_STEPS, self.PATIENCE)
+                second.run(self.WARM_STEPS, self.PATIENCE)
+                return Spread.of([turn.ratio for turn in turns(first, second, pairs, 1)])
+
+    def _worker(self, value, variables, command=None, **options):
+        arguments = (command or self.command)(value, UNENDING)
+        return Worker("train_example.py", *arguments, environment=variables, **options)
+
+    def _results(self, value, steps, variables, in_child):
+        """Returns the lines that the program prints, without the times."""
+        done = subprocess.run(
+            [sys.executable, *map(str, self.command(value, steps))],
+            env=variables, capture_output=True, text=True, preexec_fn=in_child, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise WorkerError(done.stderr[-2000:])
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+def in_memory(limit):
+    """A `limit` for LimitedTrial: so many bytes, and no swap."""
+    return partial(MemoryGroup, limit)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials within a limit, whose limit is here how far a small program goes by itself."""
+
+import contextlib
+import importlib
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+PROGRAM = """
+import json, os, sys
+value, steps = map(int, sys.argv[1:])
+sys.exit(1) if value > int(os.environ["LARGEST"]) else None
+for step in range(steps):
+    print(json.dumps({"step": step, "seconds": step / 7, "loss": value + int(os.environ["ERROR"])}))
+"""
+
+
+def trial(tmp_path, monkeypatch, *, largest, error=0):
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setenv("ERROR", "0")
+    monkeypatch.setenv("LARGEST", "1000")
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    module = importlib.import_module("limited_trial")
+    stock = importlib.import_module("paired_runs").stock_environment
+    return module.LimitedTrial(
+        lambda value, steps: [script, value, steps],
+        lambda: contextlib.nullcontext(SimpleNamespace(enter=None)),
+        stock(LARGEST=str(largest), ERROR=str(error)),
+    )
+
+
+def test_the_largest_is_what_still_trains(tmp_path, monkeypatch, capsys):
+    found = trial(tmp_path, monkeypatch, largest=5).largest(2)
+    assert (found.value, found.capped) == (5, False)
+    assert "8: the worker ended with exit status 1" in capsys.readouterr().err
+
+
+def test_times_are_not_compared_and_losses_are(tmp_path, monkeypatch):
+    assert trial(tmp_path, monkeypatch, largest=9).equals_stock(3, 2)
+    assert not trial(tmp_path, monkeypatch, largest=9, error=1).equals_stock(3, 2)
+
+
+def test_a_cost_is_a_ratio_of_steps_in_turns(tmp_path, monkeypatch):
+    cost = trial(tmp_path, monkeypatch, largest=9).cost(3, 2)
+    assert cost.count == 2
+    assert cost.low > 0

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is computed again in place of a swap has the same bits as what was computed first."""
+
+import pytest
+
+from tests.tensorflow.runner import MIB, assert_equal, run
+
+# Budgets, MiB, in which the planner has some of the activations computed again.
+BUDGETS = {"cnn": 40, "resnet": 24, "transformer": 20}
+
+
+@pytest.mark.parametrize("program", BUDGETS)
+def test_a_program_with_recomputed_activations_keeps_its_budget_and_its_bits(server, program):
+    settings = {"SPILLWAY_BUDGET": f"{BUDGETS[program]}MiB", "SPILLWAY_PLANNER": "superneurons"}
+    found = server.train(program, **settings)
+    assert found.status == 0, found.errors
+    assert_equal(found, server.kept(program))
+    statistics = found.statistics
+    assert statistics["pairs_recomputed"] > 0, statistics["no_plan_because"]
+    assert statistics["recomputed_ops"] >= statistics["pairs_recomputed"]
+    assert statistics["recomputed_bytes"] > 0
+    assert statistics["peak_device_bytes"] <= BUDGETS[program] * MIB
+    assert statistics["failed_allocations"] == 0
+
+
+@pytest.mark.parametrize("program", [*BUDGETS, "half_precision", "gan"])
+def test_twins_run_in_every_other_step_of_fuzz_and_change_no_bit(server, program):
+    found = server.train(program, SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER="superneurons")
+    assert found.status == 0, found.errors
+    assert_equal(found, server.kept(program))
+    assert found.statistics["recomputed_bytes"] > 0
+    assert found.statistics["fetched_bytes"] > 0
+
+
+def test_nothing_is_recomputed_where_the_planner_must_not(server):
+    found = server.train("cnn", SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER="hybrid:recompute=off")
+    assert_equal(found, server.kept("cnn"))
+    assert found.statistics["recomputed_ops"] == 0
+
+
+def test_the_summary_says_what_was_recomputed():
+    settings = {"SPILLWAY_PLANNER": "superneurons", "SPILLWAY_SUMMARY": "1"}
+    found = run("train.py", "cnn", SPILLWAY_BUDGET="40MiB", **settings)
+    assert "ops ran again, in place of swapping" in found.errors

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables beyond a share of the budget lie in the store, and are what they are without it."""
+
+import pytest
+
+from tests.tensorflow.runner import MIB, assert_equal, run
+
+_kept = {}
+
+
+def stock(program):
+    if program not in _kept:
+        _kept[program] = run("variables.py", program)
+        assert _kept[program].status == 0, _kept[program].errors
+    return _kept[program]
+
+
+@pytest.mark.parametrize(
+    ("program", "budget", "variables"),
+    [
+        ("wide", 14, 18),
+        # Up to six gradients of 1 MiB wait for their updates, in whatever order threads come to:
+        # with 5 MiB every other run ends for want of memory, with 6 one of sixty.
+        ("wide_without_optimizer_state", 8, 6),
+        ("embedding", 9, 16),
+        ("constants", 7, 8),
+    ],
+)
+def test_a_program_trains_whose_variables_do_not_fit(program, budget, variables):
+    found = run("variables.py", program, SPILLWAY_BUDGET=f"{budget}MiB")
+    assert found.status == 0, found.errors
+    assert_equal(found, stock(program))
+    statistics = found.statistics
+    assert statistics["peak_device_bytes"] <= budget * MIB
+    assert statistics["failed_allocations"] == 0
+    # All but what may lie in memory.
+    assert statistics["peak_variable_bytes"] >= (variables - budget / 4 - 1) * MIB
+
+
+def test_what_lies_in_memory_is_what_counts():
+    found = run("resident.py", "wide", SPILLWAY_BUDGET="14MiB")
+    assert found.status == 0, found.errors
+    resident, counted = found.arrays.pop("resident_bytes"), found.arrays.pop("counted_bytes")
+    assert_equal(found, stock("wide"))
+    assert len(resident) > 20
+    assert resident.max() > 2 * MIB
+    # One variable whose pages come just now, and one that came and went between two samples.
+    assert (resident - counted).max() <= 2 * MIB
+
+
+@pytest.mark.parametrize("planner", ["lms", "partitioned"])
+def test_under_a_planner_variables_need_not_fit_either(planner):
+    found = run("variables.py", "wide", SPILLWAY_BUDGET="16MiB", SPILLWAY_PLANNER=planner)
+    assert found.status == 0, found.errors
+    assert_equal(found, stock("wide"))
+    assert found.statistics["peak_device_bytes"] <= 16 * MIB
+    assert found.statistics["failed_allocations"] == 0
+    assert found.statistics["peak_variable_bytes"] >= 13 * MIB
+
+
+@pytest.mark.parametrize("program", ["wide", "embedding", "writes", "saved", "constants"])
+def test_in_fuzz(program):
+    """Every variable is put aside before each use that is known of."""
+    found = run("variables.py", program, SPILLWAY_MODE="fuzz", SPILLWAY_BUDGET="400MiB")
+    assert found.status == 0, found.errors
+    assert_equal(found, stock(program))
+    assert found.statistics["peak_variable_bytes"] > 0
+    assert found.statistics["fetched_bytes"] > 0
+
+
+def test_checkpoints_and_weights_within_the_budget():
+    found = run("variables.py", "saved", SPILLWAY_BUDGET="26MiB")
+    assert found.status == 0, found.errors
+    assert_equal(found, stock("saved"))
+    assert found.statistics["peak_variable_bytes"] > 18 * MIB
+
+
+def test_host_memory_holds_variables_where_it_has_a_budget():
+    found = run(
+        "variables.py", "wide", SPILLWAY_BUDGET="12MiB", SPILLWAY_HOST_BUDGET="40MiB",
+        SPILLWAY_DISK_BUDGET="1MiB",
+    )  # fmt: skip
+    assert found.status == 0, found.errors
+    assert_equal(found, stock("wide"))
+    assert found.statistics["peak_device_bytes"] <= 12 * MIB
+
+
+def test_a_full_disk_leaves_variables_in_memory():
+    found = run(
+        "variables.py", "wide", SPILLWAY_BUDGET="40MiB", SPILLWAY_DISK_BUDGET="1MiB"
+    )  # fmt: skip
+    assert found.status == 0, found.errors
+    assert_equal(found, stock("wide"))
+    assert found.errors.count("spillway: a tensor that was to leave stays in memory:") == 1
+
+
+def test_variables_that_fit_stay_where_they_are():
+    found = run("variables.py", "wide", SPILLWAY_BUDGET="400MiB")
+    assert_equal(found, stock("wide"))
+    assert found.statistics["peak_variable_bytes"] == 0
