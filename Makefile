@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every task on this checkout, by name. `make` lists them. Variables: TORCH=2.11.0 for another
 # PyTorch than the default, REQUIRE_TORCH=1 to fail where it or anything the tests need is missing,
-# TENSORFLOW=0 to leave TensorFlow out, JOBS for parallelism.
+# TENSORFLOW=2.20.0 for another TensorFlow and TENSORFLOW=0 to leave it out, JOBS for parallelism.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -79,6 +79,28 @@ tensorflow-budgets: ## Train every TensorFlow program at 50 and 30 % of its peak
 	@scripts/build.sh package
 	@$(IN_TENSORFLOW) exec python -m benchmarks.tensorflow_budgets $(ARGS)
 
+.PHONY: tensorflow-planners
+tensorflow-planners: ## Compare the peaks that planners predict for TensorFlow programs with measured ones
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python -m benchmarks.tensorflow_planners $(ARGS)
+
+.PHONY: tensorflow-smoke
+tensorflow-smoke: ## Train a few programs with another TensorFlow: TENSORFLOW=2.20.0 or 2.19.1
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python -m pytest -p no:cacheprovider \
+	  tests/tensorflow/test_training.py tests/tensorflow/test_variables.py $(ARGS)
+
+.PHONY: tensorflow-variables
+tensorflow-variables: ## Train a TensorFlow program whose variables do not fit, with less and less memory
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python -m benchmarks.tensorflow_variables $(ARGS)
+
 .PHONY: opinfo
 opinfo: build ## Compare every operator PyTorch describes, managed and unmanaged, bit for bit
 	@$(IN_ENVIRONMENT) exec python -m pytest -n $(JOBS) tests/oracle/test_opinfo.py
@@ -96,6 +118,13 @@ soak: build ## Train for long and watch for growth; steps after forks; a million
 	  ctest --test-dir $$spillway_build --no-tests=error --output-on-failure -R '^page_pool$$'; \
 	  FORK_SPEED=1 python -m pytest -o timeout=0 tests/faults/test_fork_speed.py; \
 	  SOAK=1 exec python -m pytest -m soak -o timeout=0 tests
+
+.PHONY: card-programs
+card-programs: ## Run 10,000 random programs of a stand-in card alone and under the engine; ARGS=500: so many
+	@scripts/packages.sh
+	@cmake --preset release -B build/core -DSPILLWAY_TORCH=OFF
+	@cmake --build build/core -j $(JOBS) --target stream_programs_test engine_programs_test
+	@exec python3 scripts/card_programs.py build/core/runtime/tests/device $(ARGS)
 
 .PHONY: bench
 bench: build ## Run the benchmarks
@@ -122,6 +151,13 @@ bench-alternatives: ## Time each way to train with less memory, and its peak, si
 	@scripts/setup.sh test families
 	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) exec python benchmarks/bench_alternatives.py $(ARGS)
+
+.PHONY: tensorflow-alternatives
+tensorflow-alternatives: ## Find the largest batch of each way to train with less memory in TensorFlow; needs root
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python benchmarks/tensorflow_alternatives.py $(ARGS)
 
 .PHONY: seed-tables
 seed-tables: ## Find how much larger things train within one limit, as the papers claim; needs root
@@ -164,6 +200,7 @@ bench-gpu: ## Compare machine file and recordings with a graphics card; needs on
 lint: ## Check format, naming, layers and static analysis
 	@scripts/packages.sh clang-tidy-14
 	@scripts/setup.sh test lint
+	@scripts/setup_tensorflow.sh
 	@source build/environment.sh; \
 	  exec "$${spillway_venv:+$$spillway_venv/bin/}python3" scripts/lint.py
 

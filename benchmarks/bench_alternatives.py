@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import bench_budget
 from bench_speed import resident_after, tcmalloc
@@ -27,7 +26,14 @@ from paired_runs import (
     managed,
     stock_environment,
 )
-from program_choice import add_directory, add_program, check_programs, is_installed
+from program_choice import (
+    add_directory,
+    add_page,
+    add_program,
+    check_programs,
+    is_installed,
+    page_to_write,
+)
 from report import PAGE, Report, size, table
 
 KEEP, RECOMPUTE, DISK = "memory", "recompute", "disk"  # --saved of the programs
@@ -78,7 +84,6 @@ class Way:
     """A contestant that runs in turns with the reference."""
 
     name: str
-    change: str  # to the program
     saved: str = KEEP
     environment: dict = field(default_factory=stock_environment)
     tensors: int = 0  # their peak as observed
@@ -90,7 +95,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Observed:
-    """Of a program with what it saves at one place; the reference's peak as a process."""
+    """The needs of a program with what it saves at one place; the reference's peak as a process."""
 
     needs: bench_budget.Needs
     resident: int
@@ -103,21 +108,20 @@ def ways(plain, recompute, disk, directory, preload):
     matched = min(max(recompute.needs.peak, least), plain.needs.peak)
     tuned = stock_environment(**preload)
     found = [
-        Way("stock", "none", tensors=plain.needs.peak),
-        Way("checkpoint", "each block wrapped", RECOMPUTE, tuned, recompute.needs.peak),
+        Way("stock", tensors=plain.needs.peak),
+        Way("checkpoint", RECOMPUTE, tuned, recompute.needs.peak),
     ]
     for budget in dict.fromkeys((matched, least)):
         settings = {"SPILLWAY_BUDGET": str(budget), "SPILLWAY_SPOOL_DIR": str(directory)}
         name = f"Spillway, {size(budget)} ({budget / plain.needs.peak:.0%})"
-        found.append(Way(name, "none", KEEP, environment(**settings), budget=budget))
+        found.append(Way(name, KEEP, environment(**settings), budget=budget))
     found.append(
-        Way("saved tensors in files", "hooks around the forward pass", DISK,
-            stock_environment(TMPDIR=str(directory), **preload), disk.needs.peak,
-            room=disk.resident, moved="file_bytes")
+        Way("saved tensors in files", DISK, stock_environment(TMPDIR=str(directory), **preload),
+            disk.needs.peak, room=disk.resident, moved="file_bytes")
     )  # fmt: skip
     room = plain.needs.rest + least + bench_budget.KERNEL_ALLOWANCE
     swap = plain.needs.peak + (512 << 20)
-    found.append(Way("kernel swap", "none", room=room, swap=swap, moved="swapped_bytes"))
+    found.append(Way("kernel swap", room=room, swap=swap, moved="swapped_bytes"))
     return found
 
 
@@ -126,7 +130,6 @@ class Row:
     """One way; bytes, and seconds per step."""
 
     name: str
-    change: str = ""
     tensors: int = 0
     resident: int = 0  # less what the imports hold
     seconds: float = 0
@@ -141,12 +144,12 @@ class Row:
         ratio = self.ratio.text() if self.ratio else "-"
         pairs = self.ratio.count if self.ratio else 0
         moved = size(self.moved) if self.moved else ""
-        return (self.name, self.change, *sizes, seconds, ratio, pairs, moved,
+        return (self.name, *sizes, seconds, ratio, pairs, moved,
                 "; ".join(self.remarks))  # fmt: skip
 
 
-HEAD = ("", "change to the program", "peak of tensors", "peak resident", "s per step", "to tuned",
-        "pairs", "moved per step", "")  # fmt: skip
+HEAD = ("", "peak of tensors", "peak resident", "s per step", "to tuned", "pairs",
+        "moved per step", "")  # fmt: skip
 
 
 class Contest:
@@ -198,7 +201,7 @@ class Contest:
 
     def against(self, reference, way):
         """The row, and the turns that it was made from."""
-        row = Row(way.name, way.change, way.tensors)
+        row = Row(way.name, way.tensors)
         # The kernel may take so long that the time ends; all others have their turns.
         until = self.until if way.swap else None
         try:
@@ -244,8 +247,7 @@ def answer(name, contest, report):
     needs, rows = contest.rows()
     text = (
         f"`{contest.program.command()}`: the largest single op needs {size(needs.floor)}, the "
-        f"floor of any budget. `peak resident` is the process's less the {size(contest.idle)} that "
-        f"the imports hold ([rows](#alternatives))."
+        f"imports hold {size(contest.idle)} ([rows](#alternatives))."
     )
     report.add(
         f"alternatives-{name}", f"What else could I do: {contest.program.title}?",
@@ -272,8 +274,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_program(parser, PROGRAMS)
     parser.add_argument("--quick", action="store_true", help="tiny programs, never written")
-    parser.add_argument("--write", action="store_true", help="write the sections of the page")
-    parser.add_argument("--page", type=Path, default=PAGE, help="where to (docs/benchmarks.md)")
+    add_page(parser, PAGE)
     add_directory(parser, "spool, files and swap")
     arguments = parser.parse_args()
     check_programs(parser, arguments, PROGRAMS)
@@ -289,7 +290,7 @@ def main():
     command = " ".join(
         ["benchmarks/bench_alternatives.py", *arguments.program, *["--quick"] * arguments.quick]
     )
-    report = Report(arguments.page if arguments.write else None, command, arguments.directory)
+    report = Report(page_to_write(arguments), command, arguments.directory)
     programs = chosen(arguments)
     end = time.monotonic() + effort.seconds
     failed = False

@@ -79,7 +79,7 @@ PROGRAMS = {
 class Effort:
     shares: tuple  # of the peak; None: the program's own
     warm_up: int  # steps, enough for the step to be recognised
-    # Of the kernel, which learns nothing and takes long: as many as push out what is not used.
+    # The kernel learns nothing and takes long: as many steps as push out what is not used.
     kernel_warm_up: int
     pairs: int
     kernel_pairs: int

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a GPT that is larger than the machine within a third of its memory.
 
-Weights, gradients and AdamW's state of GPT-2 XL are 25 GB. Said are the seconds of a step beside
-those of computing alone and beside what the bytes moved take the disk; and what becomes of stock
-PyTorch. Takes a quarter of an hour, and needs root, for a limit on memory that the kernel holds.
+Weights, gradients and AdamW's state of GPT-2 XL are 25 GB. Prints the seconds of a step beside
+those of computing alone and those that the disk alone takes for the bytes moved; and how stock
+PyTorch ends. Takes a quarter of an hour, and needs root, for a limit on memory that the kernel
+holds.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from paired_runs import (
     stock_environment,
     turns,
 )
-from program_choice import add_directory
+from program_choice import add_directory, add_page, page_to_write
 from report import PAGE, Report, size, table
 
 SCRIPT = HERE / "programs" / "gpt.py"
@@ -41,7 +42,7 @@ STATE_BYTES = 4 * 4
 ALLOWANCE = 512 << 20
 # Stock may have all memory that is free but this, which keeps the machine alive.
 RESERVE = 1 << 30
-# Of the disk, in bytes of state: what leaves lies there once, clean copies and activations too.
+# Bytes of disk for a byte of state: what leaves lies there once, clean copies and activations too.
 DISK_FACTOR = 1.5
 PATIENCE = 3600  # seconds for one order
 
@@ -113,7 +114,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Stock:
-    """How stock PyTorch ended."""
+    """The end of stock PyTorch."""
 
     limit: int
     seconds: float
@@ -190,7 +191,7 @@ class Trial:
         return Worker("train_example.py", *arguments, environment=environment, **how)
 
     def stock(self):
-        """How it ends; nothing where no limit can be set, since the kernel might kill another."""
+        """Returns how it ends; nothing where no limit can be set: the kernel might kill another."""
         room = self.room if self.effort.share else available_bytes() - RESERVE
         say(f"stock PyTorch, with {size(room)} ...")
         begin = time.monotonic()
@@ -264,7 +265,7 @@ class Trial:
 
 
 def mean_rates(first, second):
-    """Of the disk before and after: its speed is whatever its neighbours leave."""
+    """Returns the means of before and after: the disk gives what its neighbours leave."""
     means = (
         statistics.fmean(pair) for pair in ((first.write, second.write), (first.read, second.read))
     )
@@ -337,8 +338,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="a small model, never written")
     parser.add_argument("--no-stock", action="store_true", help="do not run stock into its limit")
     parser.add_argument("--steps", type=int, help="under the budget, that are measured")
-    parser.add_argument("--write", action="store_true", help="write the section of the page")
-    parser.add_argument("--page", type=Path, default=PAGE, help="where to (docs/benchmarks.md)")
+    add_page(parser, PAGE)
     add_directory(parser, "the spool")
     arguments = parser.parse_args()
     if arguments.quick and arguments.write:
@@ -354,7 +354,7 @@ def main():
     mode = ["--quick"] * arguments.quick + ["--no-stock"] * arguments.no_stock
     mode += [f"--steps {arguments.steps}"] * bool(arguments.steps)
     command = " ".join(["benchmarks/bench_large.py", *mode])
-    report = Report(arguments.page if arguments.write else None, command, arguments.directory)
+    report = Report(page_to_write(arguments), command, arguments.directory)
     trial = Trial(effort, arguments.directory)
     short = trial.check_disk()
     if short:

@@ -80,7 +80,7 @@ def start_as_notebook(width):
 
 
 def turns_when_it_fits(width, effort, begin):
-    """Of each round: the turns against stock, and those of stock against itself."""
+    """Yields for each round the turns against stock, and those of stock against itself."""
     for _ in range(effort.rounds):
         with start(width) as stock:
             stock.run(effort.warm_up)

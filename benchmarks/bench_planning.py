@@ -67,9 +67,14 @@ def command_lines(command, programs, most_ops):
         if ops > most_ops:
             continue
         seconds, resident = command_use(command, programs, ops)
-        told = f"{seconds:.2f} (at most {bound}: {verdict(seconds, bound)})"
+        told = f"{seconds:.2f}{against(seconds, bound)}"
         rows.append([f"{ops:,}", told, f"{resident:,.0f}"])
     return table(["ops", "processor seconds", "resident MiB"], *rows) if rows else []
+
+
+def against(value, bound):
+    """The bound in brackets, with a word where it is missed."""
+    return f" (≤ {bound}){' **missed**' * (value > bound)}"
 
 
 def speed_lines(text):
@@ -88,8 +93,7 @@ def speed_lines(text):
                 bound = BYTES_PER_OP_BOUND
             else:
                 bound = SPEED_BOUNDS.get((int(row[0]), name))
-            told = "" if bound is None else f" (at most {bound}: {verdict(float(value), bound)})"
-            cells.append(value + told)
+            cells.append(value + ("" if bound is None else against(float(value), bound)))
         shown.append(cells + [""] * (len(head) - len(cells)))
     return table(*shown)
 

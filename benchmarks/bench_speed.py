@@ -13,7 +13,6 @@ import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from pathlib import Path
 
 import disk_rate
 from paired_runs import (
@@ -29,7 +28,14 @@ from paired_runs import (
     stock_environment,
     turns,
 )
-from program_choice import add_directory, add_program, check_programs, is_installed
+from program_choice import (
+    add_directory,
+    add_page,
+    add_program,
+    check_programs,
+    is_installed,
+    page_to_write,
+)
 from report import PAGE, Report, size, table, verdict
 
 # Room above the largest single op, so that something besides its operands can stay.
@@ -303,11 +309,10 @@ def answer(name, program, contest, report):
     what = " ".join(map(str, (f"benchmarks/programs/{name}.py", *program.arguments)))
     text = (
         f"`{what}`: tensors peak at {size(needs.peak)}; the largest single op needs "
-        f"{size(needs.floor)} ({needs.floor / needs.peak:.0%}), the floor of any budget. Ratios "
-        f"are medians of {contest.pairs} pair(s) of turns of {program.steps} step(s) with the "
-        f"tuned program in each of {contest.rounds} rounds, which start all processes anew, after "
-        f"{program.warm_up} steps to warm up. Rates of the disk: {contest.method}. `peak resident` "
-        f"is less {size(contest.idle)} that the imports hold ([columns](#speed-tables))."
+        f"{size(needs.floor)} ({needs.floor / needs.peak:.0%}); the imports hold "
+        f"{size(contest.idle)}. {contest.rounds} rounds of {contest.pairs} pair(s) of turns of "
+        f"{program.steps} step(s), after {program.warm_up} to warm up. Rates of the disk: "
+        f"{contest.method} ([columns](#speed-tables))."
     )
     report.add(
         f"speed-{name}", f"How fast does it train: {program.title}?",
@@ -322,8 +327,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="fewer pairs")
     parser.add_argument("--smoke", action="store_true", help="as short as possible")
     parser.add_argument("--share", type=float, action="append", help="of the peak; 1: it fits")
-    parser.add_argument("--write", action="store_true", help="write the sections of the page")
-    parser.add_argument("--page", type=Path, default=PAGE, help="where to (docs/benchmarks.md)")
+    add_page(parser, PAGE)
     add_directory(parser, "the spool")
     arguments = parser.parse_args()
     check_programs(parser, arguments, PROGRAMS)
@@ -349,7 +353,7 @@ def main():
         effort = replace(effort, shares=tuple(arguments.share))
     mode = ["--quick"] * arguments.quick + ["--smoke"] * arguments.smoke
     command = " ".join(["benchmarks/bench_speed.py", *arguments.program, *mode])
-    report = Report(arguments.page if arguments.write else None, command, arguments.directory)
+    report = Report(page_to_write(arguments), command, arguments.directory)
     failed = False
     for name, program in chosen(arguments).items():
         try:

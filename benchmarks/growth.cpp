@@ -32,7 +32,6 @@ namespace {
 using runtime::BudgetSpec;
 using runtime::Engine;
 using testing::drop_storage;
-using testing::FakeFramework;
 using testing::FakeOp;
 using testing::FakeStorage;
 using testing::make_storage;
@@ -132,15 +131,16 @@ void shapes(Engine& engine, std::uint64_t steps, const std::string& directory) {
 }  // namespace spillway
 
 int main(int argc, char** argv) {
-  using namespace spillway;
   if (argc != 4) {
     fmt::print(stderr, "usage: {} live|shapes COUNT DIRECTORY\n", argv[0]);
     return 2;
   }
   // Never destroyed, as in every program: storages outlive it.
-  auto& framework = *new testing::FakeFramework();
-  auto& engine = *new runtime::Engine(framework, {.colouring = runtime::Colouring::kNo});
+  auto& framework = *new spillway::testing::FakeFramework();
+  auto& engine =
+      *new spillway::runtime::Engine(framework, {.colouring = spillway::runtime::Colouring::kNo});
   const std::uint64_t count = std::strtoull(argv[2], nullptr, 10);
-  (std::string_view(argv[1]) == "live" ? live : shapes)(engine, count, argv[3]);
+  const auto measure = std::string_view(argv[1]) == "live" ? spillway::live : spillway::shapes;
+  measure(engine, count, argv[3]);
   return 0;
 }

@@ -113,7 +113,7 @@ def make_group(undo):
 
 
 def group_parents():
-    """Where a group may be made, nearest first: limits that hold for us hold for it too."""
+    """Returns where a group may be made, nearest first: limits on us hold for it too."""
     mounts = [line.split()[1:4] for line in Path("/proc/mounts").read_text().splitlines()]
     own = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two programs that take turns: A B, B A, A B ..., so that what disturbs one disturbs both.
 
-Both processes live at the same time, and each stands still while the other has its turn. Who goes
-first alternates: what one leaves to the other, in the caches and on the disk, is left both ways. A
+Both processes live at the same time, and each stands still while the other has its turn. The first
+alternates: what one leaves to the other, in the caches and on the disk, is left both ways. A
 ratio is taken of each pair of neighbouring turns; the answer is the median of the ratios and their
 range.
 """
@@ -39,7 +39,7 @@ class TooSlowError(Exception):
 
 
 def environment(**variables):
-    """That of this process without any Spillway setting, and with `variables`."""
+    """The environment of this process without any Spillway setting, and with `variables`."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
     return {**clean, **variables}
 

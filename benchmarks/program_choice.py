@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs a benchmark runs, and on which disk: the words of the command line for it."""
+"""Words of a benchmark's command line: which programs, on which disk, to which page."""
 
 import importlib.util
 import os
@@ -24,6 +24,19 @@ def add_directory(parser, used_for):
         "--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")),
         help=f"of {used_for}: the disk that is measured",
     )  # fmt: skip
+
+
+def add_page(parser, page):
+    """Adds flags that say whether and where to write: page_to_write() reads them."""
+    parser.add_argument("--write", action="store_true", help="write what was found into the page")
+    parser.add_argument(
+        "--page", type=Path, default=page, help=f"where to (docs/{page.name} by default)"
+    )
+
+
+def page_to_write(arguments):
+    """Returns the page, or None where nothing is to be written."""
+    return arguments.page if arguments.write else None
 
 
 def is_installed(name, modules, where=""):

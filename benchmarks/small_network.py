@@ -47,7 +47,7 @@ class Training:
 
 
 def set_budget(size):
-    """Of Spillway; 0 turns its hook off."""
+    """Sets Spillway's budget; 0 turns its hook off."""
     import spillway  # here: a stock worker must not load it
 
     if size:

@@ -119,7 +119,7 @@ class Stream {
     const Extent extent = extents_[number * 7919 % extents_.size()];
     const Transfer transfer{out ? Direction::kOut : Direction::kIn,
                             memory_.part(number * extent.bytes), extent, descriptor_, extent.bytes};
-    transfers_.submit(transfer, [this](TransferResult result) {
+    transfers_.submit(transfer, [this](const TransferResult& result) {
       if (result.error != 0) {
         const std::lock_guard lock(mutex_);
         error_ = result.error;

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the sources: `lint.py --quick` for what takes seconds, `lint.py` for all of it.
 
-Quick: format of C++ and Python, licence lines, text that must not be in a repository, direction of
-includes. The rest: clang-tidy over every C++ source (function sizes, too), ruff's rules, and a list
-of the widest classes, which is information and no rule.
-`lint.py --changed`: quick, ruff's rules, and clang-tidy over the C++ sources that changed in the
-last day of commits or since, for TIDY_SECONDS. Sources that it does not reach are counted.
-A tool that is not there is told; it is an error without --quick, and where REQUIRE_TORCH=1, except
+Quick: format of C++ and Python, ruff's rules, licence lines, names of test suites, text that must
+not be in a repository, direction of includes. The rest: clang-tidy over every C++ source (function
+sizes, too), and a list of the widest classes, which is information and no rule.
+`lint.py --changed`: quick, and clang-tidy over the C++ sources that changed in the last day of
+commits or since, for TIDY_SECONDS. A finding is an error; sources that it does not reach are
+counted.
+A missing tool is reported; it is an error without --quick, and where REQUIRE_TORCH=1, except
 that --changed goes on without clang-tidy.
 """
 
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -26,11 +28,23 @@ CPP = (".cpp", ".hpp")
 MAX_COLUMNS = 100
 TIDY_SECONDS = 45  # no source is begun after that; the last may take as long again
 
+# What no target of this build compiles, with a source that is compiled as it would be.
+COMPILED_LIKE = {
+    "adapters/torch/csrc/cuda/no_slots.cpp": "adapters/torch/csrc/cuda/wheel_slots.cpp",
+    "examples/libtorch/train.cpp": "adapters/torch/csrc/api/libtorch_api.cpp",
+    "tests/faults/compiled_op.cpp": "adapters/torch/csrc/api/libtorch_api.cpp",
+    "tests/fuzz/machine_reader.cpp": "core/src/machine/machine_io.cpp",
+    "tests/fuzz/plan_reader.cpp": "core/src/plan/plan_io.cpp",
+    "tests/fuzz/trace_reader.cpp": "core/src/trace/trace_io.cpp",
+}
+
 # The line that each file must begin with; JSON, Markdown and the licence itself have no such line.
 LICENCE = {
     ".cpp": "// SPDX", ".hpp": "// SPDX", ".py": "# SPDX", ".sh": "# SPDX", ".cmake": "# SPDX",
     "CMakeLists.txt": "# SPDX", "Makefile": "# SPDX",
 }  # fmt: skip
+
+SUITE = re.compile(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),")
 
 # Somebody's machine or a secret has no place here. Spelled so that this file does not match itself.
 FORBIDDEN = [
@@ -76,6 +90,10 @@ def check_text(path):
             yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {what}: {match[0]}"
     if path.suffix not in (*CPP, ".py", ".sh", ".cmake"):
         return
+    for match in SUITE.finditer(text) if path.suffix in CPP else ():
+        if not match[1].endswith("Test"):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{name}:{line}: call the suite {match[1]}Test"
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > MAX_COLUMNS and "http" not in line and "NOLINT" not in line:
             yield f"{name}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
@@ -162,19 +180,42 @@ def sources_to_check(cpp, changed):
 
 
 def check_changed_cpp_rules(cpp, _):
-    """Tells what it finds, which is no failure until all sources were found clean: a day's part
-    would else fail for what stood there before."""
+    """Yields what clang-tidy finds in the changed sources that it reaches."""
     sources = sources_to_check(cpp, changed_files())
     if not sources:
-        return []
+        return
     try:
-        for finding in check_cpp_rules(sources, _, until=time.monotonic() + TIDY_SECONDS):
-            lines = finding.splitlines()
-            for line in [text for text in lines if ": error: " in text] or lines:
-                print(f"lint: not a failure yet: {line}")
+        yield from check_cpp_rules(sources, _, until=time.monotonic() + TIDY_SECONDS)
     except MissingToolError as error:
         print(f"NOT RUN: {error} over {len(sources)} changed sources: it is not installed")
-    return []
+
+
+def framework_options():
+    """What CMake is told of the frameworks: PyTorch is in this interpreter's environment,
+    TensorFlow in that which setup_tensorflow.sh made."""
+    options = ["-DSPILLWAY_TORCH=OFF", "-DSPILLWAY_TENSORFLOW=OFF"]
+    if sys.prefix != sys.base_prefix:
+        options[0] = "-DSPILLWAY_TORCH=ON"
+        options.append(f"-DSPILLWAY_PYTHON={sys.executable}")
+    outcome = ROOT / "build/environment.sh"
+    text = outcome.read_text(encoding="utf-8") if outcome.exists() else ""
+    if found := re.findall(r"^spillway_tensorflow_venv=([^'\n]+)$", text, re.MULTILINE):
+        options[1] = "-DSPILLWAY_TENSORFLOW=ON"
+        options.append(f"-DSPILLWAY_TENSORFLOW_PYTHON={found[-1]}/bin/python")
+    return options
+
+
+def described_sources():
+    """The sources that compile_commands.json describes, after adding those of COMPILED_LIKE."""
+    path = ROOT / "build/lint/compile_commands.json"
+    commands = {entry["file"]: entry for entry in json.loads(path.read_text(encoding="utf-8"))}
+    for name, model in COMPILED_LIKE.items():
+        file, compiled = str(ROOT / name), str(ROOT / model)
+        if like := commands.get(compiled):
+            command = like["command"].replace(compiled, file)
+            commands[file] = like | {"file": file, "command": command}
+    path.write_text(json.dumps(list(commands.values())), encoding="utf-8")
+    return commands.keys()
 
 
 def check_cpp_rules(cpp, _, until=None):
@@ -183,18 +224,15 @@ def check_cpp_rules(cpp, _, until=None):
     After `until` no further source is begun.
     """
     clang_tidy = tool("clang-tidy-14", "clang-tidy", version="14.")
-    options = []
-    if sys.prefix != sys.base_prefix:
-        options = ["-DSPILLWAY_TORCH=ON", f"-DSPILLWAY_PYTHON={sys.executable}"]
-    else:
-        options = ["-DSPILLWAY_TORCH=OFF"]
-    options += ["-DSPILLWAY_BENCHMARKS=ON", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]
-    configure = ["cmake", "--preset", "release", "-B", "build/lint", *options]
+    options = ["-DSPILLWAY_BENCHMARKS=ON", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]
+    configure = ["cmake", "--preset", "release", "-B", "build/lint", *framework_options(), *options]
     if trouble := run(configure):
         yield trouble
         return
-    described = (ROOT / "build/lint/compile_commands.json").read_text(encoding="utf-8")
-    sources = [p for p in cpp if p.suffix == ".cpp" and f'"{p}"' in described]
+    described = described_sources()
+    sources = [p for p in cpp if p.suffix == ".cpp" and str(p) in described]
+    if others := sum(p.suffix == ".cpp" for p in cpp) - len(sources):
+        print(f"NOT RUN: clang-tidy over {others} sources, whose framework is not installed")
     if until is not None:
         # Where not all are reached, others are each day.
         begin = int(time.time() // (24 * 60 * 60)) * 7 % max(len(sources), 1)
@@ -214,9 +252,9 @@ def check_cpp_rules(cpp, _, until=None):
         print(f"lint: clang-tidy over {len(sources) - len(left)} of {len(sources)} changed sources")
 
 
-QUICK = (check_cpp_format, check_python_format)
-CHANGED = (*QUICK, check_python_rules, check_changed_cpp_rules)
-ALL = (*QUICK, check_python_rules, check_cpp_rules)
+QUICK = (check_cpp_format, check_python_format, check_python_rules)
+CHANGED = (*QUICK, check_changed_cpp_rules)
+ALL = (*QUICK, check_cpp_rules)
 
 
 def main():

@@ -48,7 +48,7 @@ def reader_of(day):
 
 
 def succeeds(what, seconds, command, **variables):
-    """False if the command fails; one that does not end in time is told, and no failure."""
+    """Returns False if the command fails. Reports one that does not end in time as no failure."""
     print(f"today: {what}", flush=True)
     # `timeout` ends what the command started, too.
     done = subprocess.run(

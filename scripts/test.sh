@@ -15,20 +15,32 @@ source build/environment.sh
 framework_free=(tests/benchmarks tests/cli tests/docs tests/paper_tables tests/report tests/scripts)
 
 python=${spillway_venv:+$spillway_venv/bin/}python3
-# A failure does not keep the rest from running: one run tells everything there is to mend.
+# A failure does not keep the rest from running: one run tells everything there is to mend. The last
+# tests' closing lines name the parts before them that failed, which stand far up by then.
 status=0
+FAILED_PARTS=
+failed() {
+  status=1
+  FAILED_PARTS+="${FAILED_PARTS:+, }$1"
+}
 # Only continuous integration asks for it, and not of the checkouts that tests make.
 part_of_the_day=${PART_OF_THE_DAY:-0}
 unset PART_OF_THE_DAY
 if [[ $part_of_the_day == 1 ]]; then
-  # Where they cannot be had, what needs them is told as NOT RUN.
+  # If they cannot be had, NOT RUN reports what needs them.
   scripts/packages.sh clang-14 clang-tidy-14 >/dev/null 2>&1 || true
-  "$python" scripts/lint.py --changed || status=1
-  "$python" scripts/part_of_the_day.py || status=1
+  "$python" scripts/lint.py --changed || failed "checks of the sources"
+  "$python" scripts/part_of_the_day.py || failed "the day's sanitizer and reader"
 else
-  "$python" scripts/lint.py --quick || status=1
+  "$python" scripts/lint.py --quick || failed "checks of the sources"
 fi
-ctest --test-dir "$spillway_build" --output-on-failure --no-tests=error -j "${JOBS:-2}" || status=1
+# Of 10,000 random programs of a card under the engine, the part of the day.
+if [[ $part_of_the_day == 1 ]]; then
+  PROGRAM_SEED=$(($(date -u +%s) / 86400 % 100 * 100 + 1))
+  export PROGRAM_SEED
+fi
+ctest --test-dir "$spillway_build" --output-on-failure --no-tests=error -j "${JOBS:-2}" ||
+  failed "C++ tests"
 
 export COMMAND_UNDER_TEST=$PWD/$spillway_build/tools/spillway
 
@@ -41,7 +53,12 @@ count_tests() {
 tensorflow_tests=0
 [[ ! -d tests/tensorflow ]] || tensorflow_tests=$(count_tests tests/tensorflow)
 if [[ -n ${spillway_tensorflow_venv:-} ]]; then
-  "$spillway_tensorflow_venv/bin/python" -m pytest -p no:cacheprovider tests/tensorflow || status=1
+  parallel=()
+  # By file: the tests of one file share a server, which keeps stock's runs.
+  ! "$spillway_tensorflow_venv/bin/python" -c 'import xdist' 2>/dev/null ||
+    parallel=(-n "${JOBS:-2}" --dist loadfile)
+  "$spillway_tensorflow_venv/bin/python" -m pytest -p no:cacheprovider "${parallel[@]}" \
+    tests/tensorflow || failed "TensorFlow tests"
 elif [[ -n ${spillway_no_tensorflow_reason:-} ]]; then
   echo "NOT RUN: TensorFlow tests ($tensorflow_tests): $spillway_no_tensorflow_reason"
 fi
@@ -57,6 +74,7 @@ if [[ -n $spillway_venv ]]; then
   # A borrowed environment, where no index answers, may have pytest and not this plugin.
   ! python -c 'import xdist' 2>/dev/null || parallel=(-n "${JOBS:-2}")
   # Nothing is printed after it: pytest's closing lines are the last.
+  export FAILED_PARTS
   # A module that cannot be imported does not keep the others from running either.
   python -m pytest --continue-on-collection-errors "${parallel[@]}" tests || status=1
   exit "$status"

@@ -22,9 +22,15 @@ def pytest_configure():
             signal.signal(number, usual)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Names what failed before, in a run of scripts/test.sh."""
+    if parts := os.environ.get("FAILED_PARTS"):
+        terminalreporter.write_line(f"FAILED before these tests: {parts}", red=True)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_make_collect_report(collector):
-    """Where everything has to be there, a module left out for want of a package is a failure."""
+    """Fails a module that is left out for want of a package, where everything has to be there."""
     report = (yield).get_result()
     if report.skipped and os.environ.get("REQUIRE_TORCH") == "1":
         report.outcome = "failed"

@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class SizeOutcome:
-    """How large the network gets. Planners are keyed by name."""
+    """The largest sizes of the network, by the names of planners."""
 
     row: Row
     without: Largest
@@ -31,7 +31,7 @@ class SizeOutcome:
 
 @dataclasses.dataclass(frozen=True)
 class SpeedOutcome:
-    """How fast the step is at one published size."""
+    """The times of the step at one published size."""
 
     row: Row
     value: int
@@ -42,7 +42,7 @@ class SpeedOutcome:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryOutcome:
-    """How little device memory one step can do with."""
+    """The least device memory that one step can do with."""
 
     row: MemoryRow
     without_bytes: int

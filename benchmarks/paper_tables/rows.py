@@ -95,7 +95,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRow:
-    """How much device memory a step of one size was published to need."""
+    """The device memory that a step of one size was published to need."""
 
     paper: str
     network: str

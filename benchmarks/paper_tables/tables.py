@@ -20,7 +20,6 @@ def size_table(outcomes: Sequence[SizeOutcome]) -> str:
         (
             _paper(each.row),
             each.row.title,
-            each.row.machine,
             each.row.unit,
             _count(each.row.published_base),
             _largest(each.without),
@@ -31,8 +30,8 @@ def size_table(outcomes: Sequence[SizeOutcome]) -> str:
         for each in outcomes
     ]
     head = (
-        "paper", "network", "machine", "grows", "without, paper", "without, here",
-        "with, paper", "with, its planner here", "with, `hybrid`",
+        "paper", "network", "grows", "without, paper", "without, here", "with, paper",
+        "with, its planner here", "with, `hybrid`",
     )  # fmt: skip
     return _table(head, rows)
 
@@ -49,7 +48,6 @@ def speed_table(outcomes: Sequence[SpeedOutcome]) -> str:
                 row.title,
                 f"{row.unit} {each.value:,}" + (f" ({each.at:,})" if each.at != each.value else ""),
                 row.speed_unit,
-                _figure(published and published.without),
                 _published_speed(row, published),
                 _figure(row.speed(each.at, each.without_ns)),
                 _speed(row, each, each.planned[row.planner]) + _mark(speed_is_near(each)),
@@ -57,8 +55,8 @@ def speed_table(outcomes: Sequence[SpeedOutcome]) -> str:
             )
         )
     head = (
-        "paper", "network", "size", "unit", "without, paper", "with, paper",
-        "no limit, here", "its planner here", "`hybrid`",
+        "paper", "network", "size", "unit", "published", "no limit, here",
+        "its planner here", "`hybrid`",
     )  # fmt: skip
     return _table(head, rows)
 
@@ -168,10 +166,13 @@ def _speed(row: Row, each: SpeedOutcome, planned: Planned | None) -> str:
 
 
 def _published_speed(row: Row, published: Speed | None) -> str:
-    """The speed with the paper's system, or by how much it was slower."""
-    if row.slowdown is None:
-        return _figure(published and published.with_system)
-    return f"{'<' if row.slowdown.at_most else ''}{row.slowdown.ratio:.2f}x"
+    """The speed with the paper's system and without, or by how much it was slower."""
+    if row.slowdown is not None:
+        return f"{'<' if row.slowdown.at_most else ''}{row.slowdown.ratio:.2f}x"
+    told = [_figure(published.with_system)] if published and published.with_system else []
+    if published and published.without:
+        told.append(f"{_figure(published.without)} without")
+    return ", ".join(told) or "-"
 
 
 def _megabytes(size: int | None) -> str:

@@ -13,7 +13,7 @@ DEFAULTS = {
 
 
 class Block(nn.Module):
-    """Of a transformer with its normalisation in front, as in GPT-2."""
+    """A block of a transformer with its normalisation in front, as in GPT-2."""
 
     def __init__(self, width, heads):
         super().__init__()

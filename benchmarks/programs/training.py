@@ -48,7 +48,7 @@ def train(model, optimizer, loss_of, steps):
 
 
 def hash_of(model):
-    """Of all parameters and buffers, bit for bit."""
+    """Returns the hash of all parameters and buffers, bit for bit."""
     digest = hashlib.sha256()
     with torch.no_grad():
         for name, tensor in sorted(model.state_dict().items()):

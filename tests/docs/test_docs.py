@@ -170,6 +170,27 @@ def test_commands_and_their_flags_exist(help_of):
             assert re.search(rf"(^|[ ,]){flag}\b", help_of(*command), re.MULTILINE), (page, words)
 
 
+def options_by_planner():
+    """The options that docs/planners names: planner, names."""
+    hybrid = ("hybrid", read("docs/planners/hybrid.md"))
+    sections = read("docs/planners/README.md").split("\n## ")[1:]
+    for name, text in [hybrid, *(section.split("\n", 1) for section in sections)]:
+        (line,) = re.findall(r"^Options: (`.*?)\.$", text, re.MULTILINE | re.DOTALL)
+        yield name, re.findall(r"`([a-z-]+)`", line)
+
+
+def test_help_says_what_the_options_of_planners_do(help_of):
+    flags = re.split(r"^  --(?:use-)?(?=[a-z])", help_of("plan"), flags=re.MULTILINE)
+    meanings = {flag.split()[0]: " ".join(flag.split()[2:]) for flag in flags[1:]}
+    found = list(options_by_planner())
+    assert len(found) > 7
+    for planner, names in found:
+        assert names, planner
+        for name in names:
+            said = re.search(rf"(?:^|\) ){planner}: \w.*?\. \(.+?\)", meanings.get(name, ""))
+            assert said, (planner, name, meanings.get(name))
+
+
 def settings():
     return set(re.findall(r"^\| `(SPILLWAY_[A-Z_]+)` \|", read("docs/settings.md"), re.MULTILINE))
 

@@ -42,7 +42,7 @@ def references():
 
 
 def comments(path):
-    """Of code the comments alone: what stands in quotation marks there may be a title."""
+    """Returns the comments of code alone, where what stands in quotation marks may be a title."""
     if path.suffix == ".md":
         return plain(path)
     lines = path.read_text(encoding="utf-8").splitlines()

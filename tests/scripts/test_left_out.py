@@ -36,6 +36,16 @@ def test_a_module_whose_package_is_missing(tmp_path, required):
     assert ("1 passed, 1 error" if required else "1 passed, 1 skipped") in done.stdout
 
 
+@pytest.mark.parametrize("parts", ["", "C++ tests, TensorFlow tests"], ids=["well", "failed"])
+def test_closing_lines_name_the_parts_that_failed_before(tmp_path, parts):
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "."]
+    done = _run(command, tmp_path, required=False, FAILED_PARTS=parts)
+    told = [line for line in done.stdout.splitlines() if line.startswith("FAILED before")]
+    assert told == ([f"FAILED before these tests: {parts}"] if parts else []), done.stdout
+
+
 @REQUIRED
 def test_a_linter_that_is_missing(tmp_path, required):
     """The quick checks, in a checkout with two files and a path without tools."""

@@ -3,6 +3,7 @@
 is told."""
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -137,3 +138,66 @@ def test_changes_are_those_of_the_last_day_and_those_not_committed(tmp_path, mon
     (tmp_path / "not_added.cpp").write_text("")
     names = {path.name for path in lint.changed_files()}
     assert names == {"yesterday.cpp", "last.cpp", "not_added.cpp"}
+
+
+@pytest.fixture
+def changed_source(tmp_path, monkeypatch, capsys):
+    """Returns what `lint.py --changed` prints and exits with where one changed source has a
+    finding, told by a stand-in for clang-tidy."""
+    lint = load("lint")
+    source = tmp_path / "changed.cpp"
+    source.write_text("// SPDX-License-Identifier: Apache-2.0\n")
+    told = f"{source}:1:1: error: a finding [bugprone-finding,-warnings-as-errors]"
+    for name, does in (("clang-tidy", f"echo '{told}'; exit 1"), ("cmake", "exit 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    described = tmp_path / "build/lint/compile_commands.json"
+    described.parent.mkdir(parents=True)
+    described.write_text(f'[{{"file": "{source}"}}]')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(lint, "ROOT", tmp_path)
+    monkeypatch.setattr(lint, "tool", lambda *_, **__: str(tmp_path / "clang-tidy"))
+    monkeypatch.setattr(lint, "files", lambda: [source])
+    monkeypatch.setattr(lint, "changed_files", lambda: {source})
+    monkeypatch.setattr(lint, "CHANGED", (lint.check_changed_cpp_rules,))
+    monkeypatch.setattr(sys, "argv", ["lint.py", "--changed"])
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/check_layers.py").write_text("")
+
+    def main(seconds):
+        monkeypatch.setattr(lint, "TIDY_SECONDS", seconds)
+        return lint.main(), capsys.readouterr().out
+
+    return main
+
+
+def test_what_clang_tidy_finds_in_a_changed_source_is_a_failure(changed_source):
+    code, told = changed_source(seconds=60)
+    assert code == 1
+    assert "changed.cpp:1:1: error: a finding" in told
+    assert "clang-tidy over 1 of 1 changed sources" in told
+
+
+def test_a_changed_source_that_clang_tidy_does_not_reach_is_counted(changed_source):
+    code, told = changed_source(seconds=-1)
+    assert code == 0
+    assert "clang-tidy over 0 of 1 changed sources" in told
+
+
+def test_sources_that_this_build_does_not_compile_are_read_as_one_that_it_does(
+    tmp_path, monkeypatch
+):
+    lint = load("lint")
+    both = [name for pair in lint.COMPILED_LIKE.items() for name in pair]
+    assert [name for name in both if not (ROOT / name).exists()] == []
+    monkeypatch.setattr(lint, "ROOT", tmp_path)
+    described = tmp_path / "build/lint/compile_commands.json"
+    described.parent.mkdir(parents=True)
+    name, model = next(iter(lint.COMPILED_LIKE.items()))
+    file, compiled = str(tmp_path / name), str(tmp_path / model)
+    described.write_text(json.dumps([{"file": compiled, "command": f"c++ -DX -c {compiled}"}]))
+    like_it = {
+        str(tmp_path / other) for other in lint.COMPILED_LIKE if lint.COMPILED_LIKE[other] == model
+    }
+    assert lint.described_sources() == {compiled} | like_it
+    assert {"file": file, "command": f"c++ -DX -c {file}"} in json.loads(described.read_text())
