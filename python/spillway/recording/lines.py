@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the line of the program that is running: the innermost outside torch and Spillway."""
 
+import itertools
 import os
 import sys
 import types
@@ -47,10 +48,14 @@ class LineNumbers:
         self._announce = announce
         self._numbers: dict[tuple[types.CodeType, int], int] = {}
         self._of_program: dict[types.CodeType, bool] = {}
+        self._next = itertools.count(1)
 
     def here(self) -> int:
-        """The number of the line that is running; 0 where no line of the program is."""
-        frame = sys._getframe(1)
+        """The number of the line that is running; 0 where no line of the program is.
+
+        Any thread may ask, those of torch too, where no frame but this one is Python's.
+        """
+        frame = sys._getframe().f_back
         known = self._of_program
         while frame is not None:
             code = frame.f_code
@@ -65,6 +70,7 @@ class LineNumbers:
         return 0
 
     def _number(self, key: tuple[types.CodeType, int]) -> int:
-        number = self._numbers[key] = len(self._numbers) + 1
+        # Threads that ask at once for one line get one number, and its text is there before it.
+        number = next(self._next)
         self._announce(number, text(key[0].co_filename, key[1]))
-        return number
+        return self._numbers.setdefault(key, number)

@@ -46,9 +46,13 @@ class Watch:
         self._handles = []
 
     def describe_gradients(self) -> None:
-        for parameter, name in list(self._parameters.items()):
-            if parameter.grad is not None:
-                self._describe(parameter.grad, "gradient", f"{name}.grad")
+        """Those of every parameter: no other thread may run a backward pass meanwhile."""
+        for parameter in list(self._parameters):
+            self._describe_gradient(parameter)
+
+    def _describe_gradient(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            self._describe(parameter.grad, "gradient", f"{self._parameters[parameter]}.grad")
 
     # Modules
 
@@ -94,7 +98,7 @@ class Watch:
             for parameter in group["params"]:
                 name = f"parameter {len(self._parameters)}"
                 self._learn_parameter(parameter, name)
-        self.describe_gradients()
+                self._describe_gradient(parameter)
 
     def _after_optimizer(self, optimizer: torch.optim.Optimizer, arguments, keywords) -> None:
         for parameter, state in optimizer.state.items():
