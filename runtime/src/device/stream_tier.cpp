@@ -13,8 +13,6 @@ namespace spillway::runtime {
 namespace {
 
 constexpr std::byte kPoison{0xcb};  // as a float and as an integer, an unlikely value
-/// It is several streams': what one of them waited for, another did not.
-constexpr StreamSlot kShared = kStreamSlots - 1;
 
 }  // namespace
 
@@ -72,11 +70,7 @@ Allocation StreamTier::hand_out(StreamBlock& block, Bytes bytes, const Fence& be
   hold(block);
   block.bytes = bytes.count;
   block.accessible = block.intact = true;
-  block.anywhere.store(false);
-  block.streams.store(before.streams | mask_of(stream.slot));
-  block.moment.store(before.moment);
-  block.arrival = before;  // for other streams that use it, too, without waiting for this one
-  block.arrived_on.store(stream.slot == kShared ? 0 : mask_of(stream.slot));
+  block.uses.restart(before, stream);
   clock_.order_after(stream.handle, before);
   return {.pointer = block.address, .block = &block, .short_by = {}};
 }
@@ -156,51 +150,12 @@ void StreamTier::obey_limits() {
 
 // ---- Uses ---------------------------------------------------------------------------------------
 
-void StreamTier::begin_use(DeviceBlock& used, const NumberedStream& stream) {
-  StreamBlock& block = as_stream(used);
-  block.streams.fetch_or(mask_of(stream.slot));
-  if ((block.arrived_on.load() & mask_of(stream.slot)) != 0) return;
-  clock_.order_after(stream.handle, block.arrival);
-  if (stream.slot != kShared) block.arrived_on.fetch_or(mask_of(stream.slot));
-}
-
-void StreamTier::join_use(StreamBlock& block, const Fence& fence) noexcept {
-  block.streams.fetch_or(fence.streams);
-  StreamMoment known = block.moment.load();
-  while (known < fence.moment && !block.moment.compare_exchange_weak(known, fence.moment)) {
-  }
-}
-
-void StreamTier::end_use(DeviceBlock& block, const NumberedStream& stream) noexcept {
-  join_use(as_stream(block), clock_.fence(stream.slot));
-}
-
-void StreamTier::begin_use_anywhere(DeviceBlock& used) {
-  StreamBlock& block = as_stream(used);
-  block.anywhere.store(true);
-  clock_.order_all_after(block.arrival);
-}
-
 void StreamTier::launched(const NumberedStream& stream, Bytes allocated) noexcept {
   try {
     clock_.launched(stream.slot, allocated);
   } catch (const DeviceFailure&) {
     // The next call that needs the device says it.
   }
-}
-
-Fence StreamTier::uses(const DeviceBlock& used) const {
-  const StreamBlock& block = as_stream(used);
-  if (block.anywhere.load()) return clock_.fence_of_all();
-  return {block.streams.load(), block.moment.load()};
-}
-
-void StreamTier::arrives(DeviceBlock& coming, const Fence& fence) {
-  StreamBlock& block = as_stream(coming);
-  block.arrival = fence;
-  block.arrived_on.store(0);
-  block.anywhere.store(false);
-  join_use(block, fence);
 }
 
 void StreamTier::read_back(DeviceBlock& block, Bytes bytes, std::byte* to) {
@@ -239,7 +194,7 @@ void StreamTier::free_block(DeviceBlock& freed) {
     freed_.add_vacant(address_of(block), block.pages);
     return;
   }
-  join_use(block, {0, clock_.moment()});
+  block.uses.join({0, clock_.moment()});
   try {
     if (poison_ == Poison::kYes) spoil(block);
   } catch (const DeviceFailure&) {
@@ -255,7 +210,7 @@ void StreamTier::spoil(StreamBlock& block) {
   clock_.order_after(own_.handle, uses(block));
   expect_done(driver_, driver_.fill(address_of(block), kPoison, block.pages, own_.handle),
               "overwriting memory");
-  join_use(block, clock_.fence(own_.slot));
+  block.uses.join(clock_.fence(own_.slot));
   block.intact = false;
 }
 

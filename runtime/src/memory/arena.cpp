@@ -24,21 +24,6 @@ constexpr std::uint32_t kClassCount = (44 - kSmallestClassBits) * kStepsPerDoubl
 // A signalling pattern: NaN as float, double and bfloat16, and absurd as an index.
 constexpr int kPoisonByte = 0xff;
 
-struct Colours {
-  std::uint32_t count;
-  std::uint32_t step;  // bytes
-  [[nodiscard]] std::uint64_t room() const { return std::uint64_t{count - 1} * step; }
-};
-// For blocks for which whole pages are less than 2 %.
-constexpr std::uint64_t kPageColoursFrom = 2 << 20;
-constexpr Colours kPageColours{.count = 8, .step = kPage};
-// For those below: an odd number of lines reaches all sets, and all of them are in the first page.
-constexpr Colours kLineColours{.count = 16, .step = 3 * 64};
-
-bool has_page_colours(std::uint32_t size_class) {
-  return Arena::class_capacity(size_class) >= kPageColoursFrom;
-}
-
 std::uint64_t page_bytes(std::uint64_t bytes) { return round_up({bytes}, kPage).count; }
 
 }  // namespace
@@ -66,8 +51,8 @@ Arena::Arena(MemoryBudget& budget, const ArenaOptions& options)
     : budget_(budget),
       map_(options.reservation, options.minimum),
       mappings_(options.mappings),
-      cached_heads_(kClassCount, nullptr),
       vacant_(kClassCount),
+      idle_(kClassCount),
       lands_(options.moves == PageMoves::kWherePossible && PagePool::kernel_moves_pages()),
       colouring_(options.colouring) {
   if (options.moves == PageMoves::kWherePossible && PagePool::why_not().empty()) {
@@ -85,9 +70,7 @@ Block* Arena::carve(std::uint32_t size_class) {
   if (address == nullptr) return nullptr;
   Block& block = blocks_.emplace_back();
   block.base = address;
-  block.given_colour = has_page_colours(size_class)
-                           ? next_page_colour_++ % kPageColours.count * kPageColours.step
-                           : next_line_colour_++ % kLineColours.count * kLineColours.step;
+  block.given_colour = colours_.next(capacity);
   block.capacity = capacity;
   block.size_class = size_class;
   mappings_.add(address == carved_to_);
@@ -97,8 +80,8 @@ Block* Arena::carve(std::uint32_t size_class) {
 }
 
 std::uint32_t Arena::coloured_class_of(std::uint64_t bytes) {
-  const std::uint32_t size_class = class_of(bytes + kLineColours.room());
-  return has_page_colours(size_class) ? class_of(bytes + kPageColours.room()) : size_class;
+  const std::uint32_t size_class = class_of(bytes + BlockColours::room(bytes));
+  return class_of(bytes + BlockColours::room(class_capacity(size_class)));
 }
 
 Block* Arena::claim(Bytes bytes, Colouring colouring) {
@@ -113,11 +96,8 @@ Block* Arena::claim(Bytes bytes, Colouring colouring) {
 }
 
 Block* Arena::take(std::uint32_t size_class) {
-  if (Block* block = cached_heads_[size_class]) {
-    uncache(*block);
-    return block;
-  }
-  return take_vacant(size_class);
+  Block* const block = idle_.take_cached(size_class);
+  return block != nullptr ? block : take_vacant(size_class);
 }
 
 Block* Arena::take_vacant(std::uint32_t size_class) {
@@ -131,7 +111,7 @@ void Arena::gather(Block& block, Bytes bytes) {
   if (!pool_) return;
   const std::uint64_t wanted = pages_of(block, bytes) / kChunk;
   while (block.chunks() < wanted) {
-    Block* donor = cached_.oldest() != nullptr ? cached_.oldest() : lingering_.oldest();
+    Block* const donor = idle_.oldest_with_chunks();
     if (donor == nullptr) return;
     drop_tail(block);
     drop_tail(*donor);
@@ -142,12 +122,8 @@ void Arena::gather(Block& block, Bytes bytes) {
     block.huge = std::max(block.huge, block.resident);
     if (donor->resident == 0) {
       renew_if_crowded(*donor);
-      if (donor->in_use) {
-        donor->list->remove(*donor);
-      } else {
-        uncache(*donor);
-        vacant_[donor->size_class].push_back(donor);
-      }
+      idle_.remove(*donor);
+      if (!donor->in_use) vacant_[donor->size_class].push_back(donor);
     }
     if (moved == 0) return;
   }
@@ -177,7 +153,7 @@ void Arena::give_up(Block& block) {
   if (block.resident == 0) {
     vacant_[block.size_class].push_back(&block);
   } else {
-    cache(block);
+    idle_.cache(block);
   }
 }
 
@@ -219,7 +195,7 @@ void Arena::renew_if_crowded(Block& block) {
 void Arena::free_block(Block& block) {
   SPILLWAY_CHECK(block.in_use, "block freed twice");
   abandon_landing(block);
-  if (block.list != nullptr) block.list->remove(block);  // it was evicted
+  if (block.idle()) idle_.remove(block);  // it was evicted
   block.in_use = false;
   block.intact = false;
   block.bytes = 0;
@@ -244,41 +220,22 @@ void Arena::evict(Block& block) {
 }
 
 void Arena::linger(Block& block) {
-  if (block.resident == 0) return;
-  (block.chunks() != 0 ? lingering_ : lingering_small_).push(block, ++clock_);
+  if (block.resident != 0) idle_.linger(block);
 }
 
 void Arena::recall(Block& block) {
-  if (block.list != nullptr) block.list->remove(block);
-}
-
-Block* Arena::oldest_idle() const {
-  Block* large = cached_.oldest();
-  Block* small = cached_small_.oldest();
-  if (large == nullptr && small == nullptr) {
-    large = lingering_.oldest();
-    small = lingering_small_.oldest();
-  }
-  if (large == nullptr || small == nullptr) return large != nullptr ? large : small;
-  return large->listed_at < small->listed_at ? large : small;
+  if (block.idle()) idle_.remove(block);
 }
 
 Bytes Arena::release_idle(Bytes bytes) {
   Bytes released{};
   while (released < bytes) {
-    Block* block = oldest_idle();
+    Block* const block = idle_.oldest();
     if (block == nullptr) break;
-    SPILLWAY_CHECK(block->list != nullptr, "an idle block stands in a list");
     released += {block->resident};
-    if (block->in_use) {
-      block->list->remove(*block);
-      block->intact = false;
-      release_pages(*block);
-    } else {
-      uncache(*block);
-      release_pages(*block);
-      vacant_[block->size_class].push_back(block);
-    }
+    idle_.remove(*block);
+    release_pages(*block);
+    if (!block->in_use) vacant_[block->size_class].push_back(block);
   }
   return released;
 }
@@ -337,25 +294,6 @@ void Arena::poison(Block& block) const {
   if (poison_ == Poison::kYes && block.resident != 0) {
     std::memset(block.base, kPoisonByte, block.resident);
   }
-}
-
-void Arena::cache(Block& block) {
-  Block*& head = cached_heads_[block.size_class];
-  block.class_previous = nullptr;
-  block.class_next = head;
-  if (head != nullptr) head->class_previous = &block;
-  head = &block;
-  (block.chunks() != 0 ? cached_ : cached_small_).push(block, ++clock_);
-}
-
-void Arena::uncache(Block& block) {
-  if (block.class_previous != nullptr) {
-    block.class_previous->class_next = block.class_next;
-  } else {
-    cached_heads_[block.size_class] = block.class_next;
-  }
-  if (block.class_next != nullptr) block.class_next->class_previous = block.class_previous;
-  block.list->remove(block);
 }
 
 }  // namespace spillway::runtime

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/block_uses.hpp"
 #include "spillway/runtime/device/freed_blocks.hpp"
 #include "spillway/runtime/device/stream_clock.hpp"
 #include "spillway/runtime/device/stream_uses.hpp"
@@ -44,17 +45,25 @@ class StreamTier final : public DeviceTier, public StreamUses {
   // StreamUses.
   NumberedStream number(DeviceStream stream) override { return {stream, clock_.slot_of(stream)}; }
   Allocation allocate(Bytes bytes, Overbooking overbooking, const NumberedStream& stream) override;
-  void begin_use(DeviceBlock& block, const NumberedStream& stream) override;
-  void end_use(DeviceBlock& block, const NumberedStream& stream) noexcept override;
-  void begin_use_anywhere(DeviceBlock& block) override;
+  void begin_use(DeviceBlock& block, const NumberedStream& stream) override {
+    as_stream(block).uses.begin(clock_, stream);
+  }
+  void end_use(DeviceBlock& block, const NumberedStream& stream) noexcept override {
+    as_stream(block).uses.join(clock_.fence(stream.slot));
+  }
+  void begin_use_anywhere(DeviceBlock& block) override {
+    as_stream(block).uses.begin_anywhere(clock_);
+  }
   void launched(const NumberedStream& stream, Bytes allocated) noexcept override;
   void read_back(DeviceBlock& block, Bytes bytes, std::byte* to) override;
 
   // For copies of a block. Any thread, while one is under way.
   /// A copy of the block, either way, begins after this has passed.
-  [[nodiscard]] Fence uses(const DeviceBlock& block) const;
+  [[nodiscard]] Fence uses(const DeviceBlock& block) const {
+    return as_stream(block).uses.fence(clock_);
+  }
   /// A copy into the block is in its stream: who uses the block starts after the fence.
-  void arrives(DeviceBlock& block, const Fence& fence);
+  void arrives(DeviceBlock& block, const Fence& fence) { as_stream(block).uses.arrives(fence); }
 
   // DeviceTier.
   /// For work of the default stream.
@@ -110,12 +119,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   struct StreamBlock : DeviceBlock {
     Bytes pages{};
     bool mapped = false;  // its pages are its user's
-    // Of its uses, by ops and by copies into it.
-    std::atomic<std::uint64_t> streams{0};
-    std::atomic<StreamMoment> moment{0};
-    std::atomic<bool> anywhere{false};
-    Fence arrival;                             // what a stream has to wait for before its first use
-    std::atomic<std::uint64_t> arrived_on{0};  // streams that are ordered after it
+    BlockUses uses;       // by ops and by copies into it
     StreamBlock* next_freed = nullptr;
   };
   static StreamBlock& as_stream(DeviceBlock& block) { return static_cast<StreamBlock&>(block); }
@@ -134,7 +138,6 @@ class StreamTier final : public DeviceTier, public StreamUses {
   [[nodiscard]] Allocation lacking(Bytes pages) const;
   void hold(StreamBlock& block);
   void let_go(StreamBlock& block);
-  void join_use(StreamBlock& block, const Fence& fence) noexcept;
   void spoil(StreamBlock& block);
   /// Of the freed blocks, the one that was freed first gives up its pages. Returns their bytes;
   /// zero: there is none.

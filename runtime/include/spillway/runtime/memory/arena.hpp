@@ -38,8 +38,9 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/memory/block.hpp"
-#include "spillway/runtime/memory/block_list.hpp"
+#include "spillway/runtime/memory/block_colours.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
+#include "spillway/runtime/memory/idle_blocks.hpp"
 #include "spillway/runtime/memory/mapping_count.hpp"
 #include "spillway/runtime/memory/memory_budget.hpp"
 #include "spillway/runtime/memory/page_map.hpp"
@@ -52,13 +53,6 @@ enum class PageMoves : std::uint8_t {
   kWherePossible,
   kNever,  ///< every page comes from the kernel and goes back there
 };
-
-/// Whether a block's bytes begin somewhere into its range, at another offset than its neighbours'.
-///
-/// Blocks of 2 MiB and more begin at one of eight pages, smaller ones at one of sixteen places in
-/// their first page. If all began at equal offsets their lines would contend for the same cache
-/// sets, and kernels that use several at once run up to 8 % slower; steps of small ops 1 %.
-enum class Colouring : bool { kNo, kYes };
 
 struct ArenaOptions {
   Bytes reservation{std::uint64_t{8} << 40};  ///< address space; costs nothing until used
@@ -137,9 +131,9 @@ class Arena {
   [[nodiscard]] Block* find(const void* address) const { return map_.find(address); }
   [[nodiscard]] const PageMap& page_map() const { return map_; }
   /// Pages of freed blocks.
-  [[nodiscard]] Bytes cached() const { return cached_.bytes() + cached_small_.bytes(); }
+  [[nodiscard]] Bytes cached() const { return idle_.cached(); }
   /// Pages of evicted blocks, not yet taken by others.
-  [[nodiscard]] Bytes lingering() const { return lingering_.bytes() + lingering_small_.bytes(); }
+  [[nodiscard]] Bytes lingering() const { return idle_.lingering(); }
   [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }
   [[nodiscard]] const MappingCount& mappings() const { return mappings_; }
   /// Null where pages are not moved.
@@ -164,12 +158,9 @@ class Arena {
   bool carry(Block& from, Block& to);
   void to_kernel(std::byte* pages, std::uint64_t bytes);
   void renew_if_crowded(Block& block);
-  [[nodiscard]] Block* oldest_idle() const;
   void drop_tail(Block& block);
   [[nodiscard]] bool was_shared(const Block& block) const { return block.forks != forks_; }
   void release_pages(Block& block);
-  void cache(Block& block);
-  void uncache(Block& block);
 
   MemoryBudget& budget_;
   PageMap map_;
@@ -177,18 +168,12 @@ class Arena {
   std::optional<PagePool> pool_;
   const std::byte* carved_to_ = nullptr;     // end of the last block
   std::deque<Block> blocks_;                 // addresses of blocks are stable and never given back
-  std::vector<Block*> cached_heads_;         // per class, most recently freed first, pages held
   std::vector<std::vector<Block*>> vacant_;  // per class, no pages held
-  BlockList cached_;                         // freed, with chunks
-  BlockList cached_small_;                   // freed, without
-  BlockList lingering_;                      // evicted, with chunks
-  BlockList lingering_small_;                // evicted, without
-  std::uint64_t clock_ = 0;
+  IdleBlocks idle_;
   std::uint32_t forks_ = 0;
   bool lands_;
   Colouring colouring_;
-  std::uint32_t next_page_colour_ = 0;
-  std::uint32_t next_line_colour_ = 0;
+  BlockColours colours_;
   Poison poison_ = Poison::kNo;
 };
 
