@@ -50,6 +50,25 @@ TEST(PythonFactsTest, SurvivesAnyAnswer) {
   EXPECT_EQ(parse_python_facts(R"({"torch": null, "has_adapter": 3})").torch, "");
 }
 
+TEST(CheckCardTest, SaysThatThereIsNoDriver) {
+  const Finding none = check_card("libcuda-that-is-not-there.so");
+  EXPECT_EQ(none.topic, "card");
+  EXPECT_EQ(none.verdict, Verdict::kOk);
+  EXPECT_EQ(none.what, "none: libcuda-that-is-not-there.so is not installed");
+}
+
+TEST(CheckCardTest, SaysHowToKeepABudgetOfTheCard) {
+  const Finding card = check_card(SPILLWAY_STAND_IN_CUDA);
+  EXPECT_EQ(card.verdict, Verdict::kOk);
+  EXPECT_THAT(card.what, AllOf(HasSubstr("1 of NVIDIA's"), HasSubstr("SPILLWAY_BUDGET=cuda:")));
+}
+
+TEST(CheckCardTest, WarnsOfALibraryThatIsNoDriver) {
+  const Finding strange = check_card("libm.so.6");
+  EXPECT_EQ(strange.verdict, Verdict::kWarning);
+  EXPECT_THAT(strange.what, HasSubstr("Update NVIDIA's driver"));
+}
+
 TEST(SupportedTorchTest, IsARangeOfMinors) {
   for (const char* good : {"2.11.0", "2.15.0", "2.13.1+cpu", "2.12"}) {
     EXPECT_TRUE(is_supported_torch(good)) << good;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/exec/card_tiers.hpp"
 
-#include <sys/resource.h>
-
-#include <algorithm>
 #include <utility>
 
 #include "budget_share.hpp"
@@ -33,13 +30,10 @@ MachineMemory CardTiers::measure(Bytes ours) {
   return {.total = info.total, .available = info.free, .ours = ours, .local_processes = 1};
 }
 
+// Not bounded by RLIMIT_MEMLOCK, commonly 8 MiB: NVIDIA's driver page-locks in the kernel itself
+// and does not count on it. What it refuses is had all the same, see PinnedHostMemory.
 Bytes CardTiers::usual_host_budget(const MachineMemory& machine) {
-  Bytes allowed = machine.available;
-  rlimit locked{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY) {
-    allowed = std::min(allowed, Bytes{locked.rlim_cur});
-  }
-  return {static_cast<std::uint64_t>(kHostShare * static_cast<double>(allowed.count) /
+  return {static_cast<std::uint64_t>(kHostShare * static_cast<double>(machine.available.count) /
                                      machine.local_processes)};
 }
 

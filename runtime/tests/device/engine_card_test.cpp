@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine over a card: what moves, and the order of its streams.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <future>
@@ -122,6 +123,18 @@ TEST_F(EngineCardTest, AShareOfTheCardIsABudget) {
   wanted.budget = BudgetSpec{.kind = BudgetSpec::Kind::kPercent, .percent = 25};
   engine_->start(wanted);
   EXPECT_EQ(engine_->budget(), Bytes{kCard.count / 4});
+}
+
+// The limit is 8 MiB on many machines, and no affair of NVIDIA's driver.
+TEST_F(EngineCardTest, TheHostBudgetIsAShareOfWhatIsFreeWhateverMayBeLocked) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &none), 0);
+  const MachineMemory machine{
+      .total = kGiB * 16, .available = kGiB * 10, .ours = {}, .local_processes = 2};
+  EXPECT_EQ(tiers_->usual_host_budget(machine), kGiB * 3);
+  ::setrlimit(RLIMIT_MEMLOCK, &before);
 }
 
 TEST_F(EngineCardTest, WhatIsLargerThanTheBudgetIsRefusedInWords) {

@@ -99,7 +99,8 @@ std::vector<Finding> examine(const DoctorRequest& request) {
   PythonFacts python = probe_python("python3");
   if (!python.found) python = probe_python("python");
   const SpoolCheck spool = check_spool(spool_directory(request));
-  for (const auto& check : {check_python(python), check_memory(), check_limits(), spool.findings}) {
+  for (const auto& check :
+       {check_python(python), check_memory(), check_limits(), {check_card()}, spool.findings}) {
     findings.insert(findings.end(), check.begin(), check.end());
   }
   if (request.save_path) findings.push_back(save_finding(*request.save_path, spool));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/doctor_checks.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,6 +15,8 @@
 #include <string_view>
 
 #include "machine/disk_speed.hpp"
+#include "spillway/base/error.hpp"
+#include "spillway/runtime/device/cuda_library.hpp"
 #include "spillway/runtime/memory/page_pool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
 #include "text/quantity_text.hpp"
@@ -228,14 +231,27 @@ std::vector<Finding> check_limits(const std::string& root) {
         "ulimit -v unlimited";
   }
   findings.push_back(address);
-  const auto locked = soft_limit(RLIMIT_MEMLOCK);
-  findings.push_back({"locked memory", Verdict::kOk,
-                      locked ? fmt::format("at most {}; Spillway locks none", short_bytes(*locked))
-                             : std::string("unlimited"),
-                      ""});
   findings.push_back(page_pool_finding());
   findings.push_back(io_uring_finding());
   return findings;
+}
+
+Finding check_card(const std::string& library) {
+  if (void* const driver = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
+    ::dlclose(driver);
+  } else {
+    return {"card", Verdict::kOk, fmt::format("none: {} is not installed", library), ""};
+  }
+  try {
+    const runtime::CudaLibrary cards(library);
+    return {"card", Verdict::kOk,
+            fmt::format("{} of NVIDIA's; PyTorch keeps a budget of the first one's memory: "
+                        "SPILLWAY_BUDGET=cuda:50%",
+                        cards.device_count()),
+            ""};
+  } catch (const UserError& error) {
+    return {"card", Verdict::kWarning, error.what(), ""};
+  }
 }
 
 SpoolCheck check_spool(const std::string& directory) {

@@ -19,8 +19,11 @@ std::vector<Finding> check_python(const PythonFacts& python);
 /// RAM, control group, swap, huge pages. `root`: see machine_facts.hpp.
 std::vector<Finding> check_memory(const std::string& root = "");
 
-/// Mappings, address space, locked memory, io_uring.
+/// Mappings, address space, pages, io_uring.
 std::vector<Finding> check_limits(const std::string& root = "");
+
+/// Graphics cards that the driver's library shows.
+Finding check_card(const std::string& library = "libcuda.so.1");
 
 struct SpoolCheck {
   std::vector<Finding> findings{};
