@@ -61,6 +61,7 @@ std::optional<PagesHandle> CardMemory::create(Bytes bytes) {
   const runtime::Extent extent = extents_.allocate(bytes);
   SPILLWAY_CHECK(extent.offset + extent.bytes <= memory_.count * kFileFactor, "file too short");
   used_ += bytes;
+  peak_ = std::max(peak_, used_);
   handles_[++last_handle_] = {extent};
   return PagesHandle{last_handle_};
 }

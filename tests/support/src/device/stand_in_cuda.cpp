@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libcuda that is none: the functions that CudaDriver asks for, on a ThreadDevice. Built as a
-// library of its own, which a test opens by its path in place of NVIDIA's.
+// library of its own, which a test opens by its path in place of NVIDIA's, and in the one that
+// stands in for CUDA's runtime too (tests/standin).
 //
 // STAND_IN_CUDA=no-device: cuInit says that there is no card. A kernel does nothing for as many
 // nanoseconds as its first argument says.
+#include <dlfcn.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -13,7 +16,7 @@
 #include <thread>
 
 #include "spillway/runtime/device/cuda_abi.hpp"
-#include "spillway/testing/device/thread_device.hpp"
+#include "spillway/testing/device/stand_in_card.hpp"
 
 // The names are NVIDIA's, and so are the parameters.
 // NOLINTBEGIN(readability-identifier-naming)
@@ -23,21 +26,14 @@ using namespace spillway;           // NOLINT(google-build-using-namespace)
 using namespace spillway::runtime;  // NOLINT(google-build-using-namespace)
 namespace cuda = spillway::runtime::cuda;
 
-constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
 constexpr std::uintptr_t kContext = 0x1000;
 constexpr std::uintptr_t kModule = 0x2000;
 
-testing::ThreadDevice& card() {
-  static testing::ThreadDevice made(
-      {.memory = kGiB, .granule = kGranule, .addresses = kGiB * 64, .lockable = kGiB * 4});
-  return made;
-}
+testing::ThreadDevice& card() { return testing::stand_in_card(); }
 
 cuda::Result code(DeviceStatus status) { return status.code; }
 DeviceAddress at(cuda::Pointer pointer) { return DeviceAddress{pointer}; }
-DeviceStream stream_of(cuda::Stream stream) {
-  return DeviceStream{reinterpret_cast<std::uintptr_t>(stream)};
-}
+DeviceStream stream_of(cuda::Stream stream) { return testing::stream_of_handle(stream); }
 DeviceEvent event_of(cuda::Event event) {
   return DeviceEvent{reinterpret_cast<std::uintptr_t>(event)};
 }
@@ -100,7 +96,7 @@ cuda::Result memory_info(std::size_t* free, std::size_t* total) {
 }
 cuda::Result granularity(std::size_t* granule, const cuda::MemAllocationProp* prop, int) {
   if (!on_device_0(prop->type, prop->location)) return 1;
-  return *granule = kGranule, 0;
+  return *granule = card().facts().granule, 0;
 }
 cuda::Result address_reserve(cuda::Pointer* pointer, std::size_t bytes, std::size_t alignment,
                              cuda::Pointer, cuda::Flags flags) {
@@ -145,7 +141,7 @@ cuda::Result stream_create(cuda::Stream* stream, unsigned flags) {
   DeviceStream made{};
   if (flags != 1) return 1;
   const DeviceStatus status = card().create_stream(made);
-  *stream = reinterpret_cast<cuda::Stream>(static_cast<std::uintptr_t>(made));
+  *stream = static_cast<cuda::Stream>(testing::handle_of(made));
   return code(status);
 }
 cuda::Result stream_destroy(cuda::Stream stream) {
@@ -213,6 +209,14 @@ void* address_of(Signature* function) {
   return reinterpret_cast<void*>(function);
 }
 
+/// What else the library that holds this function exports.
+void* exported_here(const char* name) {
+  Dl_info info{};
+  if (dladdr(address_of(&exported_here), &info) == 0) return nullptr;
+  static void* const kLibrary = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return dlsym(kLibrary, name);
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int cuGetProcAddress_v2(const char* name,
@@ -224,7 +228,7 @@ extern "C" __attribute__((visibility("default"))) int cuGetProcAddress_v2(const 
 #undef STAND_IN
   };
   const auto known = kFunctions.find(name);
-  if (known == kFunctions.end()) return 500;
-  return *found = known->second, 0;
+  *found = known != kFunctions.end() ? known->second : exported_here(name);
+  return *found != nullptr ? 0 : 500;
 }
 // NOLINTEND(readability-identifier-naming)

@@ -43,7 +43,6 @@ std::uint64_t StreamQueues::open() {
   stream.id = last_id_;
   stream.random.seed(seed_ * 1'000'003 + last_id_);
   stream.awake = random_() % 2 == 0;
-  if (pace_ == Pace::kThreads) stream.thread = std::thread([this, &stream] { serve(stream); });
   return last_id_;
 }
 
@@ -52,6 +51,8 @@ bool StreamQueues::is_open(std::uint64_t stream) const {
   return found != streams_.end() && found->second.open;
 }
 
+bool StreamQueues::idle(std::uint64_t stream) const { return streams_.at(stream).tasks.empty(); }
+
 void StreamQueues::close(std::uint64_t stream) {
   streams_.at(stream).open = false;
   changed_.notify_all();
@@ -59,7 +60,12 @@ void StreamQueues::close(std::uint64_t stream) {
 
 void StreamQueues::enqueue(std::uint64_t stream, StreamTask task) {
   if (task.marks) task.marks->stream = stream;
-  streams_.at(stream).tasks.push_back(std::move(task));
+  Stream& chosen = streams_.at(stream);
+  chosen.tasks.push_back(std::move(task));
+  // Frameworks make many streams and use few: those would be woken for nothing at every task.
+  if (pace_ == Pace::kThreads && !chosen.thread.joinable()) {
+    chosen.thread = std::thread([this, &chosen] { serve(chosen); });
+  }
   changed_.notify_all();
 }
 

@@ -10,6 +10,11 @@ namespace spillway::testing {
 
 namespace {
 
+/// The queue of a stream: queues count from 1, and stream 0 is there from the beginning.
+std::uint64_t queue_of(runtime::DeviceStream stream) {
+  return static_cast<std::uint64_t>(stream) + 1;
+}
+
 #ifdef __SANITIZE_THREAD__
 /// A program may write a storage while it is copied out, since that copy is thrown away. So the
 /// thread sanitizer does not see the read, but everything else.
@@ -74,9 +79,15 @@ void ThreadDevice::fail(DeviceCall call, unsigned nth, Status status, bool and_l
   failures_[static_cast<std::size_t>(call)] = {nth, status, and_later};
 }
 
-void ThreadDevice::lose() {
+void ThreadDevice::lose(std::string why) {
   const auto lock = queues_.lock();
   lost_ = true;
+  if (!why.empty()) complaints_.push_back(std::move(why));
+}
+
+bool ThreadDevice::is_page_locked(const std::byte* memory) {
+  const auto lock = queues_.lock();
+  return locked_.contains({memory, Bytes{1}});
 }
 
 void ThreadDevice::complain(std::string what) {
@@ -92,6 +103,11 @@ std::vector<std::string> ThreadDevice::complaints() {
 Bytes ThreadDevice::used() {
   const auto lock = queues_.lock();
   return memory_.used();
+}
+
+Bytes ThreadDevice::peak() {
+  const auto lock = queues_.lock();
+  return memory_.peak();
 }
 
 std::uint64_t ThreadDevice::pageable_copies() {
@@ -210,15 +226,6 @@ ThreadDevice::Status ThreadDevice::create_stream(Stream& stream) {
   return {};
 }
 
-namespace {
-
-/// The queue of a stream: queues count from 1, and stream 0 is there from the beginning.
-std::uint64_t queue_of(runtime::DeviceStream stream) {
-  return static_cast<std::uint64_t>(stream) + 1;
-}
-
-}  // namespace
-
 ThreadDevice::Status ThreadDevice::destroy_stream(Stream stream) {
   const auto lock = queues_.lock();
   if (const Status status = enter(DeviceCall::kDestroyStream); !status.done()) return status;
@@ -250,6 +257,13 @@ ThreadDevice::Status ThreadDevice::synchronize_stream(Stream stream) {
   const auto mark = std::make_shared<StreamMark>();
   queues_.enqueue(queue_of(stream), {{}, nullptr, nullptr, mark});
   return await(lock, mark);
+}
+
+ThreadDevice::Status ThreadDevice::query_stream(Stream stream) {
+  const auto lock = queues_.lock();
+  if (const Status status = enter(DeviceCall::kQuery); !status.done()) return status;
+  if (!queues_.is_open(queue_of(stream))) return kInvalid;
+  return queues_.idle(queue_of(stream)) ? Status{} : kNotReady;
 }
 
 ThreadDevice::Status ThreadDevice::create_event(runtime::EventTiming timing, Event& event) {

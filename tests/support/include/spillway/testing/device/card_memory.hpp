@@ -42,11 +42,16 @@ class CardMemory {
 
   /// Whether work may read and write all of it.
   [[nodiscard]] bool accessible(runtime::DeviceAddress address, Bytes bytes) const;
+  /// Whether it is one of the card's addresses, mapped or not.
+  [[nodiscard]] bool holds(runtime::DeviceAddress address) const {
+    return to_value(address) - base_ < addresses_.count;
+  }
   [[nodiscard]] std::byte* shadow(runtime::DeviceAddress address) const {
     return reinterpret_cast<std::byte*>(to_value(address) + addresses_.count);
   }
   [[nodiscard]] Bytes total() const { return memory_; }
   [[nodiscard]] Bytes used() const { return used_; }
+  [[nodiscard]] Bytes peak() const { return peak_; }
 
  private:
   struct Pages {
@@ -79,6 +84,7 @@ class CardMemory {
   Mappings mappings_;
   std::uint64_t last_handle_ = 0;
   Bytes used_{};
+  Bytes peak_{};  // the most that was ever used
 };
 
 }  // namespace spillway::testing

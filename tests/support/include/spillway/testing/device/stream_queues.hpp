@@ -2,7 +2,8 @@
 // The streams of a stand-in card: queues of tasks, done in order within a stream and in any order
 // between streams, as far as their waits allow.
 //
-//   Pace::kThreads   a thread per stream, which sleeps for a random time before some tasks
+//   Pace::kThreads   a thread per stream that is used, which sleeps for a random time before some
+//                    tasks
 //   Pace::kByCalls   no thread: each call of the host lets some streams do some tasks, by the seed.
 //                    For a while a stream may do nothing of itself; when the host waits for a mark,
 //                    often only what it needs is done, and likewise when it asks for one for the
@@ -68,6 +69,8 @@ class StreamQueues {
 
   std::uint64_t open();
   [[nodiscard]] bool is_open(std::uint64_t stream) const;
+  /// Whether all that it was given is done.
+  [[nodiscard]] bool idle(std::uint64_t stream) const;
   /// What it holds is still done.
   void close(std::uint64_t stream);
   void enqueue(std::uint64_t stream, StreamTask task);

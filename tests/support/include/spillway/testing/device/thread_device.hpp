@@ -91,10 +91,18 @@ class ThreadDevice final : public runtime::DeviceDriver {
   /// The `nth` (from 1) such call from now on, and with `and_later` all after it, ends with
   /// `status` and does nothing.
   void fail(DeviceCall call, unsigned nth, Status status, bool and_later = false);
-  /// From now on everything fails, and work that is enqueued is not done.
-  void lose();
+  /// From now on everything fails, and work that is enqueued is not done. `why` is a complaint.
+  void lose(std::string why = {});
+  /// Whether all work of a stream is done: kNotReady if it is not.
+  Status query_stream(Stream stream);
+  [[nodiscard]] bool is_device(Address address) const { return memory_.holds(address); }
+  [[nodiscard]] bool is_page_locked(const std::byte* memory);
+  /// Where work of the card reads and writes what programs know as `address`.
+  [[nodiscard]] std::byte* shadow(Address address) const { return memory_.shadow(address); }
   [[nodiscard]] std::vector<std::string> complaints();
   [[nodiscard]] Bytes used();
+  /// The most that was ever used.
+  [[nodiscard]] Bytes peak();
   /// Copies that held the caller up.
   [[nodiscard]] std::uint64_t pageable_copies();
 

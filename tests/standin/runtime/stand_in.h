@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the stand-in card offers beyond CUDA's functions, for libraries that find it by name with
+ * dlsym: the tests' true values run kernels through it. */
+#pragma once
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Device memory that work reads or writes. */
+typedef struct {
+  const void* address;
+  size_t bytes;
+} StandInAccess;
+
+/* Enqueues `work(argument)`, which touches of the card's memory `accesses` alone. Refuses, as a
+ * cudaError_t, what touches memory that is not mapped. */
+int stand_in_launch(void* stream, const StandInAccess* accesses, size_t count,
+                    void (*work)(void* argument), void* argument);
+
+/* How far behind a device address lies the memory that work reads and writes for it. */
+ptrdiff_t stand_in_distance(void);
+
+/* The most bytes of the card's memory that were ever given out. */
+size_t stand_in_peak_bytes(void);
+
+/* The card is lost, as one is after a fault in a kernel: all later calls say why. */
+void stand_in_lose(const char* why);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams and events of the runtime's functions, and functions of the host that run in streams.
+// Nothing captures: a program that captures a graph is told so.
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "runtime/answer.hpp"
+#include "runtime/stand_in.h"
+
+using namespace spillway;           // NOLINT(google-build-using-namespace)
+using namespace spillway::testing;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+runtime::DeviceEvent event_of(cudaEvent_t event) {
+  return runtime::DeviceEvent{reinterpret_cast<std::uintptr_t>(event)};
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  runtime::DeviceStream made{};
+  const auto status = stand_in_card().create_stream(made);
+  *stream = static_cast<cudaStream_t>(handle_of(made));
+  return answer(status);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, 0, 0);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return answer(stand_in_card().destroy_stream(stream_of(stream)));
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return answer(stand_in_card().synchronize_stream(stream_of(stream)));
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return answer(stand_in_card().query_stream(stream_of(stream)));
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return answer(stand_in_card().stream_wait(stream_of(stream), event_of(event)));
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
+  return *priority = 0, cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  return *status = cudaStreamCaptureStatusNone, cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id,  // NOLINT(google-runtime-int)
+                                     cudaGraph_t*, const cudaGraphNode_t**,
+                                     const cudaGraphEdgeData**, std::size_t*) {
+  if (id != nullptr) *id = 0;
+  return cudaStreamIsCapturing(stream, status);
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  return answer(cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  runtime::DeviceEvent made{};
+  const auto timing = (flags & cudaEventDisableTiming) != 0 ? runtime::EventTiming::kNo
+                                                            : runtime::EventTiming::kYes;
+  const auto status = stand_in_card().create_event(timing, made);
+  *event = reinterpret_cast<cudaEvent_t>(static_cast<std::uintptr_t>(made));
+  return answer(status);
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return answer(stand_in_card().destroy_event(event_of(event)));
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return answer(stand_in_card().record(event_of(event), stream_of(stream)));
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, 0);
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return answer(stand_in_card().query(event_of(event)));
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return answer(stand_in_card().synchronize_event(event_of(event)));
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  TimeNs duration = 0;
+  const auto status = stand_in_card().elapsed(event_of(from), event_of(to), duration);
+  *milliseconds = static_cast<float>(static_cast<double>(duration) * 1e-6);
+  return answer(status);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  return answer(stand_in_card().launch(stream_of(stream), {}, [=](auto) { function(argument); }));
+}
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function,
+                                  void* argument, unsigned) {
+  return answer(stand_in_card().launch(stream_of(stream), {},
+                                       [=](auto) { function(stream, cudaSuccess, argument); }));
+}
+
+int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t count,
+                    void (*work)(void*), void* argument) {
+  std::vector<DeviceAccess> touched;
+  touched.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    touched.push_back({address_of(accesses[i].address), {accesses[i].bytes}});
+  }
+  return answer(stand_in_card().launch(stream_of(static_cast<cudaStream_t>(stream)),
+                                       std::move(touched), [=](auto) { work(argument); }));
+}
+
+std::size_t stand_in_peak_bytes() { return stand_in_card().peak().count; }
+
+std::ptrdiff_t stand_in_distance() {
+  return reinterpret_cast<std::ptrdiff_t>(stand_in_card().shadow({}));
+}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "values/stand_in.hpp"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "values/twins.hpp"
+
+namespace spillway::standin {
+
+namespace {
+
+template <class Signature>
+Signature* exported(const char* name) {
+  void* const found = dlsym(RTLD_DEFAULT, name);
+  TORCH_CHECK(found != nullptr, "no stand-in card in this process: see tests/standin/run.py");
+  return reinterpret_cast<Signature*>(found);
+}
+
+c10::Stream current_stream() {
+  const c10::impl::VirtualGuardImpl card(c10::kCUDA);
+  return card.getStream(card.getDevice());
+}
+
+struct Work {
+  std::string op;
+  std::function<void()> work;
+};
+
+void perform(void* argument) {
+  const std::unique_ptr<Work> task(static_cast<Work*>(argument));
+  try {
+    const Unseen unseen;
+    task->work();
+  } catch (const c10::Error& error) {
+    functions().lose(task->op + ": " + error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    functions().lose(task->op + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+Functions::Functions()
+    : launch_(exported<decltype(stand_in_launch)>("stand_in_launch")),
+      lose_(exported<decltype(stand_in_lose)>("stand_in_lose")),
+      distance_(exported<decltype(stand_in_distance)>("stand_in_distance")()) {}
+
+int Functions::launch(void* stream, const std::vector<StandInAccess>& reached, void (*work)(void*),
+                      void* argument) const {
+  return launch_(stream, reached.data(), reached.size(), work, argument);
+}
+
+void Functions::lose(const std::string& why) const { lose_(why.c_str()); }
+
+const Functions& functions() {
+  static const Functions kFunctions;
+  return kFunctions;
+}
+
+void enqueue(const std::string& op, const std::vector<StandInAccess>& reached,
+             std::function<void()> work) {
+  auto task = std::make_unique<Work>(Work{op, std::move(work)});
+  const int code =
+      functions().launch(current_stream().native_handle(), reached, &perform, task.get());
+  TORCH_CHECK(code == 0, "the stand-in card refuses ", op, " with error ", code);
+  static_cast<void>(task.release());  // `perform` has it
+}
+
+void run_and_wait(const std::string& op, const std::vector<StandInAccess>& reached,
+                  const std::function<void()>& work) {
+  std::exception_ptr thrown;
+  enqueue(op, reached, [&] {
+    try {
+      work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  });
+  current_stream().synchronize();
+  if (thrown != nullptr) std::rethrow_exception(thrown);
+}
+
+}  // namespace spillway::standin

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "spillway/testing/device/thread_device.hpp"
+
+namespace spillway::testing {
+
+/// The card behind the libraries that stand in for NVIDIA's: one in a process, on threads, made at
+/// the first call. It is never destroyed, since others call in while the process ends.
+///
+///     STAND_IN_MIB        its memory (1024)
+///     STAND_IN_DELAY_US   longest delay before a task (200)
+///     STAND_IN_SEED       of the delays (1)
+ThreadDevice& stand_in_card();
+
+/// Between the handles of streams that CUDA's functions give out. As CUDA's are: even, and neither
+/// 1 nor 2, by which programs may name stream 0.
+inline constexpr std::uintptr_t kStreamStep = 16;
+inline runtime::DeviceStream stream_of_handle(const void* handle) {
+  return runtime::DeviceStream{reinterpret_cast<std::uintptr_t>(handle) / kStreamStep};
+}
+inline void* handle_of(runtime::DeviceStream stream) {
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(stream) * kStreamStep);
+}
+
+}  // namespace spillway::testing
