@@ -126,6 +126,10 @@ card-programs: ## Run 10,000 random programs of a stand-in card alone and under 
 	@cmake --build build/core -j $(JOBS) --target stream_programs_test engine_programs_test
 	@exec python3 scripts/card_programs.py build/core/runtime/tests/device $(ARGS)
 
+.PHONY: card-oracle
+card-oracle: build ## Train the oracle's programs on a stand-in card under budgets of its memory
+	@$(IN_ENVIRONMENT) CARD_ORACLE=full exec python -m pytest -n $(JOBS) tests/standin
+
 .PHONY: bench
 bench: build ## Run the benchmarks
 	@$(IN_ENVIRONMENT) exec scripts/bench.sh

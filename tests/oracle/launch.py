@@ -89,16 +89,17 @@ def _load(path):
         return {}
 
 
-def start(module, arguments, managed, folder, timeout=TIMEOUT_SECONDS, before=None):
+def start(module, arguments, managed, folder, timeout=TIMEOUT_SECONDS, before=None, through=()):
     """Runs `python -m module arguments... -o report` to its end, whatever that is.
 
-    `before` is called in the child before it becomes Python.
+    `before` is called in the child before it becomes Python. `through`: a script that becomes the
+    rest of the command.
     """
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         output, stats, errors = (os.path.join(scratch, n) for n in ("out.json", "stats", "stderr"))
         if managed:
             managed = managed | {"SPILLWAY_STATS": stats}
-        command = [sys.executable, "-m", module, *arguments, "-o", output]
+        command = [sys.executable, *through, "-m", module, *arguments, "-o", output]
         with open(errors, "wb") as stderr:
             process = subprocess.Popen(
                 command,
@@ -117,7 +118,7 @@ def start(module, arguments, managed, folder, timeout=TIMEOUT_SECONDS, before=No
                 returncode = process.wait()
         prefix = " ".join(f"{k}={v}" for k, v in managed.items() if k != "SPILLWAY_STATS")
         child = Child(
-            command=f"{prefix} python -m {module} {' '.join(arguments)}".strip(),
+            command=" ".join([prefix, "python", *through, "-m", module, *arguments]).strip(),
             returncode=returncode,
             report=_load(output),
             stats=_load(stats),

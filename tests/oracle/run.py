@@ -68,7 +68,7 @@ def run_one(program, optimizer, size):
     }
 
 
-def _write(path, report):
+def write(path, report):
     if path is None:
         return
     report["vm_hwm_bytes"] = vm_hwm_bytes()
@@ -103,12 +103,12 @@ def main(arguments=None):
             importlib.import_module(module)
     for program, optimizer in _selection(options.names, options.optimizer):
         report["running"] = [program.name, optimizer]
-        _write(options.output, report)
+        write(options.output, report)
         report["runs"].append(run_one(program, optimizer, options.size))
         report["running"] = None
-        _write(options.output, report)
+        write(options.output, report)
     report["complete"] = True
-    _write(options.output, report)
+    write(options.output, report)
     if options.output is None:
         json.dump(report, sys.stdout, indent=1)
     return 0
