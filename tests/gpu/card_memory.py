@@ -96,6 +96,17 @@ def captures():
     assert len(crowd) == 12
 
 
+def lists_of_tensors():
+    """A card's kernels for lists reach the tensors themselves, where the CPU's call other ops."""
+    tensors = [torch.ones(4 * MIB, device="cuda") for _ in range(8)]
+    crowd = [allocate(40) for _ in range(9)]  # more than the budget with them: some have left
+    norms = torch._foreach_norm(tensors)
+    torch._foreach_mul_(tensors, 3)
+    assert len(crowd) == 9
+    assert all(norm.item() == 2048 for norm in norms)
+    assert all(tensor.eq(3).all().item() for tensor in tensors)
+
+
 def refusals():
     tensor = allocate(16)
     for reason, call in (
@@ -129,6 +140,7 @@ if __name__ == "__main__":
         figures,
         pools,
         captures,
+        lists_of_tensors,
         refusals,
         threads,
     ):

@@ -5,8 +5,8 @@
 // 1. Inputs are restored at every depth, not only at the outermost op.
 // 2. Everything touched inside an outermost op stays pinned until that op ends
 // (runtime/exec/frames).
-// 3. Ops that only loop over dispatched ops (`_foreach_*`) are transparent: they neither restore
-//    nor pin, so that an optimizer step needs one parameter's state at a time, not all.
+// 3. Ops that only loop over dispatched ops (`_foreach_*` on a CPU) are transparent: they neither
+//    restore nor pin, so that an optimizer step needs one parameter's state at a time, not all.
 // 4. Nothing may be thrown here: torch swallows it. A storage that cannot be brought back stays
 //    refused, and the kernel raises our text when it reads.
 // 5. An op's arguments are the last of what its call records: see arguments_of.

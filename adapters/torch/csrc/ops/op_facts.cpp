@@ -75,8 +75,22 @@ std::optional<std::set<std::string, std::less<>>>& transparent_ops() {
   return *ops;
 }
 
-// `_foreach_*` operators on the CPU only loop over the ones for single tensors.
+// Whether tensors of a graphics card are managed, from then on and for the life of the process.
+bool g_for_card = false;
+
+bool has_kernel_of_cards(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  const c10::OperatorName op(name.substr(0, dot),
+                             dot == std::string::npos ? "" : name.substr(dot + 1));
+  const auto handle = c10::Dispatcher::singleton().findSchema(op);
+  return handle && handle->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+// `_foreach_*` operators on the CPU only loop over the ones for single tensors. That, and the
+// table, is true of the CPU's kernels: a card has kernels of its own for many composites, which
+// reach memory themselves.
 bool is_transparent(const std::string& name) {
+  if (g_for_card && has_kernel_of_cards(name)) return false;
   if (name.starts_with("aten::_foreach_")) return true;
   if (transparent_ops()) return transparent_ops()->contains(name);
   const auto* row =
@@ -215,6 +229,12 @@ const OpFacts* facts_of(const at::RecordFunction& function) {
 
 void lock_op_facts() { g_mutex.lock(); }
 void unlock_op_facts() { g_mutex.unlock(); }
+
+void set_for_card() {
+  const std::lock_guard lock(g_mutex);
+  g_for_card = true;
+  for (auto& [name, facts] : all_facts()) facts->transparent.store(is_transparent(facts->name));
+}
 
 void set_kept_ops(const std::string& names) {
   const std::lock_guard lock(g_mutex);

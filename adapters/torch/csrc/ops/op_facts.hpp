@@ -51,6 +51,10 @@ c10::ArrayRef<const c10::IValue> results_of(const OpFacts& facts,
 void lock_op_facts();
 void unlock_op_facts();
 
+/// The tensors that are managed lie on a graphics card: an operator that has a kernel for cards
+/// reaches memory by it, and is not transparent.
+void set_for_card();
+
 /// Comma-separated operator names (with or without overload) whose tensors shall never move.
 void set_kept_ops(const std::string& names);
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/op_facts.hpp"
 #include "session/watch.hpp"
 #include "spillway/runtime/device/cuda_driver.hpp"
 #include "spillway/runtime/exec/card_tiers.hpp"
@@ -34,6 +35,7 @@ std::unique_ptr<runtime::TierSet> Card::make_tiers() const {
 
 void Card::install(runtime::Engine& engine) {
   engine_ = &engine;
+  set_for_card();
   cuda::install_allocator_hook(*this, device_);
 }
 
