@@ -15,7 +15,7 @@ from tests.oracle.schedule import budget_for
 from tests.oracle.turns import of_the_day
 from tests.standin import needed, on_card
 
-pytestmark = needed.VALUES
+pytestmark = needed.STAND_IN
 SHARES = (50, 30)
 A_DAY = 1
 CASES = (

@@ -7,14 +7,10 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-from tests.standin import run
+from tests.standin import needed
 
-pytestmark = [
-    pytest.mark.skipif(torch.version.cuda is None, reason="PyTorch is no build for CUDA"),
-    pytest.mark.skipif(not run.libraries(), reason="the build has no stand-in for CUDA"),
-]
+pytestmark = needed.STAND_IN
 HERE = pathlib.Path(__file__).parent
 
 
