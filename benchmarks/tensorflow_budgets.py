@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the TensorFlow programs at 50 and 30 % of their peak, and at the least budget.
 
-python -m benchmarks.tensorflow_budgets [PROGRAM...] [--write]
+python -m benchmarks.tensorflow_budgets [PROGRAM...] [--write] [--since YYYY-MM-DD]
 
 Every run is compared bit for bit with stock TensorFlow's. The peak is that of a run in which all
 fits; the least budget is found by halving, to a twentieth or 1 MiB. Times are those of whole
 processes less TensorFlow's import: what is traced and built counts, for stock too.
+
+All programs take forty minutes. With --write each row is written when it is there, and rows of
+other programs stay; with --since what has a row of this machine from that day on is left out, so a
+run that was interrupted goes on.
 
 Exit status 1 if a run gave other values, passed its budget, hung, or ended in another way than with
 TensorFlow's ResourceExhaustedError.
 """
 
 import argparse
+import datetime
 import importlib.util
 import os
 import re
@@ -20,6 +25,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.dated_table import DatedTable
 from benchmarks.program_choice import add_page, add_program, check_programs, page_to_write
 from benchmarks.report import Report, size, table
 from tests.tensorflow.programs.table import PROGRAMS
@@ -117,7 +123,7 @@ def cells(outcome, measured):
 
 def row(program, measured, console=print):
     if not measured.ample.trained:
-        return program, "", cells(measured.ample, measured), *[""] * 7
+        return program, "", "", cells(measured.ample, measured), *[""] * 6
     shares = [measured.at(int(measured.peak * share)) for share in SHARES]
     least = measured.least()
     found = (
@@ -141,28 +147,42 @@ HEADS = (
 )  # fmt: skip
 
 
+def measures(program):
+    """Whether it can be measured: one that cannot move tensors trains only with its peak."""
+    return importlib.util.find_spec(PROGRAMS[program].package) and PROGRAMS[program].swaps
+
+
+def day(text):
+    return datetime.date.fromisoformat(text).isoformat()
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_program(parser, PROGRAMS)
     add_page(parser, PAGE)
+    parser.add_argument(
+        "--since", type=day, metavar="YYYY-MM-DD",
+        help="leave out programs whose row in the page is of this machine and of that day or later",
+    )  # fmt: skip
     options = parser.parse_args()
     check_programs(parser, options, PROGRAMS)
+    question, framework = "How little do they train with?", "tensorflow-cpu"
+    kept = DatedTable(options.page, "budgets", question, HEADS, PROGRAMS, framework)
     rows, troubles = [HEADS], []
     with Server() as server:
         idle = server.train(None, SECONDS).resident_bytes
-        for program in options.program or PROGRAMS:
-            # A program that cannot move tensors trains only with its peak.
-            if importlib.util.find_spec(PROGRAMS[program].package) and PROGRAMS[program].swaps:
-                measured = Measurements(server, program, idle)
-                rows.append(row(program, measured))
-                troubles += measured.troubles()
+        for program in filter(measures, options.program or PROGRAMS):
+            if options.since and kept.is_measured(program, options.since):
+                continue
+            measured = Measurements(server, program, idle)
+            rows.append(row(program, measured))
+            if page_to_write(options):
+                kept.put(rows[-1])
+            troubles += measured.troubles()
     command = "make tensorflow-budgets"
-    page = page_to_write(options)
-    Report(page, command, os.getcwd(), "tensorflow-cpu").add(
-        "budgets", "How little do they train with?", table(*rows)
-    )
+    Report(None, command, os.getcwd(), framework).add("budgets", question, table(*rows))
     print(*troubles, sep="\n")
     return 1 if troubles else 0
 
