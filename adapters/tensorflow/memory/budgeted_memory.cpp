@@ -75,11 +75,18 @@ std::byte* BudgetedMemory::allocate_beyond(Bytes bytes, std::size_t alignment) {
 template <typename Attempt>
 bool BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt) {
   auto quiet_since = Clock::now();
-  while (Clock::now() - quiet_since < kPatience) {
-    make_room(bytes, Clock::now() - quiet_since < kForOps ? Victims::kIdle : Victims::kInUse);
+  bool asked_for_all = false;  // since then
+  // Whoever gets no processor for longer than it has patience has not asked for all there is.
+  while (!asked_for_all || Clock::now() - quiet_since < kPatience) {
+    const bool for_all = Clock::now() - quiet_since >= kForOps;
+    make_room(bytes, for_all ? Victims::kInUse : Victims::kIdle);
     const std::uint64_t now = wait_for_room(seen, kLook);
     if (attempt()) return true;
-    if (now != seen || room_expected()) quiet_since = Clock::now();
+    asked_for_all = for_all;
+    if (now != seen || room_expected()) {
+      quiet_since = Clock::now();
+      asked_for_all = false;
+    }
     seen = now;
   }
   return false;

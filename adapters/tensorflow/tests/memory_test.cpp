@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "budgeted_memory.hpp"
 #include "spillway/base/fault.hpp"
@@ -62,6 +64,20 @@ TEST(BudgetedMemoryTest, GivesBeyondTheBudgetWhereItHasTo) {
   EXPECT_NE(memory.try_allocate(kMiB, kAlignment), nullptr);
   EXPECT_LE(memory.usage().held, kMiB * 8);
   memory.free(place);
+}
+
+TEST(BudgetedMemoryTest, AsksForWhatOpsUseHoweverLateItGetsToIt) {
+  BudgetedMemory memory(kMiB * 8, Poison::kNo);
+  std::byte* used = nullptr;
+  memory.set_victims([&](Bytes, Victims victims) {
+    if (victims == Victims::kIdle) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // more than its patience
+    } else {
+      memory.free(std::exchange(used, nullptr));
+    }
+  });
+  used = memory.allocate(kMiB * 6, kAlignment);
+  EXPECT_NE(memory.allocate(kMiB * 6, kAlignment), nullptr) << BudgetedMemory::last_failure();
 }
 
 TEST(BudgetedMemoryTest, WaitsForWhatAnotherThreadFrees) {
