@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables beyond a share of the budget lie in the store, and are what they are without it."""
 
+import re
+
 import pytest
 
 from tests.tensorflow.runner import MIB, assert_equal, run
@@ -35,6 +37,7 @@ def test_a_program_trains_whose_variables_do_not_fit(program, budget, variables)
     assert statistics["failed_allocations"] == 0
     # All but what may lie in memory.
     assert statistics["peak_variable_bytes"] >= (variables - budget / 4 - 1) * MIB
+    assert statistics["peak_uncounted_variable_bytes"] == 0
 
 
 def test_what_lies_in_memory_is_what_counts():
@@ -68,11 +71,20 @@ def test_in_fuzz(program):
     assert found.statistics["fetched_bytes"] > 0
 
 
-def test_checkpoints_and_weights_within_the_budget():
-    found = run("variables.py", "saved", SPILLWAY_BUDGET="26MiB")
+# 18 MiB of variables: a checkpoint is given all of them at once.
+@pytest.mark.parametrize("budget", [26, 14])
+def test_checkpoints_and_weights_within_the_budget(budget):
+    found = run("variables.py", "saved", SPILLWAY_BUDGET=f"{budget}MiB", SPILLWAY_SUMMARY="1")
     assert found.status == 0, found.errors
     assert_equal(found, stock("saved"))
-    assert found.statistics["peak_variable_bytes"] > 18 * MIB
+    statistics = found.statistics
+    assert statistics["peak_device_bytes"] <= budget * MIB
+    assert statistics["peak_variable_bytes"] > 18 * MIB
+    # Those that count when it is saved fill the budget at most.
+    uncounted = statistics["peak_uncounted_variable_bytes"]
+    assert max(0, 18 - budget) * MIB <= uncounted <= 19 * MIB
+    said = re.search(r"^spillway: up to (.+) of variables, which the peak does", found.errors, re.M)
+    assert (said is not None) == (uncounted > 0)
 
 
 def test_host_memory_holds_variables_where_it_has_a_budget():

@@ -27,6 +27,7 @@ VariableMemory::~VariableMemory() {
     owner_.mapped_.store(owner_.variables_.size());
     owner_.bytes_ -= bytes_;
     if (counted_) owner_.counted_ -= bytes_;
+    owner_.end_uncounted_locked(*this);
   }
   owner_.store_.drop(id_);
   if (counted_) owner_.memory_.uncharge(bytes_);
@@ -79,6 +80,7 @@ void Variables::count(VariableMemory& variable) {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(variable.counted_, true)) {
       counted_ += variable.bytes_;
+      end_uncounted_locked(variable);
       return;
     }
   }
@@ -98,10 +100,23 @@ std::string Variables::use(VariableMemory& variable) {
   return {};
 }
 
+void Variables::begin_uncounted_locked(VariableMemory& variable) {
+  if (variable.counted_ || std::exchange(variable.uncounted_, true)) return;
+  uncounted_ += variable.bytes_;
+  peak_uncounted_ = std::max(peak_uncounted_, uncounted_);
+}
+
+void Variables::end_uncounted_locked(VariableMemory& variable) {
+  if (std::exchange(variable.uncounted_, false)) uncounted_ -= variable.bytes_;
+}
+
 std::string Variables::begin_op(VariableMemory& variable, Part part) {
+  // What lies in host memory never counts.
+  const bool uncounted = part == Part::kAllUncounted && store_.tier(variable.id_) == Tier::kDisk;
   {
     const std::lock_guard lock(mutex_);
     ++variable.ops_;
+    if (uncounted) begin_uncounted_locked(variable);
   }
   return part == Part::kAll ? use(variable) : std::string();
 }
@@ -110,6 +125,7 @@ void Variables::end_op(VariableMemory& variable) {
   {
     const std::lock_guard lock(mutex_);
     if (--variable.ops_ != 0 || variable.counted_) return;
+    end_uncounted_locked(variable);
   }
   // Whoever counts it now brings again what goes here.
   store_.give_back(variable.id_);
@@ -193,8 +209,11 @@ void Variables::rest() {
 
 VariablesUsage Variables::usage() const {
   const std::lock_guard lock(mutex_);
-  return {
-      .count = variables_.size(), .bytes = bytes_, .peak_bytes = peak_bytes_, .counted = counted_};
+  return {.count = variables_.size(),
+          .bytes = bytes_,
+          .peak_bytes = peak_bytes_,
+          .counted = counted_,
+          .peak_uncounted = peak_uncounted_};
 }
 
 }  // namespace spillway::tf

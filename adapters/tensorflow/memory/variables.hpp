@@ -59,8 +59,9 @@ class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
   const Bytes bytes_;
   // Guarded by the owner's lock.
   bool counted_ = false;
-  bool stays_ = false;     // it could not be put aside
-  std::uint32_t ops_ = 0;  // under way that work on it
+  bool uncounted_ = false;  // though an op under way works on all of it
+  bool stays_ = false;      // it could not be put aside
+  std::uint32_t ops_ = 0;   // under way that work on it
   std::list<VariableMemory*>::iterator place_;
 };
 
@@ -75,10 +76,15 @@ struct VariablesUsage {
   Bytes bytes{};
   Bytes peak_bytes{};
   Bytes counted{};  ///< of those, in the budget now; twice what is used again while it leaves
+  Bytes peak_uncounted{};  ///< the most that ops worked on at once by Part::kAllUncounted
 };
 
 /// How much of a variable an op works on.
-enum class Part : std::uint8_t { kAll, kSome };
+enum class Part : std::uint8_t {
+  kAll,
+  kSome,          ///< a part that nobody knows
+  kAllUncounted,  ///< of one of so many that they cannot all count
+};
 
 class Variables {
  public:
@@ -102,8 +108,8 @@ class Variables {
   /// makes a value needs that much memory, and the variable none beside it. Empty, or why not.
   std::string write(VariableMemory& variable, const std::byte* from);
 
-  /// An op begins that works on it: on all of it, which counts as by use(), or on a part that
-  /// nobody knows, which does not count. Empty, or why the op may not run; end_op follows anyway.
+  /// An op begins that works on it. By Part::kAll it counts as by use(). Empty, or why the op may
+  /// not run; end_op follows anyway.
   std::string begin_op(VariableMemory& variable, Part part);
   void end_op(VariableMemory& variable);
 
@@ -133,6 +139,8 @@ class Variables {
   bool note_use(VariableMemory& variable);
   /// The charge for it was made.
   void count(VariableMemory& variable);
+  void begin_uncounted_locked(VariableMemory& variable);
+  void end_uncounted_locked(VariableMemory& variable);
 
   const VariablesOptions options_;
   BudgetedMemory& memory_;
@@ -146,6 +154,8 @@ class Variables {
   Bytes bytes_{};
   Bytes peak_bytes_{};
   Bytes counted_{};
+  Bytes uncounted_{};
+  Bytes peak_uncounted_{};
   Bytes left_{};  // since the last rest()
 };
 

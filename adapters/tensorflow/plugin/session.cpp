@@ -339,6 +339,7 @@ std::string Session::statistics_json() {
                         {"variable_bytes", variables.bytes.count},
                         {"peak_variable_bytes", variables.peak_bytes.count},
                         {"variable_bytes_in_memory", variables.counted.count},
+                        {"peak_uncounted_variable_bytes", variables.peak_uncounted.count},
                         {"evicted_bytes", (moved.stored_on_host + moved.stored_on_disk).count},
                         {"fetched_bytes", (moved.loaded_from_host + moved.loaded_from_disk).count},
                         {"failed_copies", moved.failed},
@@ -375,6 +376,7 @@ std::string Session::summary() {
   const MemoryUsage memory = memory_.usage();
   const runtime::StoreStatistics moved = store_->statistics();
   const SwapTableState table = table_.state();
+  const VariablesUsage variables = variables_->usage();
   const std::lock_guard lock(mutex_);
   return fmt::format(
              "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them "
@@ -382,8 +384,14 @@ std::string Session::summary() {
              "waited, {} failed\n",
              to_string(memory.peak_held), to_string(memory.budget), graphs_, table.holes,
              table.used, table.passing, to_string(moved.stored_on_host + moved.stored_on_disk),
-             to_string(moved.loaded_from_host + moved.loaded_from_disk),
-             to_string(variables_->usage().bytes), memory.waits, memory.failures) +
+             to_string(moved.loaded_from_host + moved.loaded_from_disk), to_string(variables.bytes),
+             memory.waits, memory.failures) +
+         (variables.peak_uncounted.count == 0
+              ? ""
+              : fmt::format(
+                    "spillway: up to {} of variables, which the peak does not count, lay in memory "
+                    "while an op was given many at once, such as to save a checkpoint\n",
+                    to_string(variables.peak_uncounted))) +
          (table.recomputed_ops == 0
               ? ""
               : fmt::format("spillway: {} ops ran again, in place of swapping {}\n",

@@ -85,8 +85,9 @@ VariablesInUse::VariablesInUse(const OpKernel& kernel, OpKernelContext& context)
     if (part == Part::kAll) all += memory->bytes();
   }
   const bool fits = used_.size() < kMany || all.count <= session.memory().limit().count / 2;
-  for (const auto& [memory, part] : used_) {
-    const std::string reason = session.variables().begin_op(*memory, fits ? part : Part::kSome);
+  for (auto& [memory, part] : used_) {
+    if (!fits && part == Part::kAll) part = Part::kAllUncounted;
+    const std::string reason = session.variables().begin_op(*memory, part);
     if (reason_.empty()) reason_ = reason;
   }
 }

@@ -4,8 +4,8 @@
 //
 // An op is given a tensor, all of which it works on, or a variable, of which it may choose a part:
 // the rows of a gather or of a sparse update. One that is given many at once, which pass half of
-// the budget, such as an op that saves a checkpoint, could not have them all counted: each then is
-// as a part to it.
+// the budget, such as an op that saves a checkpoint, could not have them all counted: none then
+// counts for it, and the summary says how many bytes such ops were given at most.
 #pragma once
 
 #include <memory>

@@ -137,6 +137,30 @@ TEST_F(VariablesTest, PagesOfAPartGoWithTheLastOpThatWorksOnIt) {
   EXPECT_TRUE(holds(*variable, 5));
 }
 
+// Of 8 MiB: an op is given three of 3 MiB, of which one counts already and one is given to another.
+TEST_F(VariablesTest, TheMostThatOpsWorkedOnUncountedIsKnown) {
+  const auto counted = variables_.make(kMiB * 3);
+  const auto second = variables_.make(kMiB * 3);
+  const auto third = variables_.make(kMiB * 3);
+  ASSERT_EQ(variables_.use(*counted), "");
+  for (const auto& variable : {counted, second, third}) {
+    ASSERT_EQ(variables_.begin_op(*variable, Part::kAllUncounted), "");
+  }
+  ASSERT_EQ(variables_.begin_op(*third, Part::kAllUncounted), "");
+  EXPECT_EQ(variables_.usage().counted, kMiB * 3);
+  EXPECT_EQ(variables_.usage().peak_uncounted, kMiB * 6);
+  for (const auto& variable : {counted, second, third, third}) variables_.end_op(*variable);
+  // One after the other is no more.
+  ASSERT_EQ(variables_.begin_op(*second, Part::kAllUncounted), "");
+  ASSERT_EQ(variables_.use(*second), "") << "it counts from now on";
+  ASSERT_EQ(variables_.begin_op(*third, Part::kAllUncounted), "");
+  variables_.end_op(*second);
+  variables_.end_op(*third);
+  ASSERT_EQ(variables_.begin_op(*third, Part::kSome), "");
+  variables_.end_op(*third);
+  EXPECT_EQ(variables_.usage().peak_uncounted, kMiB * 6);
+}
+
 TEST_F(VariablesTest, WhatIsCountedStaysWhenAnOpEnds) {
   const auto variable = filled(kMiB, 1);
   ASSERT_EQ(variables_.begin_op(*variable, Part::kSome), "");
