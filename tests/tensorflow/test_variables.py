@@ -110,3 +110,14 @@ def test_variables_that_fit_stay_where_they_are():
     found = run("variables.py", "wide", SPILLWAY_BUDGET="400MiB")
     assert_equal(found, stock("wide"))
     assert found.statistics["peak_variable_bytes"] == 0
+
+
+def test_an_op_reads_what_left_under_it():
+    found = run("long_op.py", "reads", SPILLWAY_BUDGET="16MiB")
+    assert found.status == 0, found.errors
+    expected = run("long_op.py", "reads")
+    assert found.arrays.pop("left")
+    assert not expected.arrays.pop("left")
+    assert_equal(found, expected)
+    assert found.statistics["failed_allocations"] == 0
+    assert found.statistics["peak_device_bytes"] <= 16 * MIB

@@ -221,5 +221,36 @@ TEST_F(VariablesTest, ManyThreadsWriteAndReadTheirOwnBesideEachOther) {
   EXPECT_LE(memory_.usage().peak_held, kMiB * 8);
 }
 
+// An op that works longer than others wait for it: its pages go again and again while it reads and
+// writes them.
+TEST_F(VariablesTest, WhatLeavesUnderAnOpThatWritesKeepsEveryByte) {
+  const auto variable = filled(kMiB * 2, 0);
+  constexpr std::uint32_t kRounds = 60;
+  std::atomic<bool> ended{false};
+  std::thread op([&] {
+    EXPECT_EQ(variables_.begin_op(*variable, Part::kAll), "");
+    auto* const numbers = reinterpret_cast<std::uint32_t*>(variable->data());
+    const std::size_t count = variable->bytes().count / sizeof(std::uint32_t);
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+      for (std::size_t i = 0; i < count; ++i) numbers[i] += static_cast<std::uint32_t>(i);
+    }
+    variables_.end_op(*variable);
+    ended = true;
+  });
+  int left = 0;
+  while (!ended) {
+    if (variables_.make_room(kMiB, Victims::kInUse).count != 0) ++left;
+    EXPECT_EQ(variables_.use(*variable), "");
+  }
+  op.join();
+  EXPECT_GT(left, 3);
+  const auto* const numbers = reinterpret_cast<const std::uint32_t*>(variable->data());
+  std::size_t wrong = 0;
+  for (std::uint32_t i = 0; i < variable->bytes().count / sizeof(i); ++i) {
+    if (numbers[i] != i * kRounds) ++wrong;
+  }
+  EXPECT_EQ(wrong, 0U);
+}
+
 }  // namespace
 }  // namespace spillway::tf

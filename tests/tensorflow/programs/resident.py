@@ -24,13 +24,17 @@ PRESENT = np.uint64(63)  # the bit of a word of /proc/self/pagemap
 SPOOL = re.compile(r"^(\w+)-(\w+) rw-s .*\(deleted\)$", re.MULTILINE)
 
 
+def mappings():
+    """Where the spool is mapped: pairs of addresses."""
+    with open("/proc/self/maps") as maps:
+        return [(int(begin, 16), int(end, 16)) for begin, end in SPOOL.findall(maps.read())]
+
+
 def resident_bytes():
     """Pages that the process has of the spool's mappings."""
-    with open("/proc/self/maps") as maps:
-        ranges = [(int(begin, 16), int(end, 16)) for begin, end in SPOOL.findall(maps.read())]
     pages = 0
     with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-        for begin, end in ranges:
+        for begin, end in mappings():
             pagemap.seek(begin // PAGE * 8)
             words = np.frombuffer(pagemap.read((end - begin) // PAGE * 8), np.uint64)
             pages += int((words >> PRESENT).sum())
