@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -30,6 +31,29 @@ constexpr Bytes kPart = kMiB;
 std::uint64_t to_value(StoredId id) { return static_cast<std::uint64_t>(id); }
 
 std::string describe(StoredId id) { return fmt::format("stored {}", to_value(id)); }
+
+/// Writes the pages of a mapped file to the disk and waits; an errno.
+int write_back(int descriptor, off_t offset, off_t bytes) {
+  // Not msync, which has the disk write its cache too: the file does not outlive the process.
+  const int error = ::sync_file_range(descriptor, offset, bytes,
+                                      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                          SYNC_FILE_RANGE_WAIT_AFTER) == 0
+                        ? 0
+                        : errno;
+  const auto fault = fault_at("spool.write");
+  return error == 0 && fault ? fault->error : error;
+}
+
+/// Has the kernel write the pages again, which after a failed write-back it counts as clean and may
+/// drop. Others may write into them meanwhile, so each gets the byte that it has, if it still has
+/// it.
+void make_dirty(std::byte* begin, std::uint64_t length) {
+  for (std::uint64_t page = 0; page < length; page += kExtentGranule) {
+    const std::atomic_ref<std::byte> first(begin[page]);
+    std::byte value = first.load(std::memory_order_relaxed);
+    first.compare_exchange_strong(value, value, std::memory_order_relaxed);
+  }
+}
 
 }  // namespace
 
@@ -310,16 +334,13 @@ TieredStore::Place TieredStore::mapped_place(StoredId id) {
 
 int TieredStore::put_aside_part(const Place& place, std::uint64_t begin, std::uint64_t length) {
   if (in_child_) return 0;  // what it wrote is in memory alone
-  if (const auto fault = fault_at("spool.write")) return fault->error;
   const auto offset = static_cast<off_t>(place.disk.offset + begin);
   const auto bytes = static_cast<off_t>(length);
-  // Not msync, which has the disk write its cache too: the file does not outlive the process.
-  if (::sync_file_range(
-          spool_.descriptor(), offset, bytes,
-          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) != 0 ||
-      ::madvise(place.mapped + begin, length, MADV_DONTNEED) != 0) {
-    return errno;
+  if (const int error = write_back(spool_.descriptor(), offset, bytes); error != 0) {
+    make_dirty(place.mapped + begin, length);
+    return error;
   }
+  if (::madvise(place.mapped + begin, length, MADV_DONTNEED) != 0) return errno;
   ::posix_fadvise(spool_.descriptor(), offset, bytes, POSIX_FADV_DONTNEED);
   return 0;
 }

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "../resident_pages.hpp"
@@ -137,6 +138,23 @@ TEST_P(TieredStoreTest, WhatCannotBePutAsideStaysAndIsTold) {
   arm_faults("spool.read=EIO@1");
   EXPECT_EQ(tiers.bring(*id), EIO);
   EXPECT_EQ(tiers.statistics().failed, 2U);
+}
+
+TEST_P(TieredStoreTest, PagesWhoseWriteBackFailedAreWrittenAgain) {
+  TieredStore tiers(options(Bytes{}, kMiB), transfers());
+  constexpr Bytes kBytes{kPage.count * 3};
+  const auto id = tiers.reserve(kBytes);
+  std::byte* const data = tiers.map(*id);
+  const auto given = contents(kBytes, 3);
+  std::ranges::copy(given, data);
+  arm_faults("spool.write=EIO@1");
+  EXPECT_EQ(tiers.put_aside(*id), EIO);
+  // After a failed write-back the kernel counts them as clean, and may drop them.
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  EXPECT_EQ(dirty_bytes({begin, begin + kBytes.count}), kBytes);
+  EXPECT_TRUE(std::ranges::equal(given, std::span(data, kBytes.count)));
+  EXPECT_EQ(tiers.put_aside(*id), 0);
+  EXPECT_TRUE(std::ranges::equal(given, std::span(data, kBytes.count)));
 }
 
 TEST_P(TieredStoreTest, OnTheHostAMappedPlaceStays) {
