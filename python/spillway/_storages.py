@@ -120,7 +120,8 @@ def _use(library: Library, tensors: Iterable[torch.Tensor], written: bool) -> No
 
 def exported(tensor: torch.Tensor) -> torch.Tensor:
     """A plain tensor over the same memory, which stays until the last holder lets go of it."""
-    if _native.loaded() is None or tensor.device.type != "cpu" or storage_of(tensor) is None:
+    here = tensor.device.type in ("cpu", "cuda")
+    if _native.loaded() is None or not here or storage_of(tensor) is None:
         return tensor
     with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
         return torch.ops.spillway.export_alias(tensor)

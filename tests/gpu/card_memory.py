@@ -4,7 +4,9 @@ its own, which fails at the first that is not as it should be. Its arguments nam
 out.
 """
 
+import copy
 import gc
+import io
 import sys
 import threading
 
@@ -66,6 +68,45 @@ def figures():
     assert spillway.stats().device_bytes <= held - 40 * MIB
     torch.cuda.reset_peak_memory_stats()
     assert torch.cuda.max_memory_allocated() < before + 40 * MIB
+
+
+def small_tensors():
+    """The budget covers what torch keeps for small tensors: large ones leave for it."""
+    crowd = [allocate(40) for _ in range(9)]
+    small = []
+    for _ in range(120):
+        small.append(torch.ones(MIB // 4, device="cuda"))
+        own = sum(segment["total_size"] for segment in torch.cuda.memory_snapshot())
+        assert spillway.stats().device_bytes + own <= 400 * MIB
+    assert spillway.stats().unmanaged_bytes >= 120 * MIB
+    assert len(crowd) == 9
+
+
+def addresses_and_numbers():
+    """Whatever reads a tensor, or takes its address, finds it on the card, though it had left."""
+    tensors = [torch.full((4 * MIB,), float(i), device="cuda") for i in range(8)]
+    crowd = [allocate(40) for _ in range(9)]
+    assert all(tensors[0].data_ptr() == tensors[0].data_ptr() != 0 for _ in range(2))
+    assert tensors[1][5].item() == 1
+    assert "2.," in str(tensors[2])
+    assert tensors[3].cpu().numpy()[7] == 3
+    assert tensors[3].tolist()[-1] == 3
+    interface = tensors[4].__cuda_array_interface__
+    assert interface["data"][0] == tensors[4].data_ptr()
+    assert torch.from_dlpack(tensors[5])[9].item() == 5
+    assert copy.deepcopy(tensors[6]).eq(6).all().item()
+    file = io.BytesIO()
+    torch.save(tensors[7], file)
+    file.seek(0)
+    assert torch.load(file).eq(7).all().item()
+    assert len(crowd) == 9
+
+
+def limits_of_torchs_own():
+    """A share that torch may use is of its own pool alone."""
+    torch.cuda.set_per_process_memory_fraction(0.001)
+    assert is_ours(allocate(40))
+    torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def pools():
@@ -138,6 +179,9 @@ if __name__ == "__main__":
         who_allocates,
         values_and_streams,
         figures,
+        small_tensors,
+        addresses_and_numbers,
+        limits_of_torchs_own,
         pools,
         captures,
         lists_of_tensors,

@@ -25,7 +25,7 @@ THROUGH = [] if HAS_CARD else ["tests/standin/run.py", "-m", "tests.standin.true
 # On the stand-in one of them in turn.
 NETWORKS = list(card_training.NETWORKS) if HAS_CARD else of_the_day(card_training.NETWORKS, 1)
 MIB = 1 << 20
-# What torch keeps for tensors of at most 1 MiB lies beside the budget.
+# torch's figure adds its own pool's peak, which need not have been at the same time.
 BESIDE = 8 * MIB
 
 
@@ -87,6 +87,19 @@ def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, tmp_pat
 def test_functions_for_memory_serve_as_ever(tmp_path):
     left_out = [] if HAS_CARD else ["captures"]
     run(tmp_path, "tests.gpu.card_memory", *left_out, budget="cuda:400MiB", host_budget="2GiB")
+
+
+@on_a_card
+def test_another_allocator_than_torchs_is_refused(tmp_path):
+    environment = os.environ | {
+        "SPILLWAY_BUDGET": "cuda:400MiB",
+        "SPILLWAY_SPOOL_DIR": str(tmp_path),
+        "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
+    }
+    command = [sys.executable, *THROUGH[:1], "-c", "import torch"]
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert child.returncode == 2
+    assert 'unset "backend" in PYTORCH_ALLOC_CONF' in child.stderr
 
 
 @pytest.mark.skipif(HAS_CARD, reason="there is a card here")

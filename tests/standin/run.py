@@ -38,7 +38,12 @@ def variables():
     """What a process needs in its environment to see the stand-in card. One thread for CUDA's
     absent kernels' sake: what the processor adds is then added in one order."""
     preloaded = [*map(str, libraries()), *filter(None, [os.environ.get("LD_PRELOAD")])]
-    return {"LD_PRELOAD": ":".join(preloaded), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return {
+        "LD_PRELOAD": ":".join(preloaded),
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "STAND_IN_CONTEXT_MIB": os.environ.get("STAND_IN_CONTEXT_MIB", "8"),
+    }
 
 
 def main():

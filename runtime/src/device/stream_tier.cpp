@@ -78,7 +78,7 @@ Allocation StreamTier::hand_out(StreamBlock& block, Bytes bytes, const Fence& be
 Allocation StreamTier::allocate(Bytes bytes, Overbooking overbooking,
                                 const NumberedStream& stream) {
   const Bytes whole = pages_.pages_for(bytes);
-  obey_limits();
+  trim_cache();
   if (const auto freed = freed_.take(whole, stream.slot)) {
     return hand_out(make_block(freed->address, whole), bytes, freed->fence, stream);
   }
@@ -132,7 +132,7 @@ Allocation StreamTier::lacking(Bytes pages) const {
 }
 
 // What is cached beyond the limit, or beyond what was ever needed at once, goes back.
-void StreamTier::obey_limits() {
+void StreamTier::trim_cache() {
   const auto slack =
       static_cast<std::uint64_t>(static_cast<double>(peak_live_.count) * cache_slack_);
   const Bytes cached = budget_.used() - live_;
@@ -146,6 +146,11 @@ void StreamTier::obey_limits() {
     if (given_up == Bytes{}) break;
     going += given_up;
   }
+}
+
+Bytes StreamTier::obey_limit() {
+  trim_cache();
+  return saturating_sub(budget_.used(), budget_.limit());
 }
 
 // ---- Uses ---------------------------------------------------------------------------------------
@@ -236,7 +241,7 @@ Allocation StreamTier::restore_apart(DeviceBlock& away, Overbooking overbooking)
   StreamBlock& block = as_stream(away);
   const Allocation here{.pointer = block.address, .block = &block, .short_by = {}};
   if (block.mapped) return here;  // asked for again, while what has to end first goes on
-  obey_limits();
+  trim_cache();
   if (!pages_.recall(address_of(block))) {
     if (!open(block, overbooking)) return lacking(block.pages);
     block.intact = false;

@@ -63,21 +63,28 @@ void BudgetShare::withdraw() {
 }
 
 Bytes BudgetShare::stated() const {
-  if (changes_ == 0) return {};  // never started
-  return sharing_ && shared_.is_root() ? shared_.total() : limit();
+  return sharing_ && shared_.is_root() ? shared_.total() : claimed_;
 }
 
-void BudgetShare::set_limit(Bytes limit) {
+void BudgetShare::set_limit(Bytes claimed) {
   ++changes_;
-  reach_.store(limit.count, std::memory_order_relaxed);
-  memory_.set_limit(limit);
+  claimed_ = claimed;
+  reach_.store(claimed.count, std::memory_order_relaxed);
+  memory_.set_limit(saturating_sub(claimed, unmanaged()));
+}
+
+void BudgetShare::set_unmanaged(Bytes bytes) {
+  if (bytes == unmanaged()) return;
+  ++changes_;
+  unmanaged_.store(bytes.count, std::memory_order_relaxed);
+  if (claimed_.count != 0) memory_.set_limit(saturating_sub(claimed_, bytes));
 }
 
 // The memory of other processes and this one's unmanaged memory change.
 void BudgetShare::follow_machine(TimeNs now) {
   if (!auto_ || now < look_again_at_) return;
   look_again_at_ = now + kFollowEvery;
-  const MachineMemory machine = tiers_.measure(memory_.budget().used());
+  const MachineMemory machine = tiers_.measure(memory_.budget().used() + unmanaged());
   try {
     granted_ = resolve_budget({.kind = BudgetSpec::Kind::kAuto}, machine, "budget");
     set_limit(granted_);
@@ -105,21 +112,21 @@ void BudgetShare::follow_step(TimeNs now) {
 
 // A member takes more while its part, and what it was granted itself, are not used up.
 bool BudgetShare::claim(Bytes needed) {
-  if (!sharing_ || limit() >= granted_ || !shared_.claim(needed)) return false;
+  if (!sharing_ || claimed_ >= granted_ || !shared_.claim(needed)) return false;
   follow_share();
   return true;
 }
 
 bool BudgetShare::take_back() {
-  if (!sharing_ || !shared_.is_root() || limit() >= granted_) return false;
-  const Bytes reach = this->reach();
+  if (!sharing_ || !shared_.is_root() || claimed_ >= granted_) return false;
+  const std::uint64_t reach = reach_.load(std::memory_order_relaxed);
   set_limit(granted_);
-  reach_.store(reach.count, std::memory_order_relaxed);
+  reach_.store(reach, std::memory_order_relaxed);
   return true;
 }
 
 void BudgetShare::publish_use() {
-  if (sharing_) shared_.publish(memory_.budget().used());
+  if (sharing_) shared_.publish(memory_.budget().used() + unmanaged());
 }
 
 std::string BudgetShare::page() const {

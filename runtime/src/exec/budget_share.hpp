@@ -10,6 +10,8 @@
 // others' claims stop the first process, it takes all that was granted back: then `limit` is above
 // `reach`, until the share changes.
 //
+// On a card, what the process holds there besides (set_unmanaged) is taken off `reach` and `limit`.
+//
 // Under the engine's lock, except where a function says any thread.
 #pragma once
 
@@ -49,10 +51,13 @@ class BudgetShare {
 
   // Any thread.
   [[nodiscard]] Bytes limit() const { return memory_.budget().limit(); }
-  [[nodiscard]] Bytes reach() const { return {reach_.load(std::memory_order_relaxed)}; }
+  [[nodiscard]] Bytes reach() const {
+    return saturating_sub({reach_.load(std::memory_order_relaxed)}, unmanaged());
+  }
+  [[nodiscard]] Bytes unmanaged() const { return {unmanaged_.load(std::memory_order_relaxed)}; }
 
-  /// The budget as people see it: of a shared one the whole, which the first process may use when
-  /// it is alone.
+  /// The budget as people see it, with what is unmanaged: of a shared one the whole, which the
+  /// first process may use when it is alone.
   [[nodiscard]] Bytes stated() const;
   /// Whether the engine runs with a budget that the settings state, or a device.
   [[nodiscard]] bool limited() const { return limited_; }
@@ -74,6 +79,9 @@ class BudgetShare {
   /// The granted bytes hold again, whatever others claim: they must not stop the first process
   /// where it would have gone on alone. False if they hold already.
   bool take_back();
+  /// The process holds so many bytes of the device besides those of the tier, and the budget covers
+  /// them too: the tier has to do with the rest.
+  void set_unmanaged(Bytes bytes);
   /// Tells the others what this process holds.
   void publish_use();
 
@@ -86,7 +94,8 @@ class BudgetShare {
   void hold_in_child(std::int64_t bytes) noexcept { shared_.forked_hold(bytes); }
 
  private:
-  void set_limit(Bytes limit);
+  /// `claimed`: with what is unmanaged.
+  void set_limit(Bytes claimed);
   void follow_machine(TimeNs now);
   void follow_share();
 
@@ -99,7 +108,9 @@ class BudgetShare {
   bool limited_ = false;
   const char* setting_ = "SPILLWAY_BUDGET";
   Bytes granted_{};
+  Bytes claimed_{};  // zero: never started
   std::atomic<std::uint64_t> reach_{0};
+  std::atomic<std::uint64_t> unmanaged_{0};
   std::uint64_t changes_ = 0;
   TimeNs look_again_at_ = 0;  // not before then is the machine's memory looked at
 };

@@ -110,4 +110,12 @@ bool Demands::settle(StorageRecord& record, Access access, EngineLock& lock) {
   }
 }
 
+void Demands::reach_limit(EngineLock& lock) {
+  RoomRequest request = waits_.request_for({});
+  for (;;) {
+    const Bytes excess = memory_.obey_limit();
+    if (excess.count == 0 || !room_.make_room(excess, request, lock)) return;
+  }
+}
+
 }  // namespace spillway::runtime

@@ -53,6 +53,8 @@ class Demands {
   /// Makes a storage accessible that the calling thread has pinned. False if its bytes cannot be
   /// read (`last_failure` says why).
   bool settle(StorageRecord& record, Access access, EngineLock& lock);
+  /// What is held is brought under a limit that became lower, as far as anything can leave.
+  void reach_limit(EngineLock& lock);
 
  private:
   enum class Way : std::uint8_t { kAskAgain, kExceed, kRefuse };

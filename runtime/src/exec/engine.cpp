@@ -78,12 +78,16 @@ void Engine::start(const Settings& stated) {
   memory_->set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
                                                            : SmallObjects::kSlabs);
   memory_->set_poison(mode == Mode::kFuzz ? Poison::kYes : Poison::kNo);
-  // Record mode measures the program's own peak: nothing is cached above it.
-  memory_->set_cache_slack(mode == Mode::kRecord ? 0.0 : 0.125);
+  // Record mode measures the program's own peak: nothing is cached above it. On a device that would
+  // put the mapping of memory into the durations of ops.
+  memory_->set_cache_slack(mode == Mode::kRecord && streams_ == nullptr ? 0.0 : 0.125);
   replaced = parts.mover.configure(
       MoverOptions{.host_budget = resources.host_budget, .verify = mode == Mode::kVerify},
       std::move(resources.spool), std::move(resources.transfers));
-  if (traces) recorder_.make();
+  if (traces) {
+    recorder_.make();
+    parts.op_times.measure(tiers_->op_timer());
+  }
   const bool limits = settings.budget && (mode == Mode::kEnforce || mode == Mode::kVerify);
   if (limits && !in_child_) parts.budget.share(settings);
   rules_.set_mode(mode);
@@ -187,6 +191,7 @@ bool Engine::begin_frame(const Op& op) {
     }
     if (TraceRecorder* const recording = recorder_.get()) {
       recording->begin_op(op.name, op.signature, now_ns());
+      parts_->op_times.begin(frames);
     }
     frames.live_at_start = live_now();
     frames.peak_live = frames.live_at_start;
@@ -360,7 +365,9 @@ Bytes Engine::end_frame() {
   if (frames.depth == 0 || --frames.depth != 0 || in_child_) return {};
   if (mode() == Mode::kRecord) {
     const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
-    if (TraceRecorder* const recording = recorder_.get()) recording->end_op(now_ns(), grown);
+    if (TraceRecorder* const recording = recorder_.get()) {
+      parts_->op_times.end(frames, *recording, recording->end_op(now_ns(), grown));
+    }
     const EngineLock lock(parts_->mutex);
     parts_->floor.end(frames, grown);
   }
@@ -448,6 +455,7 @@ bool Engine::exempt(StorageRecord& record) {
 void Engine::begin_export(StorageRecord& record) {
   expect_unseen_writes(record);
   record.pins.fetch_add(1);
+  static_cast<void>(begin_use_anywhere(record));
 }
 
 void Engine::end_export(StorageRecord& record) noexcept { record.unpin(); }
@@ -499,6 +507,24 @@ void Engine::note_unwatched_step() {
 }
 
 // ---- What is told -------------------------------------------------------------------------------
+
+std::optional<Trace> Engine::trace() const {
+  TraceRecorder* const recording = recorder_.get();
+  if (recording == nullptr) return std::nullopt;
+  parts_->op_times.settle(*recording);
+  return recording->trace();
+}
+
+void Engine::set_unmanaged(Bytes bytes) {
+  if (in_child_) return;
+  try {
+    EngineLock lock(parts_->mutex);
+    parts_->budget.set_unmanaged(bytes);
+    parts_->demands.reach_limit(lock);
+  } catch (const DeviceFailure& failure) {  // the next call that needs the device says it, too
+    note_failure(failure);
+  }
+}
 
 Bytes Engine::budget() const { return parts_->budget.limit(); }
 Bytes Engine::reach() const { return parts_->budget.reach(); }

@@ -12,6 +12,7 @@
 #include "forked_child.hpp"
 #include "freed_storages.hpp"
 #include "op_fit.hpp"
+#include "op_times.hpp"
 #include "room_maker.hpp"
 #include "run_outcome.hpp"
 #include "shortages.hpp"
@@ -35,6 +36,7 @@ namespace spillway::runtime {
 ///     fit                   ops that cannot end are refused before they begin
 ///     ahead                 moves along the recorded step
 ///     all                   what is done to all storages at once
+///     op_times              durations of recorded ops
 ///     child, fork_pipe      forks
 struct Engine::Parts {
   Parts(Framework& framework, TierSet& tiers, MoveRules& rules, StepCounter& steps,
@@ -76,6 +78,7 @@ struct Engine::Parts {
   AllStorages all;
   ForkedChild child;
   ForkPipe fork_pipe;
+  OpTimes op_times;
 };
 
 }  // namespace spillway::runtime

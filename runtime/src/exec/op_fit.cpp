@@ -47,7 +47,6 @@ std::optional<OutOfBudget::Facts> OpFit::known_shortage(ThreadFrames& frames) {
   // The count is in bytes; blocks hold whole pages, and start at different ones.
   const Bytes smallest = stays + need + kPagesOfAnOp;
   OutOfBudget::Facts facts = shortages_.shortage(need, smallest - budget_.limit());
-  facts.smallest_budget = smallest;
   facts.is_all = true;
   return facts;
 }
@@ -68,7 +67,6 @@ std::optional<OutOfBudget::Facts> OpFit::whole_shortage(ThreadFrames& frames) {
   // Bytes that other ops hold were in the way: the text above says so.
   if (smallest <= budget_.limit()) return std::nullopt;
   OutOfBudget::Facts facts = shortages_.shortage(need, smallest - budget_.limit());
-  facts.smallest_budget = smallest;
   facts.is_whole = true;
   return facts;
 }

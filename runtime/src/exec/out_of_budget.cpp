@@ -41,6 +41,10 @@ std::string shortage_lines(const OutOfBudget::Facts& facts) {
                                facts.is_whole ? " in all" : "", to_string(facts.have),
                                to_string(saturating_sub(facts.need, facts.have)),
                                to_string(facts.budget)));
+  if (facts.unmanaged.count != 0) {
+    text += indented(fmt::format("Of it {} are the card's context, libraries and small tensors.",
+                                 to_string(facts.unmanaged)));
+  }
   text += indented(fmt::format("The smallest budget that would have let this pass is {}{}.",
                                facts.is_all ? "" : "at least ", to_string(facts.smallest_budget)));
   if (facts.begun) {

@@ -34,10 +34,11 @@ OutOfBudget::Facts Shortages::shortage(Bytes need, Bytes short_by) {
   facts.op = op == nullptr ? "" : op;
   facts.need = need;
   facts.have = saturating_sub(need, short_by);
-  facts.budget = budget_.limit();
+  facts.budget = budget_.limit() + budget_.unmanaged();
+  facts.unmanaged = budget_.unmanaged();
   facts.limit = budget_.setting();
   if (!moves(rules_.mode())) facts.idle_mode = to_string(rules_.mode());
-  facts.smallest_budget = budget_.limit() + short_by;
+  facts.smallest_budget = facts.budget + short_by;
   facts.why = mover_.failure();
   name_what_stays(facts);
   return facts;

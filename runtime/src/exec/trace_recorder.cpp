@@ -36,7 +36,10 @@ void add_once(std::vector<StorageId>& row, StorageId id) {
 
 void TraceRecorder::boundary() {
   const std::lock_guard lock(mutex_);
-  if (!current_.ops.empty()) complete_ = std::exchange(current_, {});
+  if (!current_.ops.empty()) {
+    complete_ = std::exchange(current_, {});
+    complete_generation_ = generation_;
+  }
   ++generation_;
 }
 
@@ -145,12 +148,22 @@ void TraceRecorder::freed(StorageId id) {
   current_.lives.erase(life);
 }
 
-void TraceRecorder::end_op(TimeNs now, Bytes grown) {
+std::optional<TraceRow> TraceRecorder::end_op(TimeNs now, Bytes grown) {
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(t_open.open, false) || t_open.generation != generation_) return;
+  if (!std::exchange(t_open.open, false) || t_open.generation != generation_) return {};
   TraceOp& op = current_.ops[t_open.index];
   op.duration_ns = now - t_open.began;
   op.workspace = grown;  // less what it created: see build
+  return TraceRow{.step = generation_, .op = t_open.index};
+}
+
+void TraceRecorder::set_duration(const TraceRow& row, TimeNs duration) {
+  const std::lock_guard lock(mutex_);
+  if (row.step == generation_) {
+    current_.ops[row.op].duration_ns = duration;
+  } else if (complete_ && row.step == complete_generation_) {
+    complete_->ops[row.op].duration_ns = duration;
+  }
 }
 
 // As described, else as its life tells.

@@ -59,9 +59,10 @@ void DeviceMemory::trim_cache(Bytes wanted) {
 }
 
 // A lowered limit takes effect on idle pages at once, on others when their users are done.
-void DeviceMemory::obey_limit() {
+Bytes DeviceMemory::obey_limit() {
   const Bytes excess = saturating_sub(budget_.used(), budget_.limit());
   if (excess.count != 0) arena_.release_idle(excess);
+  return saturating_sub(budget_.used(), budget_.limit());
 }
 
 // Pages for a block that is in no list. Idle ones of others before fresh ones.

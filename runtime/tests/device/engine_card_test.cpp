@@ -149,6 +149,51 @@ TEST_F(EngineCardTest, WhatIsLargerThanTheBudgetIsRefusedInWords) {
   expect_all_intact(one_);
 }
 
+TEST_F(EngineCardTest, TheBudgetCoversWhatTheProcessHoldsBesides) {
+  start();
+  fill(4);
+  engine_->set_unmanaged(kStorage * 2);
+  EXPECT_LE(device_.used(), kBudget - kStorage * 2) << "the driver's own count";
+  const Statistics now = engine_->statistics();
+  EXPECT_EQ(now.budget, kBudget);
+  EXPECT_EQ(now.unmanaged, kStorage * 2);
+  expect_all_intact(one_);
+  EXPECT_LE(device_.used(), kBudget - kStorage * 2);
+  try {
+    make(4, one_, kStorage * 3);
+    FAIL() << "it does not fit beside that";
+  } catch (const OutOfBudget& error) {
+    EXPECT_EQ(error.facts().have, kStorage * 2);
+    EXPECT_EQ(error.facts().smallest_budget, kBudget + kStorage);
+    EXPECT_THAT(error.what(), HasSubstr("Of it 512 KiB are the card's context"));
+  }
+  engine_->set_unmanaged({});
+  drop(make(4, one_, kBudget));
+  expect_all_intact(two_);
+  expect_budget_held();
+}
+
+//   one    [held] writes a, b, c, d             release
+//   this          set_unmanaged: what leaves is not yet to be had ... is
+TEST_F(EngineCardTest, WaitsForWhatLeavesForOthers) {
+  start();
+  fill(4);
+  HeldStream held(device_, one_);
+  auto done = begin_behind_writes([this] { engine_->set_unmanaged(kStorage); });
+  held.release();
+  done.get();
+  EXPECT_LE(device_.used(), kBudget - kStorage);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(read(at(i), two_), 10 + i);
+}
+
+TEST_F(EngineCardTest, WhatCannotLeaveForOthersStays) {
+  start();
+  fill(4);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(engine_->keep(*at(i).record));
+  engine_->set_unmanaged(kStorage);
+  expect_all_intact(one_);
+}
+
 TEST_F(EngineCardTest, AWriteThatNoOpDeclaresIsFound) {
   start(Mode::kVerify);
   fill(8);
@@ -161,6 +206,38 @@ TEST_F(EngineCardTest, AWriteThatNoOpDeclaresIsFound) {
   for (int i = 1; i < 8; ++i) EXPECT_EQ(read(at(i), one_), i);
   EXPECT_EQ(engine_->statistics().moves.undeclared_writes, 1U);
   EXPECT_EQ(read(*storages_[0], one_), 100);
+}
+
+// ---- Recording ----------------------------------------------------------------------------------
+
+//   host   |op 0 op 1 | op 2 ...           each launches and goes on
+//   card     [ 10 ms ]     [ 20 ms ]
+TEST_F(EngineCardTest, ARecordedOpTakesWhatItTakesOnTheCard) {
+  constexpr auto kKernel = std::chrono::milliseconds(10);
+  Settings wanted = settings(Mode::kRecord);
+  wanted.trace_path = ::testing::TempDir() + "card-step.json";
+  engine_->start(wanted);
+  engine_->on_stream(one_);
+  const auto op = [&](int kernels, bool boundary) {
+    const FakeOp open(*engine_, 0, boundary);
+    for (int i = 0; i < kernels; ++i) {
+      EXPECT_TRUE(
+          device_.launch(one_, {}, [=](auto) { std::this_thread::sleep_for(kKernel); }).done());
+    }
+  };
+  for (int step = 0; step < 3; ++step) {
+    op(1, true);
+    op(0, false);
+    op(2, false);
+  }
+  op(0, true);  // so that the step before is complete
+  const auto trace = engine_->trace();
+  ASSERT_TRUE(trace);
+  ASSERT_EQ(trace->ops.size(), 3U);
+  const TimeNs kernel = std::chrono::nanoseconds(kKernel).count();
+  EXPECT_GE(trace->ops.duration_ns[0], kernel);
+  EXPECT_LT(trace->ops.duration_ns[1], kernel);
+  EXPECT_GE(trace->ops.duration_ns[2], kernel * 2);
 }
 
 // ---- Streams ------------------------------------------------------------------------------------

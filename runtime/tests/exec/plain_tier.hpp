@@ -94,6 +94,7 @@ class PlainTier final : public DeviceTier {
 
   void before_fork() override {}
   void set_limit(Bytes limit) override { budget_.set_limit(limit); }
+  Bytes obey_limit() override { return saturating_sub(budget_.used(), budget_.limit()); }
   void set_small_objects(SmallObjects) override {}
   void set_poison(Poison) override {}
   void set_cache_slack(double) override {}

@@ -57,6 +57,23 @@ TEST_F(TraceRecorderTest, AnOpKeepsItsSignature) {
   EXPECT_THAT(checked().ops.signature, ElementsAre(0xf00dU, 0U));
 }
 
+TEST_F(TraceRecorderTest, ADeviceSaysLaterHowLongAnOpTook) {
+  const auto recorded = [this] {
+    recorder_.begin_op("conv", 0, now_);
+    return recorder_.end_op(now_ += 10, {});
+  };
+  const auto forgotten = recorded();
+  recorder_.boundary();
+  const auto first = recorded();
+  const auto second = recorded();
+  ASSERT_TRUE(forgotten && first && second);
+  recorder_.set_duration(*first, 1'000);
+  recorder_.boundary();
+  recorder_.set_duration(*second, 2'000);
+  recorder_.set_duration(*forgotten, 3'000);
+  EXPECT_THAT(checked().ops.duration_ns, ElementsAre(1'000, 2'000));
+}
+
 TEST_F(TraceRecorderTest, AViewIsNotWritten) {
   recorder_.begin_op("view", 0, 1000);
   recorder_.use(kWeight, {4096}, false, nullptr);

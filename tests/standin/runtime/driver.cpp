@@ -2,6 +2,7 @@
 // What PyTorch asks of the driver beyond what Spillway does (stand_in_cuda.cpp), exported by name:
 // cuGetProcAddress finds it there. PyTorch starts only where all that it names as required is
 // found, whether it uses it or not.
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -27,6 +28,10 @@ cuda::Result cuCtxGetCurrent(cuda::Context* context) {
 cuda::Result cuDevicePrimaryCtxGetState(cuda::Device, unsigned* flags, int* active) {
   *flags = 0;
   *active = 1;
+  return 0;
+}
+cuda::Result cuDeviceGetPCIBusId(char* bus, int bytes, cuda::Device) {
+  std::snprintf(bus, static_cast<std::size_t>(bytes), "0000:00:00.0");
   return 0;
 }
 cuda::Result cuStreamIsCapturing(cuda::Stream, int* status) { return *status = 0, 0; }

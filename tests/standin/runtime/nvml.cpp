@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's management library as far as PyTorch asks it: how many cards there are, and when memory
-// runs out or segments are made, who else uses this one and how it is connected: nobody, to
-// nothing.
+// NVIDIA's management library as far as PyTorch and Spillway ask it: how many cards there are, who
+// uses this one and how much of it, and how it is connected: this process alone, to nothing.
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cstddef>
 
 namespace {
 
 constexpr int kNotSupported = 3;
 int device;
+
+struct Process {
+  unsigned number;
+  unsigned long long bytes;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
 
 }  // namespace
 
@@ -23,6 +32,12 @@ SPILLWAY_NVML nvmlDeviceGetHandleByPciBusId_v2(const char*, void** handle) {
 }
 SPILLWAY_NVML nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
   return *count = 0, 0;
+}
+SPILLWAY_NVML nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process* processes) {
+  auto* const used =
+      reinterpret_cast<std::size_t (*)()>(::dlsym(RTLD_DEFAULT, "stand_in_used_bytes"));
+  *processes = {static_cast<unsigned>(::getpid()), used != nullptr ? used() : 0, 0, 0};
+  return *count = 1, 0;
 }
 SPILLWAY_NVML nvmlSystemGetCudaDriverVersion_v2(int* version) { return *version = 13000, 0; }
 SPILLWAY_NVML nvmlDeviceGetNvLinkRemoteDeviceType() { return kNotSupported; }

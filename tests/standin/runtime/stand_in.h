@@ -23,7 +23,8 @@ int stand_in_launch(void* stream, const StandInAccess* accesses, size_t count,
 /* How far behind a device address lies the memory that work reads and writes for it. */
 ptrdiff_t stand_in_distance(void);
 
-/* The most bytes of the card's memory that were ever given out. */
+/* The bytes of the card's memory that are given out, and the most that ever were. */
+size_t stand_in_used_bytes(void);
 size_t stand_in_peak_bytes(void);
 
 /* The card is lost, as one is after a fault in a kernel: all later calls say why. */

@@ -114,6 +114,7 @@ int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t cou
                                        std::move(touched), [=](auto) { work(argument); }));
 }
 
+std::size_t stand_in_used_bytes() { return stand_in_card().used().count; }
 std::size_t stand_in_peak_bytes() { return stand_in_card().peak().count; }
 
 std::ptrdiff_t stand_in_distance() {

@@ -15,6 +15,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "cuda/pool_growth.hpp"
 #include "cuda/slots.hpp"
 #include "spillway/base/error.hpp"
 
@@ -44,6 +45,9 @@ struct Hook {
   const Function* native = nullptr;  // the table that was there
   std::array<Function, kHead + kFunctions> table{};
   std::atomic<int> open_pools{0};
+  std::atomic<bool> pool_grows{true};
+  std::atomic<int> looks{0};
+  bool told_of_growth = false;
 };
 Hook g_hook;  // set before torch sees the table
 
@@ -127,12 +131,17 @@ void record_stream(Allocator* object, const DataPtr& data, c10::Stream stream) {
 
 void empty_cache(Allocator* object, PoolId pool) {
   native<void(Allocator*, PoolId)>(g_hook.slots->empty_cache)(object, pool);
+  g_hook.pool_grows.store(true);
   if (pool == PoolId{}) g_hook.memory->release_idle();
 }
 
+DeviceStats native_stats(Allocator* object, c10::DeviceIndex device) {
+  return native<DeviceStats(Allocator*, c10::DeviceIndex)>(g_hook.slots->device_stats)(object,
+                                                                                       device);
+}
+
 DeviceStats device_stats(Allocator* object, c10::DeviceIndex device) {
-  DeviceStats stats =
-      native<DeviceStats(Allocator*, c10::DeviceIndex)>(g_hook.slots->device_stats)(object, device);
+  DeviceStats stats = native_stats(object, device);
   if (device != g_hook.card.index()) return stats;
   const CardMemory::Use use = g_hook.memory->use();
   const auto add = [](c10::CachingAllocator::StatArray& to, std::int64_t now, std::int64_t peak) {
@@ -285,7 +294,10 @@ void install_allocator_hook(CardMemory& memory, c10::Device card) {
   } catch (const c10::Error& error) {
     trouble = error.what_without_backtrace();
   }
-  if (trouble.empty()) return;
+  if (trouble.empty()) {
+    g_hook.told_of_growth = tell_growth(g_hook.pool_grows);
+    return;
+  }
   set_table(table);
   g_hook.memory = nullptr;
   refuse("PyTorch's allocator for graphics cards does not serve as it should: " + trouble);
@@ -293,6 +305,26 @@ void install_allocator_hook(CardMemory& memory, c10::Device card) {
 
 void* current_stream(c10::Device card) {
   return c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(card).native_handle();
+}
+
+// It is told before it grows, and does so by and by: a second look sees what the first came too
+// early for.
+std::optional<std::size_t> changed_pool() {
+  if (g_hook.memory == nullptr) return std::nullopt;
+  if (!g_hook.told_of_growth || g_hook.pool_grows.exchange(false)) {
+    g_hook.looks.store(2);
+  } else if (g_hook.looks.load(std::memory_order_relaxed) <= 0) {
+    return std::nullopt;
+  }
+  g_hook.looks.fetch_sub(1);
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  try {
+    const DeviceStats stats = native_stats(g_hook.object, g_hook.card.index());
+    return static_cast<std::size_t>(stats.reserved_bytes[kAll].current);
+  } catch (const c10::Error&) {  // torch makes its pools with its first op on a card
+    g_hook.pool_grows.store(true);
+    return 0;
+  }
 }
 
 bool pool_is_open() { return g_hook.open_pools.load(std::memory_order_relaxed) != 0; }

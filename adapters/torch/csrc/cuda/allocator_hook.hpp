@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "torch_headers.hpp"
 
@@ -55,6 +56,8 @@ class CardMemory {
 };
 
 inline constexpr std::size_t kNativeSize = std::size_t{1} << 20;
+/// torch's pool takes so much at once for them (kSmallBuffer, c10/core/AllocatorConfig.h).
+inline constexpr std::size_t kNativeSegment = std::size_t{2} << 20;
 
 /// Marks a DataPtr as CardMemory's, and frees it.
 c10::DeleterFnPtr card_deleter();
@@ -69,6 +72,10 @@ void require_allocator();
 
 /// The calling thread's current stream on the card, a handle of the driver's.
 void* current_stream(c10::Device card);
+
+/// What torch's own pool holds on the card, if that may have changed since the last call. Any
+/// thread.
+std::optional<std::size_t> changed_pool();
 
 /// Whether graphs may be being captured, or a program uses a pool of its own.
 bool pool_is_open();

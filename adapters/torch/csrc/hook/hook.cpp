@@ -270,6 +270,7 @@ bool enter_card(const Engines& engines, Engine& engine, const OpFacts& facts,
                 const at::RecordFunction& function) {
   Card* const card = engines.card();
   if (card == nullptr || t_hook.frames != 0 || engine.in_child()) return true;
+  card->follow_unmanaged();
   if (card->enter_stream(engine)) return true;
   VisitOfCapture visit(engines);
   for (const c10::IValue& input : arguments_of(facts, function)) visit_value(input, visit);

@@ -30,7 +30,8 @@ bool write_recorded_step(const runtime::Engine& engine, const runtime::Statistic
   trace->run_peak = statistics.peak_device;
   trace->run_floor = statistics.floor;
   trace->framework = "torch " TORCH_VERSION;
-  trace->machine = this_processor();
+  const Card* const card = Engines::get().card();
+  trace->machine = card != nullptr ? card->name() : this_processor();
   try {
     write_trace(*trace, path);
     return true;

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/card.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "ops/op_facts.hpp"
 #include "session/watch.hpp"
 #include "spillway/runtime/device/cuda_driver.hpp"
 #include "spillway/runtime/exec/card_tiers.hpp"
+#include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::torch {
 
@@ -15,6 +19,21 @@ namespace {
 
 runtime::DeviceStream stream_of(void* handle) {
   return runtime::DeviceStream{reinterpret_cast<std::uintptr_t>(handle)};
+}
+
+// What is loaded changes seldom, and asking the driver for it may take long: a hundredth of the
+// time at most.
+constexpr TimeNs kMeasureEvery = 100'000'000;
+constexpr TimeNs kRarely = 100;
+
+std::string bus_of_first_card(const runtime::CudaLibrary& library) {
+  using GetBus = runtime::cuda::Result(char* bus, int bytes, runtime::cuda::Device device);
+  auto* const get_bus = reinterpret_cast<GetBus*>(library.function("cuDeviceGetPCIBusId"));
+  runtime::cuda::Device device = 0;
+  std::array<char, 32> bus{};
+  static_cast<void>(library.functions().device_get(&device, 0));
+  static_cast<void>(get_bus(bus.data(), static_cast<int>(bus.size()), device));
+  return bus.data();
 }
 
 std::shared_ptr<const runtime::CudaLibrary> library_for_torch() {
@@ -26,7 +45,17 @@ std::shared_ptr<const runtime::CudaLibrary> library_for_torch() {
 
 Card::Card()
     : library_(library_for_torch()),
-      is_capturing_(reinterpret_cast<IsCapturing*>(library_->function("cuStreamIsCapturing"))) {}
+      is_capturing_(reinterpret_cast<IsCapturing*>(library_->function("cuStreamIsCapturing"))),
+      process_(bus_of_first_card(*library_)) {}
+
+std::string Card::name() const {
+  runtime::cuda::Device device = 0;
+  std::array<char, 256> name{};
+  static_cast<void>(library_->functions().device_get(&device, device_.index()));
+  static_cast<void>(
+      library_->functions().device_name(name.data(), static_cast<int>(name.size()), device));
+  return name.data();
+}
 
 std::unique_ptr<runtime::TierSet> Card::make_tiers() const {
   return std::make_unique<runtime::CardTiers>(
@@ -48,6 +77,29 @@ bool Card::enter_stream(runtime::Engine& engine) const {
   }
   engine.on_stream(stream_of(stream));
   return true;
+}
+
+// The pool takes a segment before anybody could make room for it: so the room for one is kept.
+// Nothing may leave beside a capture.
+void Card::follow_unmanaged() {
+  if (cuda::pool_is_open()) return;
+  const auto pool = cuda::changed_pool();
+  if (pool) pool_ = *pool;
+  if (!measure_others() && !pool) return;
+  engine_->set_unmanaged({pool_ + others_ + cuda::kNativeSegment});
+}
+
+// Others allocate meanwhile: what changed while the driver was asked tells nothing.
+bool Card::measure_others() {
+  const TimeNs begin = runtime::now_ns();
+  TimeNs due = measure_at_;
+  if (begin < due || !measure_at_.compare_exchange_strong(due, begin + kMeasureEvery)) return false;
+  const Bytes managed = engine_->statistics().device;
+  const auto all = process_.read();
+  if (!all || engine_->statistics().device != managed) return false;
+  const Bytes others = saturating_sub(*all, managed + Bytes{pool_});
+  measure_at_ = std::max(begin + kMeasureEvery, begin + (runtime::now_ns() - begin) * kRarely);
+  return others_.exchange(others.count) != others.count;
 }
 
 void* Card::allocate(std::size_t bytes, void* stream) {

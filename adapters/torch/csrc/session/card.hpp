@@ -3,11 +3,15 @@
 // engine.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "cuda/allocator_hook.hpp"
 #include "spillway/runtime/device/cuda_library.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/device/process_memory.hpp"
 #include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/exec/tier_set.hpp"
 #include "torch_headers.hpp"
@@ -21,6 +25,8 @@ class Card final : public cuda::CardMemory {
   Card();
 
   [[nodiscard]] c10::Device device() const { return device_; }
+  /// As the driver names it.
+  [[nodiscard]] std::string name() const;
   /// Makes the card's context. Throws UserError where the card cannot be used.
   [[nodiscard]] std::unique_ptr<runtime::TierSet> make_tiers() const;
   /// torch's memory on the card is the engine's from now on; once. Throws UserError.
@@ -29,6 +35,10 @@ class Card final : public cuda::CardMemory {
   /// What the calling thread launches from now on is its current stream's. False: that stream
   /// captures a graph, whose work is launched later, unseen.
   bool enter_stream(runtime::Engine& engine) const;
+  /// The budget covers what the process holds there besides, too: torch's own pool, the context,
+  /// what libraries load. Looks whether that changed, and may then wait for tensors to leave.
+  /// Between ops.
+  void follow_unmanaged();
 
   void* allocate(std::size_t bytes, void* stream) override;
   void free(void* pointer) noexcept override;
@@ -42,10 +52,16 @@ class Card final : public cuda::CardMemory {
  private:
   using IsCapturing = runtime::cuda::Result(void* stream, int* status);
 
+  bool measure_others();
+
   std::shared_ptr<const runtime::CudaLibrary> library_;
   IsCapturing* is_capturing_;
   c10::Device device_{c10::kCUDA, 0};
   runtime::Engine* engine_ = nullptr;
+  runtime::ProcessMemory process_;
+  std::atomic<std::uint64_t> pool_{0};
+  std::atomic<std::uint64_t> others_{0};  // context and libraries
+  std::atomic<TimeNs> measure_at_{0};
 };
 
 }  // namespace spillway::torch

@@ -40,6 +40,7 @@ at::Tensor export_alias(const at::Tensor& tensor) {
                                     delete ended;
                                   })
                          .options(tensor.options())
+                         .target_device(tensor.device())
                          .make_tensor();
   alias._set_conj(tensor.is_conj());
   alias._set_neg(tensor.is_neg());

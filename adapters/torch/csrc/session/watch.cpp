@@ -93,11 +93,6 @@ void Watch::apply(const runtime::Settings& stated) {
         "SPILLWAY_PLANNER, SPILLWAY_PLAN_CACHE: PyTorch's steps follow no planner's plan yet. "
         "Unset them.");
   }
-  if (Engines::get().card() != nullptr && stated.effective_mode() == runtime::Mode::kRecord) {
-    throw UserError(
-        "SPILLWAY_MODE: a step whose tensors are on a graphics card is not recorded yet. Leave the "
-        "cuda part out of SPILLWAY_BUDGET.");
-  }
   const runtime::Settings settings = with_checked_outputs(stated);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
   try {

@@ -4,6 +4,9 @@
 #include <cstdlib>
 
 namespace spillway::testing {
+
+using runtime::PagesHandle;
+
 namespace {
 
 std::uint64_t number(const char* variable, std::uint64_t otherwise) {
@@ -22,6 +25,12 @@ ThreadDevice& stand_in_card() {
        .lockable = kGiB * 4,
        .seed = number("STAND_IN_SEED", 1),
        .longest_delay_us = static_cast<unsigned>(number("STAND_IN_DELAY_US", 200))});
+  static const bool kHasContext = [] {
+    PagesHandle context{};
+    const Bytes bytes = kMiB * number("STAND_IN_CONTEXT_MIB", 0);
+    return bytes.count != 0 && kCard->create(bytes, context).done();
+  }();
+  static_cast<void>(kHasContext);
   return *kCard;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Types and empty functions by CUDA's names, so that torch's c10/cuda/CUDACachingAllocator.h can be
-// read where no CUDA toolkit is. Nothing here is called or ships: the one source that sees it takes
-// the addresses of virtual functions (wheel_slots.cpp).
+// read where no CUDA toolkit is. Nothing here is called or ships: of the sources that see it, one takes
+// the addresses of virtual functions (wheel_slots.cpp), one calls what libc10_cuda exports
+// (wheel_growth.cpp).
 #pragma once
 
 #include <cstddef>

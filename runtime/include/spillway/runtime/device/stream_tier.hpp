@@ -100,6 +100,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   /// A child has no use of the card.
   void before_fork() override {}
   void set_limit(Bytes limit) override { budget_.set_limit(limit); }
+  Bytes obey_limit() override;
   void set_small_objects(SmallObjects /*small*/) override {}
   void set_poison(Poison poison) override { poison_ = poison; }
   void set_cache_slack(double share) override { cache_slack_ = share; }
@@ -144,7 +145,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   Bytes give_up_oldest();
   /// Freed blocks give up their pages until so many bytes are leaving or ready.
   void give_up_freed(Bytes bytes);
-  void obey_limits();
+  void trim_cache();
 
   StreamClock& clock_;
   DeviceDriver& driver_;

@@ -37,6 +37,7 @@ class CardTiers final : public TierSet {
   PinnedHostMemory& host() override { return host_; }
   std::unique_ptr<Transfers> transfers(std::unique_ptr<Transfers> disk) override;
   MachineMemory measure(Bytes ours) override;
+  std::unique_ptr<OpTimer> op_timer() override { return std::make_unique<OpTimer>(*driver_); }
   Bytes usual_host_budget(const MachineMemory& machine) override;
 
   [[nodiscard]] DeviceDriver& driver() { return *driver_; }

@@ -215,6 +215,10 @@ class Engine {
   static const std::string& last_failure() { return runtime::last_failure().text; }
   static FailureKind last_failure_kind() { return runtime::last_failure().kind; }
 
+  /// The process holds so many bytes of the device besides the engine's, and the budget covers them
+  /// too. Waits until what is managed fits beside them, as far as it can leave. Any thread.
+  void set_unmanaged(Bytes bytes);
+
   Statistics statistics();
   /// Gives back the memory that the device tier holds for nobody.
   void release_idle();
@@ -227,10 +231,9 @@ class Engine {
   void describe(const StorageRecord& record, StorageRole role, std::string_view name) {
     recorder_.get()->describe(record.id, role, name);
   }
-  /// The last complete training step; nothing unless record mode was given a trace path.
-  [[nodiscard]] std::optional<Trace> trace() const {
-    return recorder_.get() == nullptr ? std::nullopt : recorder_.get()->trace();
-  }
+  /// The last complete training step; nothing unless record mode was given a trace path. Waits for
+  /// a device that has yet to say how long ops took.
+  [[nodiscard]] std::optional<Trace> trace() const;
 
   /// Closed while a fork is coming or under way.
   [[nodiscard]] const ForkGate& fork_gate() const;

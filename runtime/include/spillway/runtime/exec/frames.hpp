@@ -86,6 +86,7 @@ struct ThreadFrames {
   std::shared_ptr<Lane> lane = own_lane;  ///< that its ops are in
   std::optional<NumberedStream> stream;   ///< of a device, where its work goes; see Engine
   std::vector<DeviceBlock*> launched;     ///< what the outermost open op uses of the device
+  std::optional<DeviceEvent> timed_from;  ///< record mode: where the device began with that op
   OpNeeds needs;
   Bytes inputs{};            ///< of the outermost open op, those shown twice counted twice
   bool lacked_room = false;  ///< an input of the outermost open op could not come back

@@ -21,6 +21,7 @@ class OutOfBudget : public std::runtime_error {
     Bytes need;      ///< bytes of this request, or of the whole op where `is_whole`
     Bytes have;      ///< bytes of the budget not taken by what cannot leave
     Bytes budget;
+    Bytes unmanaged;        ///< of it, taken by what is not Spillway's to move
     Bytes smallest_budget;  ///< least that would have let this request pass
     std::string why;  ///< what kept eviction from making room (disk full, I/O error); may be empty
     std::string waited;     ///< whom it waited for in vain, and how long; may be empty

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/op_timer.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
 #include "spillway/runtime/memory/host_memory.hpp"
 #include "spillway/runtime/memory/host_room.hpp"
@@ -32,6 +33,8 @@ class TierSet {
   virtual std::unique_ptr<Transfers> transfers(std::unique_ptr<Transfers> disk) = 0;
   /// What budgets of the device are shares of; `ours`: what is held there.
   virtual MachineMemory measure(Bytes ours) = 0;
+  /// Times ops where streams do the work. Null: they run when they are called.
+  virtual std::unique_ptr<OpTimer> op_timer() { return nullptr; }
   /// The budget of the host tier where no setting states one; zero: there is no such tier.
   virtual Bytes usual_host_budget(const MachineMemory& machine) = 0;
 

@@ -22,6 +22,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
+#include "spillway/runtime/device/op_timer.hpp"
 #include "spillway/trace/trace.hpp"
 
 namespace spillway::runtime {
@@ -59,8 +60,10 @@ class TraceRecorder {
   void describe(StorageId id, StorageRole role, std::string_view name);
   void allocated(StorageId id, Bytes bytes);
   void freed(StorageId id);
-  /// `grown`: most that was allocated within the op at once.
-  void end_op(TimeNs now, Bytes grown);
+  /// `grown`: most that was allocated within the op at once. Returns the row of what was recorded.
+  std::optional<TraceRow> end_op(TimeNs now, Bytes grown);
+  /// A device says, by and by, how long the op took. Nothing if that step is forgotten.
+  void set_duration(const TraceRow& row, TimeNs duration);
 
   /// The last complete step, or what there is of the first; nothing before any op.
   [[nodiscard]] std::optional<Trace> trace() const;
@@ -100,6 +103,7 @@ class TraceRecorder {
   Step current_;
   std::optional<Step> complete_;
   std::uint64_t generation_ = 0;  // of `current_`: an op open over a boundary belongs to none
+  std::uint64_t complete_generation_ = 0;
 };
 
 /// The recorder of an engine, once there is one. Any thread.

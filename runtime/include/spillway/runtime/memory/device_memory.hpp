@@ -59,6 +59,7 @@ class DeviceMemory final : public DeviceTier {
   void before_fork() override { arena_.before_fork(); }
 
   void set_limit(Bytes limit) override { budget_.set_limit(limit); }
+  Bytes obey_limit() override;
   void set_small_objects(SmallObjects small) override { small_ = small; }
   void set_poison(Poison poison) override { arena_.set_poison(poison); }
   void set_cache_slack(double share) override { cache_slack_ = share; }
@@ -80,7 +81,6 @@ class DeviceMemory final : public DeviceTier {
 
  private:
   Allocation allocate_block(Bytes bytes, Overbooking overbooking, Colouring colouring);
-  void obey_limit();
   Allocation fill(Block& block, Bytes bytes, Overbooking overbooking);
   void trim_cache(Bytes wanted);
 

@@ -122,6 +122,9 @@ class DeviceTier {
   virtual void before_fork() = 0;
 
   virtual void set_limit(Bytes limit) = 0;
+  /// Gives idle room above the limit back. Returns how far what is held exceeds it still: room that
+  /// is `coming` too.
+  virtual Bytes obey_limit() = 0;
   virtual void set_small_objects(SmallObjects small) = 0;
   virtual void set_poison(Poison poison) = 0;
   /// How far freed blocks may stay cached above the most that was ever live, as a share of it.

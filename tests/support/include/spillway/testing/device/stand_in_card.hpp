@@ -8,9 +8,10 @@ namespace spillway::testing {
 /// The card behind the libraries that stand in for NVIDIA's: one in a process, on threads, made at
 /// the first call. It is never destroyed, since others call in while the process ends.
 ///
-///     STAND_IN_MIB        its memory (1024)
-///     STAND_IN_DELAY_US   longest delay before a task (200)
-///     STAND_IN_SEED       of the delays (1)
+///     STAND_IN_MIB          its memory (1024)
+///     STAND_IN_CONTEXT_MIB  of that, what the context takes (0)
+///     STAND_IN_DELAY_US     longest delay before a task (200)
+///     STAND_IN_SEED         of the delays (1)
 ThreadDevice& stand_in_card();
 
 /// Between the handles of streams that CUDA's functions give out. As CUDA's are: even, and neither

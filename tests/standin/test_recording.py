@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`spillway record` of a program on the stand-in card: a step with the card's own durations, which
+the planners read.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+
+import pytest
+import zstandard
+
+from tests.oracle import judge
+from tests.oracle.launch import MIB, start
+from tests.standin import needed
+
+pytestmark = needed.STAND_IN
+COMMAND = os.environ.get("COMMAND_UNDER_TEST", "spillway")
+PROGRAM = ("wide_mlp", "sgd")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """(the run, the path of its trace, the trace)."""
+    folder = tmp_path_factory.mktemp("recorded")
+    path = folder / "step.json.zst"
+    child = start(
+        "tests.standin.train",
+        [":".join(PROGRAM)],
+        {
+            "SPILLWAY_MODE": "record",
+            "SPILLWAY_BUDGET": "cuda:100%",
+            "SPILLWAY_TRACE": str(path),
+            "STAND_IN_DELAY_US": "0",
+        },
+        folder,
+        through=["tests/standin/run.py"],
+    )
+    child.require_complete()
+    with zstandard.open(path, "rt") as file:
+        return child, path, json.load(file)
+
+
+def test_recording_changes_no_bit(recorded, tmp_path):
+    child, _, _ = recorded
+    alone = start(
+        "tests.standin.train", [":".join(PROGRAM)], {}, tmp_path, through=["tests/standin/run.py"]
+    ).require_complete()
+    judge.same_bits(alone.runs[PROGRAM], child.runs[PROGRAM], child)
+
+
+def test_ops_take_what_they_take_on_the_card(recorded):
+    """The program's thread only launches, however large the op."""
+    _, _, trace = recorded
+    products = [op["ns"] for op in trace["ops"] if op["name"] in ("aten::mm", "aten::addmm")]
+    views = [op["ns"] for op in trace["ops"] if op["name"] in ("aten::t", "aten::view")]
+    assert statistics.median(products) > 100 * statistics.median(views)
+    assert sum(products) > sum(op["ns"] for op in trace["ops"]) / 4
+
+
+def test_storages_of_the_card_have_their_purpose(recorded):
+    _, _, trace = recorded
+    roles = {row["role"] for row in trace["storages"]}
+    assert {"parameter", "gradient"} <= roles
+    # Smaller ones lie in PyTorch's own pool.
+    assert min(row["bytes"] for row in trace["storages"]) > MIB
+
+
+def test_the_step_is_planned_and_simulated(recorded, tmp_path):
+    _, path, trace = recorded
+    plan = tmp_path / "plan.json"
+    planned = _spillway("plan", path, "--budget", "60%", "--host", "1GiB", "--recorded-times",
+                        "-o", plan, "--json")  # fmt: skip
+    assert planned["recorded_on"] == trace["machine"]
+    assert planned["compute_ns"] == sum(op.get("ns", 0) for op in trace["ops"])
+    assert planned["evictions"] > 0
+    assert planned["peak"]["device"]["bytes"] <= planned["budgets"]["device"]
+    simulated = _spillway("simulate", path, "--plan", plan, "--json")
+    assert simulated["step_ns"] == planned["step_ns"]
+
+
+def _spillway(*words):
+    done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
