@@ -165,6 +165,18 @@ def saved():
         return losses, arrays + again.get_weights()
 
 
+def written():
+    """A checkpoint, read back a variable at a time: restoring allocates all at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = _wide()
+        losses = _fit(model)
+        checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+        reader = tf.train.load_checkpoint(checkpoint.write(str(Path(folder, "checkpoint"))))
+        names = sorted(name for name in reader.get_variable_to_shape_map() if "VALUE" in name)
+        arrays = [reader.get_tensor(name).copy() for name in names]
+        return losses + _fit(model), [array for array in arrays if array.nbytes > 1024]
+
+
 def main(name, output):
     keras.utils.set_random_seed(0)
     losses, arrays = globals()[name]()
