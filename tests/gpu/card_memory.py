@@ -102,6 +102,24 @@ def addresses_and_numbers():
     assert len(crowd) == 9
 
 
+def side_streams():
+    """A tensor leaves after another stream's work on it, and is there again for it."""
+    side = torch.cuda.Stream()
+    tensors = [torch.full((4 * MIB,), float(i), device="cuda") for i in range(8)]
+    for _ in range(3):
+        crowd = [allocate(40) for _ in range(8)]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for tensor in tensors:
+                tensor.add_(1)
+                tensor.record_stream(side)
+        torch.cuda.current_stream().wait_stream(side)
+        assert len(crowd) == 8
+        del crowd
+    for i, tensor in enumerate(tensors):
+        assert tensor.eq(i + 3).all().item()
+
+
 def limits_of_torchs_own():
     """A share that torch may use is of its own pool alone."""
     torch.cuda.set_per_process_memory_fraction(0.001)
@@ -181,6 +199,7 @@ if __name__ == "__main__":
         figures,
         small_tensors,
         addresses_and_numbers,
+        side_streams,
         limits_of_torchs_own,
         pools,
         captures,

@@ -65,8 +65,10 @@ bool write_all() {
   if (settings.summary) {
     std::fputs(runtime::to_summary(statistics).c_str(), stderr);
     if (Engines::get().card() != nullptr) {
-      std::fprintf(stderr, "spillway: the budget is of the card's memory: %s\n",
-                   statistics.pages.c_str());
+      std::fprintf(stderr,
+                   "spillway: the budget is of the card's memory: %s\n"
+                   "spillway: of it %s are the context, libraries and small tensors\n",
+                   statistics.pages.c_str(), to_string(statistics.unmanaged).c_str());
     }
   }
   engine.note_end(runtime::Ending::kOther, !written);
