@@ -5,10 +5,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "spillway/runtime/shown_movers.hpp"
+
 namespace spillway::runtime {
 
 std::string to_json(const Statistics& s) {
-  nlohmann::ordered_json json{
+  const nlohmann::ordered_json json{
       {"mode", std::string(to_string(s.mode))},
       {"budget_bytes", s.budget.count},
       {"shared_bytes", s.shared.count},
@@ -46,12 +48,8 @@ std::string to_json(const Statistics& s) {
       {"last_step_ns", s.last_step_ns},
       {"last_step_moved_bytes", s.last_step_moved.count},
       {"storages", s.storages},
+      {"top_movers", to_json(s.top_movers)},
   };
-  auto movers = nlohmann::ordered_json::array();
-  for (const MoveTally::Moved& moved : s.top_movers) {
-    movers.push_back({{"name", moved.name}, {"moved_bytes", moved.bytes.count}});
-  }
-  json["top_movers"] = movers;
   return json.dump(1);
 }
 

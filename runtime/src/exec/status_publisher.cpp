@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "spillway/runtime/shown_movers.hpp"
 #include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::runtime {
@@ -61,11 +62,7 @@ void StatusPublisher::publish_counters(StatusSlot& slot, const Statistics& count
   slot.ops.store(counters.ops, kRelaxed);
   slot.overshoot_bytes.store(counters.overshoot.count, kRelaxed);
   std::strncpy(slot.io.data(), counters.io.c_str(), kIoNameBytes - 1);
-  for (std::size_t i = 0; i < counters.top_movers.size(); ++i) {
-    const MoveTally::Moved& moved = counters.top_movers[i];
-    std::strncpy(slot.movers[i].name.data(), moved.name.c_str(), kMoverNameBytes - 1);
-    slot.movers[i].moved_bytes.store(moved.bytes.count, kRelaxed);
-  }
+  show(counters.top_movers, slot);
 }
 
 void StatusPublisher::publish_outcome(StatusSlot& slot) const {

@@ -79,10 +79,10 @@ const TieredStore::Place& TieredStore::place_locked(StoredId id) const {
   return found->second;
 }
 
-std::optional<StoredId> TieredStore::reserve(Bytes bytes, Tier fastest) {
+std::optional<StoredId> TieredStore::reserve(Bytes bytes, Tier fastest, const char* made_by) {
   SPILLWAY_CHECK(bytes.count != 0 && fastest != Tier::kDevice, to_string(bytes));
   const std::lock_guard lock(mutex_);
-  Place place{.bytes = bytes};
+  Place place{.bytes = bytes, .made_by = made_by};
   if (fastest == Tier::kHost) place.host = host_.allocate(bytes);
   if (place.host == nullptr) {
     const std::optional<Extent> extent = spool_.allocate(bytes);
@@ -153,6 +153,11 @@ void TieredStore::store(StoredId id, const std::byte* from, StoreDone done) {
   }
 }
 
+void TieredStore::count_moved_locked(Bytes& counter, const Place& place) {
+  counter += place.bytes;
+  tally_.add(place.made_by, place.bytes);
+}
+
 void TieredStore::end_store(StoredId id, const Place& begun, int error) {
   HostPages freed;  // after the lock, here and below
   const std::lock_guard lock(mutex_);
@@ -162,8 +167,8 @@ void TieredStore::end_store(StoredId id, const Place& begun, int error) {
   if (error != 0) {
     ++statistics_.failed;
   } else {
-    (begun.host != nullptr ? statistics_.stored_on_host : statistics_.stored_on_disk) +=
-        begun.bytes;
+    count_moved_locked(
+        begun.host != nullptr ? statistics_.stored_on_host : statistics_.stored_on_disk, begun);
   }
   freed = end_copy_locked(id, place);
 }
@@ -202,8 +207,8 @@ int TieredStore::end_load(StoredId id, const Place& begun, const std::byte* to, 
   if (error != 0) {
     ++statistics_.failed;
   } else {
-    (begun.host != nullptr ? statistics_.loaded_from_host : statistics_.loaded_from_disk) +=
-        begun.bytes;
+    count_moved_locked(
+        begun.host != nullptr ? statistics_.loaded_from_host : statistics_.loaded_from_disk, begun);
   }
   freed = end_copy_locked(id, places_.at(to_value(id)));
   return error;
@@ -271,7 +276,7 @@ void TieredStore::end_demotion(StoredId id, int error) {
     ++statistics_.failed;
     spool_.free(std::exchange(place.disk, Extent{}));
   } else {
-    statistics_.stored_on_disk += place.bytes;
+    count_moved_locked(statistics_.stored_on_disk, place);
   }
   freed = end_copy_locked(id, place);
 }
@@ -345,16 +350,16 @@ int TieredStore::put_aside_part(const Place& place, std::uint64_t begin, std::ui
   return 0;
 }
 
-int TieredStore::end_putting_aside(Bytes bytes, int error) {
+int TieredStore::end_putting_aside(const Place& place, int error) {
   const std::lock_guard lock(mutex_);
-  error == 0 ? void(statistics_.stored_on_disk += bytes) : void(++statistics_.failed);
+  error == 0 ? count_moved_locked(statistics_.stored_on_disk, place) : void(++statistics_.failed);
   return error;
 }
 
 int TieredStore::put_aside(StoredId id) {
   const Place place = mapped_place(id);
   if (place.mapped == nullptr) return 0;
-  return end_putting_aside(place.bytes, put_aside_part(place, 0, place.disk.bytes));
+  return end_putting_aside(place, put_aside_part(place, 0, place.disk.bytes));
 }
 
 void TieredStore::give_back(StoredId id) {
@@ -375,7 +380,7 @@ int TieredStore::write_aside(StoredId id, const std::byte* from) {
                 std::min(kPart.count, place.bytes.count - begin));
     error = put_aside_part(place, begin, std::min(kPart.count, place.disk.bytes - begin));
   }
-  return end_putting_aside(place.bytes, error);
+  return end_putting_aside(place, error);
 }
 
 int TieredStore::bring(StoredId id) {
@@ -388,7 +393,7 @@ int TieredStore::bring(StoredId id) {
     error = errno == EINVAL ? 0 : errno;
   }
   const std::lock_guard lock(mutex_);
-  error == 0 ? void(statistics_.loaded_from_disk += place.bytes) : void(++statistics_.failed);
+  error == 0 ? count_moved_locked(statistics_.loaded_from_disk, place) : void(++statistics_.failed);
   return error;
 }
 
@@ -431,6 +436,11 @@ StoreUsage TieredStore::usage() const {
 StoreStatistics TieredStore::statistics() const {
   const std::lock_guard lock(mutex_);
   return statistics_;
+}
+
+std::vector<MoveTally::Moved> TieredStore::top_movers(std::size_t count) const {
+  const std::lock_guard lock(mutex_);
+  return tally_.top(count);
 }
 
 }  // namespace spillway::runtime

@@ -14,6 +14,7 @@
 #include <map>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "../resident_pages.hpp"
@@ -216,6 +217,38 @@ TEST_P(TieredStoreTest, FillsTheHostFirstAndThenTheDisk) {
   tiers.drop(*first);
   tiers.drop(*second);
   EXPECT_EQ(tiers.usage(), (StoreUsage{.host = {}, .host_budget = Bytes{kPage.count * 2}}));
+}
+
+TEST_P(TieredStoreTest, NamesWhatMovedMostHoweverItWent) {
+  TieredStore tiers(options(kPage, kMiB), transfers());
+  const auto host = tiers.reserve(kPage, Tier::kHost, "host");
+  const auto disk = tiers.reserve(kPage * 2, Tier::kDisk, "disk");
+  const auto mapped = tiers.reserve(kPage * 4, Tier::kDisk, "mapped");
+  const auto nobodys = tiers.reserve(kPage * 5);
+  ASSERT_TRUE(host && disk && mapped && nobodys);
+  arm_faults("spool.write=ENOSPC@1");  // is not tried again
+  EXPECT_EQ(store(tiers, *nobodys, contents(kPage * 5, 1)), ENOSPC);
+  arm_faults("");
+  EXPECT_EQ(store(tiers, *nobodys, contents(kPage * 5, 1)), 0);
+  EXPECT_EQ(store(tiers, *host, contents(kPage, 2)), 0);
+  EXPECT_TRUE(tiers.demote(*host, [](int error) { EXPECT_EQ(error, 0); }));
+  EXPECT_EQ(store(tiers, *disk, contents(kPage * 2, 3)), 0);
+  std::vector<std::byte> found;
+  for (const auto& id : {*host, *disk, *disk}) EXPECT_EQ(load(tiers, id, found), 0);
+  ASSERT_NE(tiers.map(*mapped), nullptr);
+  EXPECT_EQ(tiers.write_aside(*mapped, contents(kPage * 4, 4).data()), 0);
+  EXPECT_EQ(tiers.bring(*mapped), 0);
+  EXPECT_EQ(tiers.put_aside(*mapped), 0);
+  std::map<std::string, Bytes> moved;
+  for (const auto& [name, bytes] : tiers.top_movers(9)) moved[name] = bytes;
+  EXPECT_EQ(moved, (std::map<std::string, Bytes>{{"mapped 16 KiB", kPage * 12},
+                                                 {"disk 8 KiB", kPage * 6},
+                                                 {"unknown 20 KiB", kPage * 5},
+                                                 {"host 4 KiB", kPage * 3}}));
+  EXPECT_EQ(tiers.top_movers(1).front().name, "mapped 16 KiB");
+  const StoreStatistics all = tiers.statistics();
+  EXPECT_EQ(all.stored_on_host + all.stored_on_disk + all.loaded_from_host + all.loaded_from_disk,
+            kPage * 26);
 }
 
 TEST_P(TieredStoreTest, RandomHistoriesBringBackWhatWasStored) {

@@ -25,7 +25,7 @@ inline constexpr std::size_t kPlannerNameBytes = 64;
 
 /// A storage that moved much. The name is NUL-terminated and cut to fit.
 struct StatusMover {
-  std::array<char, kMoverNameBytes> name;  ///< e.g. "aten::convolution [2, 32, 96, 96, 96] float"
+  std::array<char, kMoverNameBytes> name;  ///< e.g. "aten::convolution 216 MiB"
   std::atomic<std::uint64_t> moved_bytes;  ///< out plus in, since start
 };
 

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "spillway/base/bytes.hpp"
-#include "spillway/runtime/exec/move_tally.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
+#include "spillway/runtime/move_tally.hpp"
 
 namespace spillway::runtime {
 

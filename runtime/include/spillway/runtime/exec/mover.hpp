@@ -28,7 +28,6 @@
 #include "spillway/runtime/exec/copies.hpp"
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/move_ledger.hpp"
-#include "spillway/runtime/exec/move_tally.hpp"
 #include "spillway/runtime/exec/refusals.hpp"
 #include "spillway/runtime/exec/remains.hpp"
 #include "spillway/runtime/exec/storage_record.hpp"
@@ -36,6 +35,7 @@
 #include "spillway/runtime/exec/tier_rooms.hpp"
 #include "spillway/runtime/exec/victim_order.hpp"
 #include "spillway/runtime/memory/device_tier.hpp"
+#include "spillway/runtime/move_tally.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/exec/move_ledger.hpp"
-#include "spillway/runtime/exec/move_tally.hpp"
+#include "spillway/runtime/move_tally.hpp"
 #include "spillway/runtime/settings.hpp"
 
 namespace spillway::runtime {

@@ -29,10 +29,12 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/machine/tier.hpp"
 #include "spillway/runtime/memory/host_memory.hpp"
+#include "spillway/runtime/move_tally.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
 
@@ -82,8 +84,9 @@ class TieredStore {
 
   /// Room for `bytes` (> 0): on the host where that has room, else on the disk; on the disk alone
   /// if `fastest` says so. Nothing where neither has room: `full_reason`. Throws UserError if the
-  /// spool file cannot be opened.
-  std::optional<StoredId> reserve(Bytes bytes, Tier fastest = Tier::kHost);
+  /// spool file cannot be opened. `made_by`, interned, names what is to lie there in top_movers().
+  std::optional<StoredId> reserve(Bytes bytes, Tier fastest = Tier::kHost,
+                                  const char* made_by = nullptr);
   /// Why `reserve` last returned nothing: need, have, short, and what to do.
   [[nodiscard]] std::string full_reason() const;
 
@@ -120,6 +123,8 @@ class TieredStore {
   [[nodiscard]] Tier tier(StoredId id) const;
   [[nodiscard]] StoreUsage usage() const;
   [[nodiscard]] StoreStatistics statistics() const;
+  /// What moved most of the bytes in the statistics, largest first.
+  [[nodiscard]] std::vector<MoveTally::Moved> top_movers(std::size_t count) const;
 
   /// Returns when nothing is in flight and every `done` has returned.
   void drain() { transfers_->drain(); }
@@ -144,6 +149,7 @@ class TieredStore {
     Extent disk{};                // owned; no bytes: none
     std::uint64_t checksum = 0;
     TransferId transfer = 0;  // the last one submitted
+    const char* made_by = nullptr;
   };
   using Places = std::unordered_map<std::uint64_t, Place>;
 
@@ -162,7 +168,9 @@ class TieredStore {
   Place mapped_place(StoredId id);
   /// Writes pages of a mapped place on the disk and gives them back. Returns an errno.
   int put_aside_part(const Place& place, std::uint64_t begin, std::uint64_t length);
-  int end_putting_aside(Bytes bytes, int error);
+  int end_putting_aside(const Place& place, int error);
+  /// A copy of the place succeeded: `counter` is that of its way.
+  void count_moved_locked(Bytes& counter, const Place& place);
   void end_store(StoredId id, const Place& begun, int error);
   int end_load(StoredId id, const Place& begun, const std::byte* to, int error);
   void end_demotion(StoredId id, int error);
@@ -174,6 +182,7 @@ class TieredStore {
   Places places_;
   std::uint64_t last_id_ = 0;
   StoreStatistics statistics_;
+  MoveTally tally_;
   std::string full_reason_;
   bool in_child_ = false;                 // changes where there is one thread
   std::unique_ptr<Transfers> transfers_;  // last: its threads use all of the above

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spillway/runtime/exec/move_tally.hpp"
+#include "spillway/runtime/move_tally.hpp"
 
 #include <gtest/gtest.h>
 
