@@ -18,17 +18,17 @@ def stock(program):
 
 
 @pytest.mark.parametrize(
-    ("program", "budget", "variables"),
+    ("program", "budget", "variables", "most"),
     [
-        ("wide", 14, 18),
+        ("wide", 14, 18, r"(adam/)?sequential[/_]dense_\d[/_]kernel\w* 1 MiB"),
         # Up to six gradients of 1 MiB wait for their updates, in whatever order threads come to:
         # with 5 MiB every other run ends for want of memory, with 6 one of sixty.
-        ("wide_without_optimizer_state", 8, 6),
-        ("embedding", 9, 16),
-        ("constants", 7, 8),
+        ("wide_without_optimizer_state", 8, 6, r"sequential/dense_\d/kernel 1 MiB"),
+        ("embedding", 9, 16, "Variable 4 MiB"),
+        ("constants", 7, 8, r"Const_\d 1 MiB"),
     ],
 )
-def test_a_program_trains_whose_variables_do_not_fit(program, budget, variables):
+def test_a_program_trains_whose_variables_do_not_fit(program, budget, variables, most):
     found = run("variables.py", program, SPILLWAY_BUDGET=f"{budget}MiB")
     assert found.status == 0, found.errors
     assert_equal(found, stock(program))
@@ -38,6 +38,7 @@ def test_a_program_trains_whose_variables_do_not_fit(program, budget, variables)
     # All but what may lie in memory.
     assert statistics["peak_variable_bytes"] >= (variables - budget / 4 - 1) * MIB
     assert statistics["peak_uncounted_variable_bytes"] == 0
+    assert re.fullmatch(most, statistics["top_movers"][0]["name"])
 
 
 def test_what_lies_in_memory_is_what_counts():

@@ -97,6 +97,12 @@ void Node::add_int_attribute(std::string_view attribute, std::uint64_t number) {
   add_attribute(*this, attribute, value);
 }
 
+void Node::add_text_attribute(std::string_view attribute, std::string_view text) {
+  std::string value;
+  append_bytes_field(value, kValueText, text);
+  add_attribute(*this, attribute, value);
+}
+
 Graph Graph::parse(std::string_view message) {
   Graph graph;
   FieldReader reader(message);

@@ -26,6 +26,7 @@ struct Node {
   [[nodiscard]] std::optional<std::string_view> attribute(std::string_view name) const;
   void add_type_attribute(std::string_view name, std::uint64_t type);
   void add_int_attribute(std::string_view name, std::uint64_t value);
+  void add_text_attribute(std::string_view name, std::string_view value);
 };
 
 struct Graph {

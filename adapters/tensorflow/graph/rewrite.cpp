@@ -80,6 +80,7 @@ class Rewriting {
     out.inputs = {source};
     out.add_int_attribute("hole", number);
     out.add_int_attribute("holes", pair.swap_ins.size());
+    out.add_text_attribute("made_by", name.node);
     for (std::size_t i = 0; i < pair.swap_ins.size(); ++i) {
       const SwapIn& swap_in = pair.swap_ins[i];
       Node in = swap_node(swap_in_name(number, i), kSwapInOp, pair);

@@ -71,7 +71,7 @@ struct RewriteOptions {
   std::uint64_t smallest_constant = 0;
   /// The number of the first hole. Each pair has as many in a row as it has swap-ins: the attribute
   /// `hole` of a swap-in is that of the one before it, of a swap-out that of its first, with how
-  /// many there are as `holes`.
+  /// many there are as `holes`, and the node that makes the tensor as `made_by`.
   std::uint64_t first_hole = 0;
   Trigger trigger = Trigger::kEdge;
   std::uint64_t first_clock = 0;    ///< the number of the first clock

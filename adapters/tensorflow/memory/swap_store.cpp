@@ -71,7 +71,8 @@ SwapStore::~SwapStore() {
   store_.drain();
 }
 
-SwapStore::Ticket SwapStore::swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done) {
+SwapStore::Ticket SwapStore::swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done,
+                                      const char* made_by) {
   Ticket ticket = 0;
   {
     std::unique_lock lock(mutex_);
@@ -82,7 +83,11 @@ SwapStore::Ticket SwapStore::swap_out(const std::byte* memory, Bytes bytes, Swap
     }
     memory_.expect_room(bytes);
     ticket = ++last_ticket_;
-    out_.push_back({.ticket = ticket, .memory = memory, .bytes = bytes, .done = std::move(done)});
+    out_.push_back({.ticket = ticket,
+                    .memory = memory,
+                    .bytes = bytes,
+                    .done = std::move(done),
+                    .made_by = made_by});
   }
   work_.notify_all();
   return ticket;
@@ -115,9 +120,9 @@ bool SwapStore::cancel_out(Ticket ticket) {
   return true;
 }
 
-std::optional<runtime::StoredId> SwapStore::reserve(Bytes bytes, std::string& reason) {
+std::optional<runtime::StoredId> SwapStore::reserve(const Leaving& leaving, std::string& reason) {
   try {
-    const auto id = store_.reserve(bytes);
+    const auto id = store_.reserve(leaving.bytes, Tier::kHost, leaving.made_by);
     if (!id) reason = store_.full_reason();
     return id;
   } catch (const std::exception& error) {  // no spool file can be opened
@@ -127,9 +132,9 @@ std::optional<runtime::StoredId> SwapStore::reserve(Bytes bytes, std::string& re
 }
 
 void SwapStore::swap_out_now(const Leaving& leaving) {
-  const auto& [ticket, memory, bytes, done] = leaving;
+  const auto& [ticket, memory, bytes, done, made_by] = leaving;
   std::string reason;
-  const std::optional<runtime::StoredId> id = reserve(bytes, reason);
+  const std::optional<runtime::StoredId> id = reserve(leaving, reason);
   if (!id) {
     done(nullptr, reason);
     memory_.room_came(bytes);

@@ -26,10 +26,12 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "budgeted_memory.hpp"
 #include "link_meter.hpp"
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/status_page.hpp"
 #include "spillway/runtime/store/tiered_store.hpp"
 
 namespace spillway::tf {
@@ -68,7 +70,9 @@ class SwapStore {
 
   /// Names a swap-out or a swap-in that waits; 0 names none.
   using Ticket = std::uint64_t;
-  Ticket swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done);
+  /// `made_by`, interned, names the bytes in top_movers().
+  Ticket swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done,
+                  const char* made_by = nullptr);
   /// Takes back a swap-out of which nothing has been written: `done` is never called then. False if
   /// it has begun, or ended.
   bool cancel_out(Ticket ticket);
@@ -83,6 +87,9 @@ class SwapStore {
 
   [[nodiscard]] runtime::StoreUsage usage() const { return store_.usage(); }
   [[nodiscard]] runtime::StoreStatistics statistics() const { return store_.statistics(); }
+  [[nodiscard]] std::vector<runtime::MoveTally::Moved> top_movers() const {
+    return store_.top_movers(runtime::kTopMovers);
+  }
   [[nodiscard]] std::string transfers() const { return store_.transfers(); }
   /// How fast copies were made and brought back.
   [[nodiscard]] const LinkMeter& out() const { return out_meter_; }
@@ -106,6 +113,7 @@ class SwapStore {
     const std::byte* memory = nullptr;
     Bytes bytes{};
     SwapOutDone done;
+    const char* made_by = nullptr;
   };
 
   void run_out();
@@ -117,7 +125,7 @@ class SwapStore {
   void make_room_for_first();
   void fail_first();
   /// A place in the store, or why there is none.
-  std::optional<runtime::StoredId> reserve(Bytes bytes, std::string& reason);
+  std::optional<runtime::StoredId> reserve(const Leaving& leaving, std::string& reason);
   void swap_out_now(const Leaving& leaving);
 
   BudgetedMemory& memory_;

@@ -41,10 +41,10 @@ bool Variables::maps_new(Bytes bytes) {
   return too_many_;
 }
 
-std::shared_ptr<VariableMemory> Variables::make(Bytes bytes) {
+std::shared_ptr<VariableMemory> Variables::make(Bytes bytes, const char* made_by) {
   std::string reason;
   try {
-    if (const std::optional<runtime::StoredId> id = store_.reserve(bytes)) {
+    if (const std::optional<runtime::StoredId> id = store_.reserve(bytes, Tier::kHost, made_by)) {
       if (std::byte* const data = store_.map(*id)) {
         return std::make_shared<VariableMemory>(*this, *id, data, bytes);
       }

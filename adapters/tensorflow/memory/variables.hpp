@@ -99,8 +99,9 @@ class Variables {
   [[nodiscard]] bool may_map(Bytes bytes) const {
     return bytes.count != 0 && bytes >= options_.smallest;
   }
-  /// Null if the store has no room, which `on_stays` hears of.
-  std::shared_ptr<VariableMemory> make(Bytes bytes);
+  /// Null if the store has no room, which `on_stays` hears of. `made_by`, interned, names it in
+  /// the store's top_movers().
+  std::shared_ptr<VariableMemory> make(Bytes bytes, const char* made_by = nullptr);
   /// Somebody is about to read or write all of it. Waits for room. Empty, or why not: it does not
   /// fit the budget, or cannot be read.
   std::string use(VariableMemory& variable);

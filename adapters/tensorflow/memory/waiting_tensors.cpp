@@ -9,10 +9,11 @@
 namespace spillway::tf {
 
 WaitingTensor::WaitingTensor(WaitingTensors& owner, std::unique_ptr<Held> held, Bytes bytes,
-                             std::uint64_t first_hole, std::uint32_t holes)
+                             std::uint64_t first_hole, std::uint32_t holes, const char* made_by)
     : owner_(owner),
       bytes_(bytes),
       end_(first_hole + holes),
+      made_by_(made_by),
       hole_(first_hole),
       to_come_(holes),
       held_(std::move(held)) {
@@ -27,8 +28,9 @@ WaitingTensor::~WaitingTensor() {
 }
 
 std::shared_ptr<WaitingTensor> WaitingTensors::add(std::unique_ptr<Held> held, Bytes bytes,
-                                                   std::uint64_t first_hole, std::uint32_t holes) {
-  return std::make_shared<WaitingTensor>(*this, std::move(held), bytes, first_hole, holes);
+                                                   std::uint64_t first_hole, std::uint32_t holes,
+                                                   const char* made_by) {
+  return std::make_shared<WaitingTensor>(*this, std::move(held), bytes, first_hole, holes, made_by);
 }
 
 void WaitingTensors::count_locked(WaitingTensor& tensor, bool in_store) {
@@ -73,7 +75,8 @@ void WaitingTensors::start_copy(const std::shared_ptr<WaitingTensor>& tensor,
           std::shared_ptr<Copy> copy, const std::string& reason) {
         end_copy(*tensor, std::move(copy), reason);
         if (done) done();
-      });
+      },
+      tensor->made_by_);
   const std::lock_guard lock(mutex_);
   if (tensor->state_ == State::kLeaving) tensor->ticket_ = ticket;
 }

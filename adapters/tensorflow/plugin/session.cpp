@@ -24,6 +24,7 @@
 #include "spillway/base/output_path.hpp"
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/runtime/shown_movers.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "spillway/trace/trace_io.hpp"
 #include "variable_ops.hpp"
@@ -191,6 +192,7 @@ void Session::before_fork() {
   clock_.before_fork();
   variables_->before_fork();
   before_fork_of_variable_ops();
+  names_.before_fork();
   memory_.before_fork();
   if (record_) record_->before_fork();
   if (profiler_) profiler_->before_fork();
@@ -200,6 +202,7 @@ void Session::after_fork(bool in_child) {
   if (profiler_) profiler_->after_fork();
   if (record_) record_->after_fork();
   memory_.after_fork(in_child);
+  names_.after_fork();
   after_fork_of_variable_ops();
   variables_->after_fork();
   clock_.after_fork();
@@ -281,6 +284,7 @@ RunFigures Session::figures() const {
   return {.memory = memory_.usage(),
           .store = store_->usage(),
           .moved = store_->statistics(),
+          .movers = store_->top_movers(),
           .steps = steps_.figures(),
           .stall = stall_ns(),
           .transfers = store_->transfers(),
@@ -343,6 +347,7 @@ std::string Session::statistics_json() {
                         {"evicted_bytes", (moved.stored_on_host + moved.stored_on_disk).count},
                         {"fetched_bytes", (moved.loaded_from_host + moved.loaded_from_disk).count},
                         {"failed_copies", moved.failed},
+                        {"top_movers", to_json(store_->top_movers())},
                         {"allocations", memory.allocations},
                         {"waiting_allocations", memory.waits},
                         {"failed_allocations", memory.failures},

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "budgeted_memory.hpp"
+#include "interned_names.hpp"
 #include "plan_loop.hpp"
 #include "planner_choice.hpp"
 #include "rewrite.hpp"
@@ -48,6 +49,8 @@ class Session {
 
   BudgetedMemory& memory() { return memory_; }
   SwapStore& store() { return *store_; }
+  /// Names of what moves.
+  InternedNames& names() { return names_; }
   SwapTable& table() { return table_; }
   Standstill& standstill() { return standstill_; }
   WaitingTensors& waiting() { return *waiting_; }
@@ -116,6 +119,7 @@ class Session {
   std::string framework_;
   bool fuzz_;
   BudgetedMemory memory_;
+  InternedNames names_;
   StepCount steps_;
   Standstill standstill_;
   SwapTable table_;

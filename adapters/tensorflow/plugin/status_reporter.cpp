@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/runtime/shown_movers.hpp"
 #include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::tf {
@@ -85,6 +86,7 @@ void StatusReporter::publish() {
   slot_->budget_bytes.store(limited_ ? figures.memory.budget.count : 0, kRelaxed);
   show_memory(*slot_, figures.memory);
   show_moves(*slot_, figures.store, figures.moved);
+  show(figures.movers, *slot_);
   show_steps(*slot_, figures.steps);
   slot_->stall_ns.store(whole(figures.stall), kRelaxed);
   slot_->started_ns.store(whole(started_), kRelaxed);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "budgeted_memory.hpp"
 #include "spillway/base/ids.hpp"
@@ -23,6 +24,7 @@ struct RunFigures {
   MemoryUsage memory;
   runtime::StoreUsage store;
   runtime::StoreStatistics moved;
+  std::vector<runtime::MoveTally::Moved> movers;  ///< what moved most, the most first
   StepFigures steps;
   TimeNs stall = 0;       ///< allocations, over all threads, and standstills
   std::string transfers;  ///< how bytes move

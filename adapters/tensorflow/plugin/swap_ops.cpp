@@ -22,8 +22,10 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "finished_step.hpp"
 #include "revocable_wait.hpp"
 #include "session.hpp"
 #include "tensorflow/core/common_runtime/dma_helper.h"
@@ -124,6 +126,14 @@ std::uint64_t number_of(OpKernelConstruction* construction, const char* attribut
   return static_cast<std::uint64_t>(number);
 }
 
+const char* maker_of(OpKernelConstruction* construction) {
+  std::string node;
+  const auto status = construction->GetAttr("made_by", &node);
+  if (!status.ok()) construction->SetStatus(status);
+  Session* const session = Session::get();
+  return session == nullptr ? nullptr : session->names().intern(name_in_function(node));
+}
+
 // An op of this step got memory beyond the budget, where it could not be told that there is none.
 bool fails_for_overshoot(OpKernelContext* context) {
   Session* const session = Session::get();
@@ -138,7 +148,8 @@ class SwapOut : public AsyncOpKernel {
   explicit SwapOut(OpKernelConstruction* construction)
       : AsyncOpKernel(construction),
         hole_(number_of(construction, "hole")),
-        holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))) {}
+        holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))),
+        made_by_(maker_of(construction)) {}
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -161,7 +172,7 @@ class SwapOut : public AsyncOpKernel {
     }
     if (session->profiler() != nullptr) session->profiler()->came(hole_, memory_of(input));
     const auto waiting =
-        session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_, holes_);
+        session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_, holes_, made_by_);
     context->set_output(0, tensor_over(new Token(waiting), input));
     if (!copies) {
       done();
@@ -177,6 +188,7 @@ class SwapOut : public AsyncOpKernel {
  private:
   std::uint64_t hole_;
   std::uint32_t holes_;
+  const char* made_by_;
 };
 
 ClockRun clock_run(const OpKernelContext& context, std::uint64_t clock) {
@@ -380,6 +392,7 @@ REGISTER_OP("SpillwaySwapOut")
     .Attr("T: type")
     .Attr("hole: int")
     .Attr("holes: int")
+    .Attr("made_by: string")
     .SetIsStateful()
     .SetShapeFn(same_shape);
 REGISTER_OP("SpillwaySwapIn")

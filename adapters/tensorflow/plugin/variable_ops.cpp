@@ -6,9 +6,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "finished_step.hpp"
 #include "session.hpp"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -71,8 +73,8 @@ absl::Status write(const Tensor& variable, const Tensor& value) {
 }
 
 // Memory of our own with the bytes of `value`. `copy` stays empty where the store has no room.
-absl::Status copy_of(const Tensor& value, std::optional<Tensor>& copy) {
-  auto memory = Session::get()->variables().make({value.TotalBytes()});
+absl::Status copy_of(const Tensor& value, const char* name, std::optional<Tensor>& copy) {
+  auto memory = Session::get()->variables().make({value.TotalBytes()}, name);
   if (memory == nullptr) return absl::OkStatus();
   auto* const buffer = new VariableBuffer(std::move(memory));
   const Tensor fresh(value.dtype(), value.shape(), buffer);
@@ -85,32 +87,32 @@ absl::Status copy_of(const Tensor& value, std::optional<Tensor>& copy) {
 // Variables that were left in memory, until there are more than may lie there: then they move.
 class LeftInMemory {
  public:
-  void add(Var* variable) {
+  void add(Var* variable, const char* name) {
     const std::lock_guard lock(mutex_);
-    variables_.emplace_back(variable);
+    variables_.emplace_back(variable, name);
   }
 
   // The caller holds the lock of `current`. Of another it is taken only where nobody has it, since
   // an op may hold several. A variable that somebody works on, or whose value somebody holds, moves
   // another time.
   absl::Status move(const Var& current) {
-    std::vector<WeakVar> moving;
+    std::vector<std::pair<WeakVar, const char*>> moving;
     {
       const std::lock_guard lock(mutex_);
       moving.swap(variables_);
     }
     absl::Status status;
-    for (const WeakVar& weak : moving) {
+    for (const auto& [weak, name] : moving) {
       const ::tensorflow::core::RefCountPtr<Var> variable = weak.GetNewRef();
       if (variable == nullptr) continue;
       const bool moves = variable.get() != &current && variable->mu()->try_lock();
       if (moves) {
-        if (status.ok()) status = move_locked(*variable);
+        if (status.ok()) status = move_locked(*variable, name);
         const bool stays = VariableBuffer::in(*variable->tensor()) == nullptr;
         variable->mu()->unlock();
         if (!stays) continue;
       }
-      add(variable.get());
+      add(variable.get(), name);
     }
     return status;
   }
@@ -121,16 +123,16 @@ class LeftInMemory {
  private:
   using WeakVar = ::tensorflow::core::WeakPtr<Var>;
 
-  static absl::Status move_locked(Var& variable) {
+  static absl::Status move_locked(Var& variable, const char* name) {
     if (!variable.is_initialized || !variable.tensor()->RefCountIsOne()) return absl::OkStatus();
     std::optional<Tensor> copy;
-    absl::Status status = copy_of(*variable.tensor(), copy);
+    absl::Status status = copy_of(*variable.tensor(), name, copy);
     if (copy) *variable.tensor() = *copy;
     return status;
   }
 
   std::mutex mutex_;
-  std::vector<WeakVar> variables_;
+  std::vector<std::pair<WeakVar, const char*>> variables_;  // with its name
 };
 
 LeftInMemory& left_in_memory() {
@@ -190,21 +192,31 @@ class AssignVariable : public OpKernel {
         variable.tensor()->shape() == value.shape()) {
       return write(*variable.tensor(), value);
     }
-    const bool is_new = !variable.is_initialized;
-    const bool maps_new = is_new && Session::get()->variables().maps_new({value.TotalBytes()});
+    const Bytes bytes{value.TotalBytes()};
+    Variables& variables = Session::get()->variables();
+    const bool is_new = !variable.is_initialized && variables.may_map(bytes);
+    if (!has_own && !is_new) return assign_in_memory(context, variable, value);
+    const char* const name =
+        Session::get()->names().intern(variable_name(::tensorflow::HandleFromInput(context, 0)));
+    const bool maps_new = is_new && variables.maps_new(bytes);
     if (maps_new) {
       if (absl::Status status = left_in_memory().move(variable); !status.ok()) return status;
-    } else if (is_new && Session::get()->variables().may_map({value.TotalBytes()})) {
-      left_in_memory().add(&variable);
+    } else if (is_new) {
+      left_in_memory().add(&variable, name);
     }
-    if (value.TotalBytes() != 0 && (has_own || maps_new)) {
+    if (bytes.count != 0 && (has_own || maps_new)) {
       std::optional<Tensor> copy;
-      if (absl::Status status = copy_of(value, copy); !status.ok()) return status;
+      if (absl::Status status = copy_of(value, name, copy); !status.ok()) return status;
       if (copy) {
         *variable.tensor() = *copy;
         return absl::OkStatus();
       }
     }
+    return assign_in_memory(context, variable, value);
+  }
+
+  static absl::Status assign_in_memory(OpKernelContext* context, Var& variable,
+                                       const Tensor& value) {
     if (!variable.copy_on_read_mode.load()) {
       *variable.tensor() = value;
       return absl::OkStatus();
@@ -270,7 +282,9 @@ class Constant : public OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("value", &value_));
     if (!Session::get()->variables().maps_new({value_.TotalBytes()})) return;
     std::optional<Tensor> copy;
-    OP_REQUIRES_OK(construction, copy_of(value_, copy));
+    const char* const name =
+        Session::get()->names().intern(name_in_function(construction->def().name()));
+    OP_REQUIRES_OK(construction, copy_of(value_, name, copy));
     if (copy) value_ = *copy;
   }
   bool IsExpensive() override { return false; }
@@ -336,6 +350,14 @@ const ::tensorflow::KernelDef* kernel_above(const char* op) {
 }
 
 }  // namespace
+
+// To the names of variables that Python owns the framework adds `/` and a number.
+std::string_view variable_name(const ::tensorflow::ResourceHandle& handle) {
+  const std::string_view name = handle.name();
+  if (!handle.IsRefCounting()) return name;
+  const std::size_t number = name.rfind('/');
+  return number == std::string_view::npos ? "variable" : name.substr(0, number);
+}
 
 void before_fork_of_variable_ops() { left_in_memory().before_fork(); }
 void after_fork_of_variable_ops() { left_in_memory().after_fork(); }

@@ -13,7 +13,16 @@
 // (watched_device.hpp) the three ops of ours and a read in a graph have nothing to say.
 #pragma once
 
+#include <string_view>
+
+namespace tensorflow {
+class ResourceHandle;
+}
+
 namespace spillway::tf {
+
+/// The program's name for a variable: a view into the handle.
+std::string_view variable_name(const ::tensorflow::ResourceHandle& handle);
 
 /// Registers the two above the framework's. Before the first op runs, and once.
 void register_variable_ops();

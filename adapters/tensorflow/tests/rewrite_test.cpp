@@ -59,6 +59,7 @@ TEST(RewriteTest, PutsAPairOnALongEdgeAndNoneOnShortOnes) {
               ElementsAre("^make", "^m1", "^m2", "^m3", "^m4", "^m5"));
   EXPECT_EQ(int_of(*node_named(graph, "spillway/swap_40_out").attribute("hole")), 40);
   EXPECT_EQ(int_of(*node_named(graph, "spillway/swap_40_out").attribute("holes")), 1);
+  EXPECT_EQ(text_of(*node_named(graph, "spillway/swap_40_out").attribute("made_by")), "make");
 }
 
 TEST(RewriteTest, LeavesAGraphOfShortEdgesAsItWas) {

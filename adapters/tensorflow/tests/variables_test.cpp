@@ -87,6 +87,17 @@ TEST_F(VariablesTest, MoreOfThemThanTheBudgetKeepTheirBytesAndTheBudget) {
   EXPECT_EQ(store_.usage().places, 0U);
 }
 
+TEST_F(VariablesTest, WhatMovesIsNamed) {
+  const auto variable = variables_.make(kMiB, "model/dense/kernel");
+  EXPECT_EQ(variables_.use(*variable), "");
+  variables_.make_room(kMiB, Victims::kIdle);
+  EXPECT_EQ(variables_.use(*variable), "");
+  const auto movers = store_.top_movers(2);
+  ASSERT_EQ(movers.size(), 1U);
+  EXPECT_EQ(movers.front().name, "model/dense/kernel 1 MiB");
+  EXPECT_EQ(movers.front().bytes, kMiB * 3) << "in, out and in";
+}
+
 TEST_F(VariablesTest, ThoseUsedLongestAgoMakeRoomForAnAllocation) {
   const auto first = filled(kMiB * 3, 1);
   const auto second = filled(kMiB * 3, 2);

@@ -155,6 +155,19 @@ TEST_F(WaitingTensorsTest, WhatIsHereIsHandedOnAndHeldNoLonger) {
   EXPECT_LT(memory_.usage().live, kMiB);
 }
 
+TEST_F(WaitingTensorsTest, WhatMovesIsNamedAfterItsMaker) {
+  const auto tensor = waiting_.add(std::make_unique<HeldBuffer>(buffer(kMiB * 2)), kMiB * 2, 0, 1,
+                                   "model/conv/Relu");
+  waiting_.leave(tensor);
+  until_written(1);
+  EXPECT_TRUE(store_.top_movers().empty());
+  transfers_->let_through();
+  const auto movers = store_.top_movers();
+  ASSERT_EQ(movers.size(), 1U);
+  EXPECT_EQ(movers.front().name, "model/conv/Relu 2 MiB");
+  EXPECT_EQ(movers.front().bytes, kMiB * 2);
+}
+
 // Swap-ins of one tensor may run at once: the last one overtakes the other while the table is
 // asked.
 TEST_F(WaitingTensorsTest, ASwapInThatIsOvertakenGetsTheTensorToo) {
