@@ -2,29 +2,11 @@
 """A recorded step of a TensorFlow program is one that plans can be made for."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.tensorflow.command import answer
 from tests.tensorflow.runner import MIB, assert_equal, run
-
-COMMAND = os.environ.get("COMMAND_UNDER_TEST") or str(
-    Path(__file__).parents[2] / "build" / "release" / "tools" / "spillway"
-)
-
-
-def answer(*words):
-    # A report is drawn by the python3 on PATH, which is to be this one.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        [COMMAND, *words, "--json"], capture_output=True, text=True, timeout=600,
-        env=os.environ | {"PATH": path},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")

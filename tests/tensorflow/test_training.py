@@ -25,6 +25,22 @@ def test_a_budget_below_the_need_holds(server, program, budget):
     assert statistics["evicted_bytes"] > roomy["evicted_bytes"]
 
 
+def test_what_moves_in_a_step_is_counted(server):
+    """In verify every pair copies out and in, in every step, and both batches are as large."""
+    found = server.kept("mlp", SPILLWAY_BUDGET="1GiB", SPILLWAY_MODE="verify")
+    assert_equal(found, server.kept("mlp"))
+    told = found.statistics
+    moved = told["evicted_bytes"] + told["fetched_bytes"]
+    assert told["last_step_moved_bytes"] * told["steps"] == moved > 0
+    assert 0 < told["last_step_ns"] * (told["steps"] - 1) < told["elapsed_ns"]
+
+
+def test_the_turns_of_a_loop_are_one_step(server):
+    """Three epochs of four batches, of which three and then one are run at once."""
+    told = server.kept("cnn_in_loop", SPILLWAY_BUDGET="1GiB").statistics
+    assert told["steps"] == 6
+
+
 def test_what_fits_passes_after_the_first_steps(server):
     found = server.kept("mlp", SPILLWAY_BUDGET="1GiB")
     assert_equal(found, server.kept("mlp"))

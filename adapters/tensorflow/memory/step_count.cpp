@@ -5,10 +5,12 @@
 
 namespace spillway::tf {
 
-void StepCount::begin(std::size_t graph, TimeNs now, Bytes moved) {
+void StepCount::begin(std::size_t graph, std::int64_t step, TimeNs now, Bytes moved) {
   const std::lock_guard lock(mutex_);
   if (graph >= graphs_.size()) graphs_.resize(graph + 1);
   Runs& runs = graphs_[graph];
+  if (runs.figures.steps != 0 && runs.step == step) return;
+  runs.step = step;
   if (runs.figures.steps++ != 0) {
     runs.figures.last_ns = now - runs.began;
     runs.figures.moved_in_last = saturating_sub(moved, runs.moved_before);

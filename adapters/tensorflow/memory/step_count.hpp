@@ -22,14 +22,17 @@ struct StepFigures {
 /// Thread-safe.
 class StepCount {
  public:
-  /// A graph begins to run. `moved`: bytes moved since the process began.
-  void begin(std::size_t graph, TimeNs now, Bytes moved);
+  /// A graph runs, in the step that the framework gave this number: one more run of it, unless
+  /// that is the number of its last one, in which a loop makes another turn. `moved`: bytes moved
+  /// since the process began.
+  void begin(std::size_t graph, std::int64_t step, TimeNs now, Bytes moved);
   /// Figures of the graph that ran most often, the first of several.
   [[nodiscard]] StepFigures figures() const;
 
  private:
   struct Runs {
     StepFigures figures;
+    std::int64_t step = 0;
     TimeNs began = 0;
     Bytes moved_before{};
   };

@@ -23,7 +23,7 @@ Bytes share_of(Bytes bytes, double share) {
 }  // namespace
 
 SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
-                     std::function<void(std::size_t)> on_run)
+                     std::function<void(std::size_t, std::int64_t)> on_run)
     : options_(options), take_peak_(std::move(take_peak)), on_run_(std::move(on_run)) {}
 
 std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop, bool by_plan) {
@@ -92,7 +92,7 @@ Bytes SwapTable::largest(std::uint64_t hole) const {
   return holes_[hole].largest;
 }
 
-bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
+bool SwapTable::copies(std::uint64_t number, Bytes bytes, std::int64_t step) {
   std::optional<std::size_t> runs;
   bool copies = false;
   {
@@ -102,7 +102,7 @@ bool SwapTable::copies(std::uint64_t number, Bytes bytes) {
     if (graphs_[graph].counting_hole == number) runs = graph;
     copies = copies_locked(number, bytes);
   }
-  if (runs && on_run_) on_run_(*runs);
+  if (runs && on_run_) on_run_(*runs, step);
   return copies;
 }
 

@@ -72,9 +72,10 @@ struct SwapTableState {
 class SwapTable {
  public:
   /// `take_peak`: the peak of live memory since it was last called. `on_run`: a graph runs, told by
-  /// its first hole that is in no loop, else by its first; called with no lock held.
+  /// its first hole that is in no loop, else by its first, and then by each turn; `step` is what
+  /// that was told. Called with no lock held.
   SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
-            std::function<void(std::size_t graph)> on_run = {});
+            std::function<void(std::size_t graph, std::int64_t step)> on_run = {});
 
   /// Numbers for the holes of a graph: the first one's. They copy. `in_loop`: one for each.
   /// `by_plan`: plans decide what passes.
@@ -97,8 +98,8 @@ class SwapTable {
   /// The largest tensor that ever came to the hole.
   [[nodiscard]] Bytes largest(std::uint64_t hole) const;
 
-  /// A tensor comes to a hole: whether it leaves.
-  bool copies(std::uint64_t hole, Bytes bytes);
+  /// A tensor comes to a hole: whether it leaves. `step`: the framework's number of the run.
+  bool copies(std::uint64_t hole, Bytes bytes, std::int64_t step = 0);
   /// In that hole it lies in the store from now on, and no longer.
   void stored(std::uint64_t hole, Bytes bytes);
   void dropped(std::uint64_t hole, Bytes bytes);
@@ -157,7 +158,7 @@ class SwapTable {
 
   const SwapTableOptions options_;
   const std::function<Bytes()> take_peak_;
-  const std::function<void(std::size_t)> on_run_;
+  const std::function<void(std::size_t, std::int64_t)> on_run_;
   mutable std::mutex mutex_;
   std::deque<Hole> holes_;
   std::deque<Graph> graphs_;

@@ -103,6 +103,7 @@ Session* Session::get() { return session.load(std::memory_order_acquire); }
 
 Session::Session(const runtime::Settings& settings, Bytes budget)
     : settings_(settings),
+      started_(now_ns()),
       fuzz_(settings.effective_mode() == Mode::kFuzz),
       memory_(budget, poison_in(settings)),
       standstill_(now_ns),
@@ -110,7 +111,8 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
           {.budget = budget,
            .smallest = fuzz_ ? Bytes{1} : settings.min_size,
            .always_copy = fuzz_ || settings.effective_mode() == Mode::kVerify},
-          [this] { return memory_.take_peak(); }, [this](std::size_t graph) { begin_step(graph); }),
+          [this] { return memory_.take_peak(); },
+          [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),
       store_(std::make_unique<SwapStore>(store_options(settings),
                                          runtime::make_transfers(settings.io), memory_)),
       waiting_(std::make_unique<WaitingTensors>(
@@ -268,9 +270,9 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
   return std::nullopt;
 }
 
-void Session::begin_step(std::size_t graph) {
+void Session::begin_step(std::size_t graph, std::int64_t step) {
   const runtime::StoreStatistics moved = store_->statistics();
-  steps_.begin(graph, now_ns(),
+  steps_.begin(graph, step, now_ns(),
                moved.stored_on_host + moved.stored_on_disk + moved.loaded_from_host +
                    moved.loaded_from_disk);
   if (plans_) plans_->on_run(graph);
@@ -354,6 +356,8 @@ std::string Session::statistics_json() {
                         {"stall_ns", stall_ns()},
                         {"steps", steps.steps},
                         {"last_step_ns", steps.last_ns},
+                        {"last_step_moved_bytes", steps.moved_in_last.count},
+                        {"elapsed_ns", now_ns() - started_},
                         {"graphs_rewritten", graphs_},
                         {"graphs_left", left},
                         {"left_because", left_},

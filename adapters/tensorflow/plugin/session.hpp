@@ -97,7 +97,7 @@ class Session {
  private:
   Session(const runtime::Settings& settings, Bytes budget);
 
-  void begin_step(std::size_t graph);
+  void begin_step(std::size_t graph, std::int64_t step);
   /// In the order of locks.
   void before_fork();
   void after_fork(bool in_child);
@@ -116,6 +116,7 @@ class Session {
 
   runtime::Settings settings_;
   const pid_t pid_ = ::getpid();
+  const TimeNs started_;
   std::string framework_;
   bool fuzz_;
   BudgetedMemory memory_;

@@ -160,7 +160,8 @@ class SwapOut : public AsyncOpKernel {
     const Tensor& input = context->input(0);
     const Bytes bytes{input.TotalBytes()};
     Session* const session = Session::get();
-    const bool copies = session != nullptr && session->table().copies(hole_, bytes);
+    const bool copies =
+        session != nullptr && session->table().copies(hole_, bytes, context->step_id());
     if (session == nullptr || !session->table().may_leave(bytes)) {
       // Its other holes run too, as far as the table knows.
       for (std::uint32_t i = 1; session != nullptr && i < holes_; ++i) {

@@ -26,7 +26,7 @@ class Training {
   Training(const std::string& planner, Bytes budget, const std::string& cache = {})
       : table_(
             {.budget = budget, .smallest = Bytes{1}}, [] { return Bytes{}; },
-            [this](std::size_t graph) {
+            [this](std::size_t graph, std::int64_t /*step*/) {
               if (loop_) loop_->on_run(graph);
             }) {
     loop_ = std::make_unique<PlanLoop>(

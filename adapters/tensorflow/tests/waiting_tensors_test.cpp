@@ -174,7 +174,7 @@ TEST_F(WaitingTensorsTest, ASwapInThatIsOvertakenGetsTheTensorToo) {
   std::function<void()> meanwhile;
   SwapTable table(
       {.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; },
-      [&](std::size_t /*graph*/) {
+      [&](std::size_t /*graph*/, std::int64_t /*step*/) {
         if (meanwhile) std::exchange(meanwhile, {})();
       });
   table.add_holes({true, false});  // whoever asks for the second hole is held up
