@@ -21,6 +21,7 @@
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/public/session_options.h"
+#include "variable_ops.hpp"
 #include "variables_in_use.hpp"
 
 namespace spillway::tf {
@@ -148,6 +149,7 @@ class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
       const ::tensorflow::tf_shared_lock lock(*variable->mu());
       memory = memory_of(*variable->tensor());
     }
+    memory.name = variable_name(handle);
     const std::string_view type = kernel.type_string_view();
     if (changes_variable(type)) {
       watcher_->writes(memory);

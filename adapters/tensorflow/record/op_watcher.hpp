@@ -16,6 +16,7 @@ namespace spillway::tf {
 struct SeenMemory {
   const std::byte* pointer = nullptr;
   Bytes bytes{};
+  std::string_view name{};  ///< of the variable that it is of; empty: of none
 };
 
 struct SeenOp {

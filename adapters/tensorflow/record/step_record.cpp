@@ -73,7 +73,8 @@ void StepRecord::use_locked(SeenMemory memory, bool writes) {
   const auto id = find_locked(memory);
   if (!id) return;
   open_op().touched += memory.bytes;
-  recorder_.use(*id, memory.bytes, writes, nullptr);
+  const std::string name(memory.name);
+  recorder_.use(*id, memory.bytes, writes, name.empty() ? nullptr : name.c_str());
 }
 
 void StepRecord::reads(SeenMemory memory) {

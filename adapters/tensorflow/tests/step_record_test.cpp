@@ -108,6 +108,22 @@ TEST_F(StepRecordTest, AnOutputInTheMemoryOfAnInputIsTheSameStorage) {
   EXPECT_EQ(trace->ops.recomputable[1], 0) << "it destroys what it reads";
 }
 
+TEST_F(StepRecordTest, AVariableHasItsOwnNameAndATensorItsMakers) {
+  record_.watch(std::vector<std::string>{"layer/read", "layer/use"});
+  const std::byte* const variable = allocate();
+  ASSERT_TRUE(begin(1, "layer/read", "ReadVariableOp"));
+  record_.reads({variable, kTensor, "layer/kernel"});
+  end({seen(variable)});
+  ASSERT_TRUE(begin(1, "layer/use"));
+  record_.reads(seen(variable));
+  end({seen(allocate())});
+  const auto trace = record_.take();
+  ASSERT_TRUE(trace);
+  ASSERT_EQ(trace->storages.size(), 2U);
+  EXPECT_EQ(trace->storages.name[0], "layer/kernel");
+  EXPECT_EQ(trace->storages.name[1], "layer/use");
+}
+
 TEST_F(StepRecordTest, TheLastOfTheHighestRunsIsKept) {
   record_.watch(std::vector<std::string>{"layer/make", "layer/use"});
   run_step(1, kMiB * 100);
