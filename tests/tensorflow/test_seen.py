@@ -20,12 +20,16 @@ pytestmark = pytest.mark.skipif(
 
 
 def run_mlp(folder, **variables):
+    return run_python(folder, PROGRAM, "mlp", folder / "result.npz", **variables)
+
+
+def run_python(folder, *words, **variables):
     """The run's statistics, what it shows as JSON, and its standard error."""
     statistics = folder / "statistics.json"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
     done = subprocess.run(
         [COMMAND, "run", "--budget", "16MiB", "--summary", "on", "--json", "--stats", statistics,
-         "--", sys.executable, PROGRAM, "mlp", folder / "result.npz"],
+         "--", sys.executable, *words],
         env=environment | {"TF_CPP_MIN_LOG_LEVEL": "2"} | variables, capture_output=True,
         text=True, timeout=600,
     )  # fmt: skip
@@ -53,3 +57,11 @@ def test_the_summary_is_that_of_the_run(tmp_path):
     assert "of budget 16 MiB" in summary
     assert re.search(rf"^  steps +{told['steps']}, the last took ", summary, re.MULTILINE)
     assert max(map(len, summary.splitlines())) <= 80
+
+
+def test_memory_beyond_the_budget_is_shown(tmp_path):
+    """An array of 32 MiB, for which a refusal would be a fault."""
+    code = "import numpy, tensorflow; tensorflow.constant(numpy.ones(1 << 23, numpy.float32))"
+    told, shown, errors = run_python(tmp_path, "-c", code)
+    assert shown["overshoot"] == told["overshoot_bytes"] >= 16 << 20
+    assert re.search(r"^  overshoot 1\d.* MiB above the budget at most$", errors, re.MULTILINE)

@@ -26,6 +26,7 @@ std::uint64_t whole(TimeNs ns) { return static_cast<std::uint64_t>(ns); }
 void show_memory(runtime::StatusSlot& slot, const MemoryUsage& memory) {
   slot.device_bytes.store(memory.held.count, kRelaxed);
   slot.peak_device_bytes.store(memory.peak_held.count, kRelaxed);
+  slot.overshoot_bytes.store(saturating_sub(memory.peak_held, memory.budget).count, kRelaxed);
   slot.unmanaged_bytes.store(saturating_sub(runtime::resident_bytes(), memory.held).count,
                              kRelaxed);
   slot.shortages.store(memory.failures, kRelaxed);
