@@ -102,6 +102,15 @@ def test_the_step_of_another_machine_does_not_compare_with_the_run(files):
     assert ("durations", "estimated") in report.facts
 
 
+def test_a_run_of_no_whole_step_has_a_peak_alone(files):
+    rewrite(files["STATISTICS"], samples.STATISTICS, last_step_ns=0, last_step_moved_bytes=0)
+    report = gather.report(files["PLAN"], trace=files["TRACE"], run=files["STATISTICS"])
+    assert errors(report) == {
+        "step time": "-", "peak on the device": "+8.0 %", "moved in a step": "-",
+    }  # fmt: skip
+    assert report.notes[-1].startswith("The run has counted no whole step:")
+
+
 def test_a_plan_stands_at_the_whole_budget_that_it_was_made_for(files):
     """Not at what the workspace margin leaves of it: a comparison has whole budgets too."""
     rewrite(files["PLAN"], samples.PLAN, workspace_margin=5)

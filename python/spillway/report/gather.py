@@ -311,10 +311,16 @@ def _add_measured(result: Report, statistics: dict[str, Any]) -> None:
             f"The plan is for {result.basis.machine}, and the step was recorded elsewhere: the "
             "step times do not compare."
         )
+    stepped = statistics["last_step_ns"] > 0
+    if not stepped:
+        result.notes.append(
+            "The run has counted no whole step: step time and bytes moved do not compare."
+        )
     result.comparisons = [
-        Comparison("step time", "ns", result.step_ns, statistics["last_step_ns"], same_time),
+        Comparison("step time", "ns", result.step_ns, statistics["last_step_ns"],
+                   same_time and stepped),
         Comparison("peak on the device", "bytes", result.planned.peak(),
                    statistics["peak_live_bytes"], same),
         Comparison("moved in a step", "bytes", result.moved_bytes,
-                   statistics["last_step_moved_bytes"], same),
+                   statistics["last_step_moved_bytes"], same and stepped),
     ]  # fmt: skip
