@@ -58,6 +58,9 @@ function(spillway_add_test)
   find_package(GTest REQUIRED)
   add_executable(${ARG_NAME}_test ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME}_test PRIVATE spillway_warnings ${ARG_LINKS} GTest::gmock_main)
+  # Compiling a test takes longer than running it: this takes half of the time. What tests call is
+  # compiled as it ships.
+  target_compile_options(${ARG_NAME}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1;-g1>)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
