@@ -50,6 +50,8 @@ count_tests() {
   find "$@" -name 'test_*.py' -exec cat {} + | grep -cE '^ *(async )?def test_' || true
 }
 
+# What to look at when the whole takes too long.
+slowest=(--durations=15 --durations-min=10)
 tensorflow_tests=0
 [[ ! -d tests/tensorflow ]] || tensorflow_tests=$(count_tests tests/tensorflow)
 if [[ -n ${spillway_tensorflow_venv:-} ]]; then
@@ -58,7 +60,7 @@ if [[ -n ${spillway_tensorflow_venv:-} ]]; then
   ! "$spillway_tensorflow_venv/bin/python" -c 'import xdist' 2>/dev/null ||
     parallel=(-n "${JOBS:-2}" --dist loadfile)
   "$spillway_tensorflow_venv/bin/python" -m pytest -p no:cacheprovider "${parallel[@]}" \
-    tests/tensorflow || failed "TensorFlow tests"
+    "${slowest[@]}" tests/tensorflow || failed "TensorFlow tests"
 elif [[ -n ${spillway_no_tensorflow_reason:-} ]]; then
   echo "NOT RUN: TensorFlow tests ($tensorflow_tests): $spillway_no_tensorflow_reason"
 fi
@@ -76,7 +78,8 @@ if [[ -n $spillway_venv ]]; then
   # Nothing is printed after it: pytest's closing lines are the last.
   export FAILED_PARTS
   # A module that cannot be imported does not keep the others from running either.
-  python -m pytest --continue-on-collection-errors "${parallel[@]}" tests || status=1
+  python -m pytest --continue-on-collection-errors "${parallel[@]}" "${slowest[@]}" tests ||
+    status=1
   exit "$status"
 fi
 
