@@ -2,6 +2,7 @@
 """A recorded step of a TensorFlow program is one that plans can be made for."""
 
 import json
+import re
 
 import pytest
 
@@ -48,6 +49,10 @@ def test_storages_are_named_after_their_layers(recorded):
     names = [storage["name"] for storage in trace["storages"] if storage["role"] == "activation"]
     assert any(name.startswith("sequential") and "/conv2d" in name for name in names)
     assert not any(name.startswith("StatefulPartitionedCall/") for name in names)
+    large = [row for row in trace["storages"] if row["bytes"] >= 2304]
+    weights = [row.get("name", "") for row in large if row["role"] == "parameter"]
+    assert weights
+    assert all(re.fullmatch(r"sequential/(conv2d|dense)\w*/kernel", name) for name in weights)
 
 
 def test_planners_are_compared_a_plan_is_explained_and_drawn(recorded, tmp_path):
@@ -60,6 +65,9 @@ def test_planners_are_compared_a_plan_is_explained_and_drawn(recorded, tmp_path)
     answer("plan", path, "--budget", budget, "--host", "4GiB", "-o", plan)
     explained = answer("explain", plan, "--trace", path)["decisions"]
     assert any("conv2d" in decision["name"] for decision in explained)
+    for name in (explained[0]["name"], "sequential/conv2d_1/kernel"):
+        about = answer("explain", plan, "--trace", path, "--storage", name)["decisions"]
+        assert {decision["name"] for decision in about} == {name}
     page = tmp_path / "step.html"
     answer("report", plan, "--trace", path, "-o", page)
     assert "conv2d" in page.read_text()
