@@ -16,9 +16,15 @@ namespace {
 
 bool is_scalar_of_host(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.dim() == 0; }
 
-/// Tensors of the host that a launch was given as numbers may change before the work is done.
+/// Tensors of the host that a launch was given as numbers may change before the work is done. The
+/// work may also outlive the program's own: its last reference is then let go by a thread that
+/// would wait for Python, which waits for the work.
 at::Tensor of_host(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->is_wrapped_number() ? tensor : tensor.clone();
+  at::Tensor copy = tensor.clone();
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return copy;
 }
 
 }  // namespace
