@@ -22,6 +22,8 @@ def install():
     torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
+    # TorchScript would compile kernels of its own for a card.
+    torch._C._jit_override_can_fuse_on_gpu(False)
 
 
 def card_peak_bytes():

@@ -19,6 +19,7 @@ const std::map<cudaError_t, std::pair<const char*, const char*>>& known() {
       {cudaSuccess, {"cudaSuccess", "no error"}},
       {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
       {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
+      {cudaErrorInitializationError, {"cudaErrorInitializationError", "initialization error"}},
       {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
       {cudaErrorNotReady, {"cudaErrorNotReady", "device not ready"}},
       {cudaErrorIllegalAddress,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events of the runtime's functions, and functions of the host that run in streams.
 // Nothing captures: a program that captures a graph is told so.
+#include <unistd.h>
+
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -15,6 +17,12 @@ namespace {
 
 runtime::DeviceEvent event_of(cudaEvent_t event) {
   return runtime::DeviceEvent{reinterpret_cast<std::uintptr_t>(event)};
+}
+
+/// Whether the card is that of the process which forked this one, as CUDA's context is then.
+bool is_of_parent() {
+  static const pid_t kOwner = getpid();
+  return getpid() != kOwner;
 }
 
 }  // namespace
@@ -105,6 +113,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t func
 
 int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t count,
                     void (*work)(void*), void* argument) {
+  if (is_of_parent()) return answer(cudaErrorInitializationError);
   std::vector<DeviceAccess> touched;
   touched.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {

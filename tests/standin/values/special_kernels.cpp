@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ops/copy_native.h>
 
+#include <cstdint>
 #include <tuple>
 #include <vector>
 
@@ -145,11 +146,21 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
           has_bias ? of_hidden.sum(0, false) : Tensor()};
 }
 
+/// Whether another library than PyTorch shall calculate a CTC loss.
+template <class Lengths>
+bool is_left_to_library(const Tensor&, const Tensor&, Lengths, Lengths, std::int64_t) {
+  return false;
+}
+
 }  // namespace
 
 const std::set<std::string>& special_names() {
   static const std::set<std::string> kNames = {"aten::copy_",
                                                "aten::native_dropout",
+                                               "aten::_use_cudnn_ctc_loss",
+                                               "aten::_use_cudnn_ctc_loss.Tensor",
+                                               "aten::_use_miopen_ctc_loss",
+                                               "aten::_use_miopen_ctc_loss.Tensor",
                                                "aten::_thnn_fused_lstm_cell",
                                                "aten::_thnn_fused_lstm_cell_backward_impl",
                                                "aten::_thnn_fused_gru_cell",
@@ -160,6 +171,11 @@ const std::set<std::string>& special_names() {
 void add_special_kernels(torch::Library& library) {
   library.impl("copy_", TORCH_FN(copy));
   library.impl("native_dropout", TORCH_FN(native_dropout));
+  for (const char* const asked : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"}) {
+    library.impl(asked, TORCH_FN(is_left_to_library<at::IntArrayRef>));
+    library.impl((std::string(asked) + ".Tensor").c_str(),
+                 TORCH_FN(is_left_to_library<const Tensor&>));
+  }
   library.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
   library.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
   library.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
