@@ -2,25 +2,33 @@
 """Training programs of the oracle on the stand-in card, managed and unmanaged: the same bits within
 budgets of the card's memory.
 
-CARD_ORACLE=full  every program of the list; otherwise that whose turn is today
+CARD_ORACLE=full  every program of the list, and of each that cannot whether that is still so;
+                  otherwise one of either, on one of the budgets, whose turn is today
 """
 
 import os
+import re
 
 import pytest
 
 from tests.oracle import judge
-from tests.oracle.launch import MIB, required_statistics, start
+from tests.oracle.launch import MIB, ChildFailedError, required_statistics, start
 from tests.oracle.schedule import budget_for
-from tests.oracle.turns import of_the_day
+from tests.oracle.turns import TODAY, of_the_day
 from tests.standin import needed, on_card
 
 pytestmark = needed.STAND_IN
-SHARES = (50, 30)
+FULL = os.environ.get("CARD_ORACLE") == "full"
+SHARES = (50, 30, 15)
 A_DAY = 1
-CASES = (
-    on_card.CASES if os.environ.get("CARD_ORACLE") == "full" else of_the_day(on_card.CASES, A_DAY)
-)
+
+
+def _today(items, day=TODAY):
+    return list(items) if FULL else of_the_day(items, A_DAY, day)
+
+
+# Another one each time that all programs have had their turn.
+SHARES_TODAY = _today(SHARES, TODAY // len(on_card.CASES))
 
 
 def _train(case, folder, **variables):
@@ -37,14 +45,19 @@ def _train(case, folder, **variables):
     return child.require_complete()
 
 
+def _floor(fuzzed):
+    """Bytes of the largest working set: under fuzz the card holds what the running op uses."""
+    return fuzzed.stats["peak_live_bytes"]
+
+
 def _is_equal(expected, child, case):
     judge.same_bits(expected.runs[case], child.runs[case], child)
     assert required_statistics(child)["undeclared_writes"] == 0
 
 
-def _kept_its_budget(child, case, budget, peak):
+def _kept_its_budget(child, case, budget, peak, beside):
     stats = child.stats
-    judge.was_managed(child, peak, budget)
+    judge.was_managed(child, peak, budget - beside)
     assert stats["peak_device_bytes"] <= budget
     assert stats["overshoot_bytes"] == 0
     card = child.runs[case]["card"]
@@ -54,7 +67,7 @@ def _kept_its_budget(child, case, budget, peak):
     )
 
 
-@pytest.mark.parametrize(("name", "optimizer"), CASES)
+@pytest.mark.parametrize(("name", "optimizer"), _today(on_card.CASES))
 def test_budgets_give_the_same_bits(name, optimizer, tmp_path):
     case = (name, optimizer)
     expected = _train(case, tmp_path)
@@ -62,10 +75,18 @@ def test_budgets_give_the_same_bits(name, optimizer, tmp_path):
     _is_equal(expected, fuzzed, case)
     assert fuzzed.moved_bytes > 0
     peak = expected.runs[case]["card"]["large"]
-    for share in SHARES:
-        # The budget covers PyTorch's own pool besides.
-        budget = budget_for(share, peak, fuzzed.stats["floor_bytes"])
-        budget += fuzzed.stats["unmanaged_bytes"]
+    floor = _floor(fuzzed)
+    # The budget covers PyTorch's own pool and the context besides.
+    beside = fuzzed.stats["unmanaged_bytes"]
+    for budget in sorted({budget_for(share, peak, floor) for share in SHARES_TODAY}, reverse=True):
+        budget += beside
         child = _train(case, tmp_path, budget=f"cuda:{budget}")
         _is_equal(expected, child, case)
-        _kept_its_budget(child, case, budget, peak)
+        _kept_its_budget(child, case, budget, peak, beside)
+
+
+@pytest.mark.parametrize("name", _today(on_card.CANNOT))
+def test_what_cannot_still_ends_so(name, tmp_path):
+    """Unmanaged, too; otherwise the program belongs to the others."""
+    with pytest.raises(ChildFailedError, match=re.escape(on_card.CANNOT[name].says)):
+        _train((name, None), tmp_path)

@@ -47,7 +47,10 @@ def main():
         oracle_run.write(options.output, report)
         run = oracle_run.run_one(program, optimizer, options.size)
         torch.cuda.synchronize()
-        report["runs"].append(run | {"card": figures()})
+        card = figures()
+        if card["large"] == 0:
+            raise RuntimeError(f"{name} makes no tensor of more than 1 MiB: none is managed")
+        report["runs"].append(run | {"card": card})
         report["running"] = None
     report["complete"] = True
     oracle_run.write(options.output, report)

@@ -16,7 +16,8 @@ def run(optimizer, size):
     steps = optimizer_for(optimizer, [*layers.parameters(), *head.parameters()])
     losses = []
     for _ in range(3):
-        lengths = torch.randint(length // 2, length + 1, (batch,))
+        # Packing takes lengths in CPU memory, wherever the program trains.
+        lengths = torch.randint(length // 2, length + 1, (batch,), device="cpu")
         x, labels = torch.randn(batch, length, width), torch.randint(7, (batch,))
         steps.zero_grad()
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
