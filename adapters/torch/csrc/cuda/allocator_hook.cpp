@@ -79,9 +79,17 @@ void free_any(void* pointer) {
   }
 }
 
+// An op may make many small tensors before the next op begins.
+template <class Made>
+Made made_by_native(Made made) {
+  if (g_hook.pool_grows.load(std::memory_order_relaxed)) g_hook.memory->pool_grew();
+  return made;
+}
+
 DataPtr allocate(Allocator* object, std::size_t bytes) {
   if (!serves(bytes)) {
-    return native<DataPtr(Allocator*, std::size_t)>(g_hook.slots->allocate)(object, bytes);
+    return made_by_native(
+        native<DataPtr(Allocator*, std::size_t)>(g_hook.slots->allocate)(object, bytes));
   }
   void* const pointer = take(bytes);
   return {pointer, pointer, &free_ours, g_hook.card};
@@ -91,13 +99,14 @@ c10::DeleterFnPtr raw_deleter(const Allocator*) { return &free_any; }
 
 void* raw_alloc(Allocator* object, std::size_t bytes) {
   if (serves(bytes)) return take(bytes);
-  return native<void*(Allocator*, std::size_t)>(g_hook.slots->raw_alloc)(object, bytes);
+  return made_by_native(
+      native<void*(Allocator*, std::size_t)>(g_hook.slots->raw_alloc)(object, bytes));
 }
 
 void* raw_alloc_with_stream(Allocator* object, std::size_t bytes, void* stream) {
   if (serves(bytes)) return g_hook.memory->allocate(bytes, stream);
-  return native<void*(Allocator*, std::size_t, void*)>(g_hook.slots->raw_alloc_with_stream)(
-      object, bytes, stream);
+  return made_by_native(native<void*(Allocator*, std::size_t, void*)>(
+      g_hook.slots->raw_alloc_with_stream)(object, bytes, stream));
 }
 
 void raw_delete(Allocator* object, void* pointer) {

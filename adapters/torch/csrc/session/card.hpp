@@ -37,7 +37,6 @@ class Card final : public cuda::CardMemory {
   bool enter_stream(runtime::Engine& engine) const;
   /// The budget covers what the process holds there besides, too: torch's own pool, the context,
   /// what libraries load. Looks whether that changed, and may then wait for tensors to leave.
-  /// Between ops.
   void follow_unmanaged();
 
   void* allocate(std::size_t bytes, void* stream) override;
@@ -47,6 +46,7 @@ class Card final : public cuda::CardMemory {
   void record_stream(const void* pointer, void* stream) override;
   void release_idle() override { engine_->release_idle(); }
   void reset_peak() override { engine_->reset_peak(); }
+  void pool_grew() override { follow_unmanaged(); }
   [[nodiscard]] Use use() const override;
 
  private:
