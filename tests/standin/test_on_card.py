@@ -12,6 +12,11 @@ def test_every_program_trains_there_or_has_a_reason():
     trains = {name for name, _ in on_card.CASES}
     assert trains.isdisjoint(on_card.CANNOT)
     assert trains | set(on_card.CANNOT) == {program.name for program in catalog.PROGRAMS}
+    assert set(on_card.NOTHING_CAN_LEAVE) <= {
+        (program.name, optimizer)
+        for program in catalog.PROGRAMS
+        for optimizer in program.optimizers
+    }
     assert len(trains) >= AT_LEAST
     assert all(failure.says and failure.why for failure in on_card.CANNOT.values())
 
