@@ -104,7 +104,7 @@ tensorflow-variables: ## Train a TensorFlow program whose variables do not fit, 
 
 .PHONY: opinfo
 opinfo: build ## Compare every operator PyTorch describes, managed and unmanaged, bit for bit
-	@$(IN_ENVIRONMENT) exec python -m pytest -n $(JOBS) tests/oracle/test_opinfo.py
+	@$(IN_ENVIRONMENT) OPINFO=all exec python -m pytest -n $(JOBS) tests/oracle/test_opinfo.py
 
 .PHONY: oracle
 oracle: ## Compare every program of the oracle under every optimizer and budget, and all families
