@@ -20,19 +20,19 @@ DeviceEvent OpTimer::record_locked(DeviceStream stream) {
   return event;
 }
 
-DeviceEvent OpTimer::begin(DeviceStream stream) {
+OpTimer::Begun OpTimer::begin(DeviceStream stream) {
   const std::lock_guard lock(mutex_);
-  return record_locked(stream);
+  return {.event = record_locked(stream), .stream = stream};
 }
 
-void OpTimer::end(DeviceEvent began, DeviceStream stream, TraceRow row) {
+void OpTimer::end(const Begun& begun, TraceRow row) {
   const std::lock_guard lock(mutex_);
-  pending_.push_back({.began = began, .ended = record_locked(stream), .row = row});
+  pending_.push_back({.began = begun.event, .ended = record_locked(begun.stream), .row = row});
 }
 
-void OpTimer::forget(DeviceEvent began) {
+void OpTimer::forget(const Begun& begun) {
   const std::lock_guard lock(mutex_);
-  free_.push_back(began);
+  free_.push_back(begun.event);
 }
 
 OpTimer::Time OpTimer::time_of_first_locked() {

@@ -37,7 +37,10 @@ Settings with_shared_budget(Settings settings);
 
 class BudgetShare {
  public:
-  explicit BudgetShare(TierSet& tiers) : tiers_(tiers), memory_(tiers.device()) {}
+  explicit BudgetShare(TierSet& tiers)
+      : tiers_(tiers),
+        memory_(tiers.device()),
+        covers_unmanaged_(memory_.stream_uses() != nullptr) {}
   BudgetShare(const BudgetShare&) = delete;
   BudgetShare& operator=(const BudgetShare&) = delete;
 
@@ -54,6 +57,8 @@ class BudgetShare {
   [[nodiscard]] Bytes reach() const {
     return saturating_sub({reach_.load(std::memory_order_relaxed)}, unmanaged());
   }
+  /// Whether the budget covers what the process holds on the device besides: a card's does.
+  [[nodiscard]] bool covers_unmanaged() const { return covers_unmanaged_; }
   [[nodiscard]] Bytes unmanaged() const { return {unmanaged_.load(std::memory_order_relaxed)}; }
 
   /// The budget as people see it, with what is unmanaged: of a shared one the whole, which the
@@ -101,6 +106,7 @@ class BudgetShare {
 
   TierSet& tiers_;
   DeviceTier& memory_;
+  const bool covers_unmanaged_;
   SharedBudget shared_;
   bool sharing_ = false;
   bool said_shared_ = false;

@@ -26,10 +26,8 @@ Statistics Counters::read() const {
   result.budget = budget_.stated();
   result.shared = budget_.claimed_by_others();
   result.device = memory_.budget().used();
-  // Of a card's memory somebody counts it.
-  result.unmanaged = budget_.unmanaged().count != 0
-                         ? budget_.unmanaged()
-                         : saturating_sub(resident_bytes(), result.device);
+  result.unmanaged = budget_.covers_unmanaged() ? budget_.unmanaged()
+                                                : saturating_sub(resident_bytes(), result.device);
   result.peak_device = memory_.budget().peak();
   result.peak_live = memory_.peak_live();
   result.floor = floor_.floor();

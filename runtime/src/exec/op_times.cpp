@@ -32,14 +32,14 @@ void OpTimes::begin(ThreadFrames& frames) noexcept {
 
 void OpTimes::end(ThreadFrames& frames, TraceRecorder& recorder,
                   std::optional<TraceRow> row) noexcept {
-  const auto began = std::exchange(frames.timed_from, std::nullopt);
-  if (!began) return;
+  const auto begun = std::exchange(frames.timed_from, std::nullopt);
+  if (!begun) return;
   OpTimer& timer = *timer_.load(std::memory_order_acquire);
   try {
     if (row) {
-      timer.end(*began, frames.stream->handle, *row);
+      timer.end(*begun, *row);
     } else {
-      timer.forget(*began);
+      timer.forget(*begun);
     }
     hand_on(timer.take_done(), recorder);
   } catch (const DeviceFailure&) {

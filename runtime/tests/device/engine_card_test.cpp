@@ -240,6 +240,30 @@ TEST_F(EngineCardTest, ARecordedOpTakesWhatItTakesOnTheCard) {
   EXPECT_GE(trace->ops.duration_ns[2], kernel * 2);
 }
 
+//   one    op 0 [ 10 ms ]
+//   two                      the thread goes on there, within op 0
+TEST_F(EngineCardTest, ARecordedOpIsTimedOnTheStreamThatItBeganOn) {
+  constexpr auto kKernel = std::chrono::milliseconds(10);
+  Settings wanted = settings(Mode::kRecord);
+  wanted.trace_path = ::testing::TempDir() + "card-step.json";
+  engine_->start(wanted);
+  engine_->on_stream(one_);
+  {
+    const FakeOp open(*engine_);
+    EXPECT_TRUE(
+        device_.launch(one_, {}, [=](auto) { std::this_thread::sleep_for(kKernel); }).done());
+    engine_->on_stream(two_);
+  }
+  const auto trace = engine_->trace();
+  ASSERT_TRUE(trace);
+  EXPECT_GE(trace->ops.duration_ns[0], std::chrono::nanoseconds(kKernel).count());
+}
+
+TEST_F(EngineCardTest, WhatIsUnmanagedOnACardIsNotTheProcesssOwnMemory) {
+  start();
+  EXPECT_EQ(engine_->statistics().unmanaged, Bytes{}) << "nobody has said";
+}
+
 // ---- Streams ------------------------------------------------------------------------------------
 
 //   one    [held] writes a                     release

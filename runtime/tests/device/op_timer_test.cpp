@@ -25,12 +25,12 @@ class OpTimerTest : public ::testing::Test {
   OpTimerTest() { EXPECT_TRUE(device_.create_stream(stream_).done()); }
 
   void run(std::size_t op, int kernels) {
-    const DeviceEvent began = timer_->begin(stream_);
+    const OpTimer::Begun begun = timer_->begin(stream_);
     for (int i = 0; i < kernels; ++i) {
       EXPECT_TRUE(
           device_.launch(stream_, {}, [](auto) { std::this_thread::sleep_for(kKernel); }).done());
     }
-    timer_->end(began, stream_, {.step = 3, .op = op});
+    timer_->end(begun, {.step = 3, .op = op});
   }
 
   ThreadDevice device_{{.longest_delay_us = 0}};
@@ -74,12 +74,12 @@ TEST_F(OpTimerTest, WhatIsForgottenIsNeverTold) {
 }
 
 TEST_F(OpTimerTest, GivesItsEventsBack) {
-  const DeviceEvent event = timer_->begin(stream_);
-  timer_->end(event, stream_, {});
+  const OpTimer::Begun begun = timer_->begin(stream_);
+  timer_->end(begun, {});
   static_cast<void>(timer_->take_all());
-  EXPECT_TRUE(device_.query(event).done()) << "it is used again";
+  EXPECT_TRUE(device_.query(begun.event).done()) << "it is used again";
   timer_.reset();
-  EXPECT_EQ(device_.query(event).outcome, DeviceOutcome::kRefused);
+  EXPECT_EQ(device_.query(begun.event).outcome, DeviceOutcome::kRefused);
 }
 
 }  // namespace

@@ -31,6 +31,11 @@ struct TraceRow {
 
 class OpTimer {
  public:
+  /// Where an op began, on a stream that it ends on, too, wherever its thread goes meanwhile.
+  struct Begun {
+    DeviceEvent event{};
+    DeviceStream stream{};
+  };
   struct Time {
     TraceRow row;
     TimeNs duration = 0;
@@ -43,11 +48,11 @@ class OpTimer {
   OpTimer& operator=(const OpTimer&) = delete;
 
   /// An op launches on `stream` from now on: to be given to `end` or `forget`.
-  [[nodiscard]] DeviceEvent begin(DeviceStream stream);
+  [[nodiscard]] Begun begin(DeviceStream stream);
   /// It has launched.
-  void end(DeviceEvent began, DeviceStream stream, TraceRow row);
+  void end(const Begun& begun, TraceRow row);
   /// Its time is not wanted.
-  void forget(DeviceEvent began);
+  void forget(const Begun& begun);
 
   /// The times of ops that the device has done since the last call, in the order of their ends.
   [[nodiscard]] std::vector<Time> take_done();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/op_timer.hpp"
 #include "spillway/runtime/device/stream_uses.hpp"
 #include "spillway/runtime/exec/lane.hpp"
 #include "spillway/runtime/exec/op_needs.hpp"
@@ -83,10 +84,10 @@ struct ThreadFrames {
   std::vector<StorageRecord*> touched;
   std::unordered_set<StorageRecord*> addresses;
   const std::shared_ptr<Lane> own_lane = std::make_shared<Lane>();
-  std::shared_ptr<Lane> lane = own_lane;  ///< that its ops are in
-  std::optional<NumberedStream> stream;   ///< of a device, where its work goes; see Engine
-  std::vector<DeviceBlock*> launched;     ///< what the outermost open op uses of the device
-  std::optional<DeviceEvent> timed_from;  ///< record mode: where the device began with that op
+  std::shared_ptr<Lane> lane = own_lane;     ///< that its ops are in
+  std::optional<NumberedStream> stream;      ///< of a device, where its work goes; see Engine
+  std::vector<DeviceBlock*> launched;        ///< what the outermost open op uses of the device
+  std::optional<OpTimer::Begun> timed_from;  ///< record mode: where the device began with that op
   OpNeeds needs;
   Bytes inputs{};            ///< of the outermost open op, those shown twice counted twice
   bool lacked_room = false;  ///< an input of the outermost open op could not come back
