@@ -12,9 +12,7 @@ namespace spillway::runtime {
 
 namespace {
 
-constexpr int kSuccess = 0;                          // NVML_SUCCESS
-constexpr unsigned long long kNotAvailable = ~0ULL;  // NVML_VALUE_NOT_AVAILABLE
-constexpr std::size_t kMostProcesses = 256;          // more than share a card
+constexpr std::size_t kMostProcesses = 256;  // more than share a card
 
 template <class Function>
 Function* function(void* library, const char* name) {
@@ -26,16 +24,16 @@ Function* function(void* library, const char* name) {
 ProcessMemory::ProcessMemory(const std::string& bus, const std::string& file)
     : library_(::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
   if (library_ == nullptr) return;
-  auto* const init = function<int()>(library_, "nvmlInit_v2");
+  auto* const init = function<nvml::Result()>(library_, "nvmlInit_v2");
   auto* const find =
-      function<int(const char*, void**)>(library_, "nvmlDeviceGetHandleByPciBusId_v2");
+      function<nvml::Result(const char*, void**)>(library_, "nvmlDeviceGetHandleByPciBusId_v2");
   // Drivers before 510 have the second version alone, whose processes look the same.
   auto* list = function<List>(library_, "nvmlDeviceGetComputeRunningProcesses_v3");
   if (list == nullptr) {
     list = function<List>(library_, "nvmlDeviceGetComputeRunningProcesses_v2");
   }
-  if (init == nullptr || find == nullptr || list == nullptr || init() != kSuccess) return;
-  if (find(bus.c_str(), &card_) == kSuccess) list_ = list;
+  if (init == nullptr || find == nullptr || list == nullptr || init() != nvml::kSuccess) return;
+  if (find(bus.c_str(), &card_) == nvml::kSuccess) list_ = list;
 }
 
 // The library is not shut down: others of the process use it, too.
@@ -45,14 +43,14 @@ ProcessMemory::~ProcessMemory() {
 
 std::optional<Bytes> ProcessMemory::read() const {
   if (list_ == nullptr) return std::nullopt;
-  std::array<Process, kMostProcesses> found{};
+  std::array<nvml::Process, kMostProcesses> found{};
   unsigned count = found.size();
-  if (list_(card_, &count, found.data()) != kSuccess) return std::nullopt;
-  const std::span<const Process> all(found.data(), count);
+  if (list_(card_, &count, found.data()) != nvml::kSuccess) return std::nullopt;
+  const std::span<const nvml::Process> all(found.data(), count);
   const auto own = static_cast<unsigned>(::getpid());
-  auto mine = std::ranges::find(all, own, &Process::number);
+  auto mine = std::ranges::find(all, own, &nvml::Process::number);
   if (mine == all.end() && all.size() == 1) mine = all.begin();
-  if (mine == all.end() || mine->bytes == kNotAvailable) return std::nullopt;
+  if (mine == all.end() || mine->bytes == nvml::kNotAvailable) return std::nullopt;
   return Bytes{mine->bytes};
 }
 

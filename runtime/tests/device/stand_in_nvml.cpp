@@ -7,16 +7,13 @@
 #include <cstring>
 #include <sstream>
 
+#include "spillway/runtime/device/nvml_abi.hpp"
+
+using spillway::runtime::nvml::Process;
+
 namespace {
 
 int card;
-
-struct Process {
-  unsigned number;
-  unsigned long long bytes;
-  unsigned gpu_instance;
-  unsigned compute_instance;
-};
 
 }  // namespace
 
@@ -39,7 +36,7 @@ STAND_IN_NVML nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* co
     if (next.number == 0) next.number = static_cast<unsigned>(::getpid());
     if (*count < room) processes[*count] = next;
   }
-  return *count <= room ? 0 : 7;
+  return *count <= room ? 0 : spillway::runtime::nvml::kInsufficientSize;
 }
 
 #undef STAND_IN_NVML

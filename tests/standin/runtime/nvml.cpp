@@ -6,17 +6,14 @@
 
 #include <cstddef>
 
+#include "spillway/runtime/device/nvml_abi.hpp"
+
+using spillway::runtime::nvml::Process;
+
 namespace {
 
 constexpr int kNotSupported = 3;
 int device;
-
-struct Process {
-  unsigned number;
-  unsigned long long bytes;
-  unsigned gpu_instance;
-  unsigned compute_instance;
-};
 
 }  // namespace
 

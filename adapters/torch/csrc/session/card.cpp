@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "ops/op_facts.hpp"
 #include "session/watch.hpp"
@@ -48,18 +49,10 @@ Card::Card()
       is_capturing_(reinterpret_cast<IsCapturing*>(library_->function("cuStreamIsCapturing"))),
       process_(bus_of_first_card(*library_)) {}
 
-std::string Card::name() const {
-  runtime::cuda::Device device = 0;
-  std::array<char, 256> name{};
-  static_cast<void>(library_->functions().device_get(&device, device_.index()));
-  static_cast<void>(
-      library_->functions().device_name(name.data(), static_cast<int>(name.size()), device));
-  return name.data();
-}
-
-std::unique_ptr<runtime::TierSet> Card::make_tiers() const {
-  return std::make_unique<runtime::CardTiers>(
-      std::make_unique<runtime::CudaDriver>(library_, device_.index()));
+std::unique_ptr<runtime::TierSet> Card::make_tiers() {
+  auto driver = std::make_unique<runtime::CudaDriver>(library_, device_.index());
+  name_ = driver->facts().name;
+  return std::make_unique<runtime::CardTiers>(std::move(driver));
 }
 
 void Card::install(runtime::Engine& engine) {

@@ -25,10 +25,10 @@ class Card final : public cuda::CardMemory {
   Card();
 
   [[nodiscard]] c10::Device device() const { return device_; }
-  /// As the driver names it.
-  [[nodiscard]] std::string name() const;
+  /// As the driver names it; empty before `make_tiers`.
+  [[nodiscard]] const std::string& name() const { return name_; }
   /// Makes the card's context. Throws UserError where the card cannot be used.
-  [[nodiscard]] std::unique_ptr<runtime::TierSet> make_tiers() const;
+  [[nodiscard]] std::unique_ptr<runtime::TierSet> make_tiers();
   /// torch's memory on the card is the engine's from now on; once. Throws UserError.
   void install(runtime::Engine& engine);
 
@@ -57,6 +57,7 @@ class Card final : public cuda::CardMemory {
   std::shared_ptr<const runtime::CudaLibrary> library_;
   IsCapturing* is_capturing_;
   c10::Device device_{c10::kCUDA, 0};
+  std::string name_;
   runtime::Engine* engine_ = nullptr;
   runtime::ProcessMemory process_;
   std::atomic<std::uint64_t> pool_{0};

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/nvml_abi.hpp"
 
 namespace spillway::runtime {
 
@@ -27,14 +28,7 @@ class ProcessMemory {
   [[nodiscard]] std::optional<Bytes> read() const;
 
  private:
-  /// nvmlProcessInfo_t.
-  struct Process {
-    unsigned number;
-    unsigned long long bytes;
-    unsigned gpu_instance;
-    unsigned compute_instance;
-  };
-  using List = int(void* card, unsigned* count, Process* processes);
+  using List = nvml::Result(void* card, unsigned* count, nvml::Process* processes);
 
   void* library_;
   void* card_ = nullptr;
