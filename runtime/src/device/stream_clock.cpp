@@ -18,16 +18,39 @@ StreamClock::~StreamClock() {
   for (const DeviceEvent event : unused_) static_cast<void>(driver_.destroy_event(event));
 }
 
+std::deque<StreamClock::Stream>::iterator StreamClock::find_locked(DeviceStream stream) {
+  return std::ranges::find_if(
+      streams_, [&](const Stream& known) { return !known.gone && known.handle == stream; });
+}
+
 StreamSlot StreamClock::slot_of(DeviceStream stream) {
   const std::lock_guard lock(mutex_);
-  const auto known = std::ranges::find(streams_, stream, &Stream::handle);
-  const auto index = static_cast<std::size_t>(known - streams_.begin());
+  auto place = find_locked(stream);
+  const bool known = place != streams_.end();
+  if (!known) {
+    place = std::ranges::find_if(
+        streams_, [](const Stream& other) { return other.gone && other.ticks.empty(); });
+  }
+  const auto index = static_cast<std::size_t>(place - streams_.begin());
   const auto slot = static_cast<StreamSlot>(std::min<std::size_t>(index, kStreamSlots - 1));
-  if (known == streams_.end()) {
+  if (known) return slot;
+  if (place != streams_.end()) {
+    // Uses of the one before were noted up to now, those of this one are from here on.
+    *place = Stream{.handle = stream, .ticks = {}, .passed = moment_.fetch_add(1) + 1};
+  } else {
     streams_.emplace_back().handle = stream;
     slots_[slot].streams.push_back(index);
   }
   return slot;
+}
+
+void StreamClock::forget(DeviceStream stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = find_locked(stream);
+  if (found == streams_.end()) return;
+  for (Tick& tick : found->ticks) tick.passed = true;
+  look_locked(*found);  // who waits for a tick still looks at it
+  found->gone = true;
 }
 
 DeviceEvent StreamClock::take_event_locked() {
@@ -65,13 +88,14 @@ void StreamClock::tick(StreamSlot slot) {
   slots_[slot].ops.store(0, std::memory_order_relaxed);
   slots_[slot].allocated.store(0, std::memory_order_relaxed);
   for (const std::size_t index : slots_[slot].streams) {
+    if (streams_[index].gone) continue;
     look_locked(streams_[index]);
     tick_locked(streams_[index]);
   }
 }
 
 StreamClock::Tick* StreamClock::needed_locked(Stream& stream, StreamMoment moment) {
-  if (stream.passed > moment) return nullptr;
+  if (stream.gone || stream.passed > moment) return nullptr;
   const auto first = std::ranges::upper_bound(stream.ticks, moment, {}, &Tick::stamp);
   return first != stream.ticks.end() ? &*first : &tick_locked(stream);
 }
@@ -118,13 +142,16 @@ void StreamClock::order_after(DeviceStream waiter, const Fence& fence) {
 
 void StreamClock::order_all_after(const Fence& fence) {
   const std::lock_guard lock(mutex_);
-  for (const Stream& stream : streams_) order_locked(stream.handle, fence);
+  for (const Stream& stream : streams_) {
+    if (!stream.gone) order_locked(stream.handle, fence);
+  }
 }
 
 Fence StreamClock::fence_of_all() const {
   const std::lock_guard lock(mutex_);
   Fence all{0, moment()};
   for (std::size_t i = 0; i < streams_.size(); ++i) {
+    if (streams_[i].gone) continue;
     all.streams |= mask_of(static_cast<StreamSlot>(std::min<std::size_t>(i, kStreamSlots - 1)));
   }
   return all;

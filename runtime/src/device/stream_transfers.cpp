@@ -20,6 +20,7 @@ StreamTransfers::~StreamTransfers() {
   for (const Lane& lane : lanes_) {
     // A lost device copies nothing any more.
     static_cast<void>(driver_.synchronize_stream(lane.stream));
+    clock_.forget(lane.stream);
     static_cast<void>(driver_.destroy_stream(lane.stream));
   }
 }

@@ -138,6 +138,31 @@ TEST_F(StreamClockTest, AFailureSaysWhatWasDone) {
   EXPECT_EQ(clock_.event_count(), 1U) << "the event was not lost";
 }
 
+TEST_F(StreamClockTest, WhatAStreamDidThatIsGoneHasPassed) {
+  const StreamSlot slot = clock_.slot_of(one_);
+  const Fence fence = clock_.fence(slot);
+  ASSERT_TRUE(device_.synchronize_stream(one_).done());
+  clock_.forget(one_);
+  ASSERT_TRUE(device_.destroy_stream(one_).done());
+  EXPECT_TRUE(clock_.passed(fence));
+  EXPECT_TRUE(clock_.fence_of_all().empty());
+  clock_.wait(fence);
+  clock_.order_after(two_, fence);
+  clock_.order_all_after(clock_.fence(clock_.slot_of(two_)));
+  one_ = stream();  // as the fixture closes
+}
+
+TEST_F(StreamClockTest, AStreamThatTakesAForgottenOnesPlaceIsAwaited) {
+  const StreamSlot slot = clock_.slot_of(one_);
+  clock_.forget(one_);
+  ASSERT_EQ(clock_.slot_of(two_), slot);
+  HeldStream held(device_, two_);
+  const Fence fence = clock_.fence(slot);
+  EXPECT_FALSE(clock_.passed(fence));
+  held.release();
+  clock_.wait(fence);
+}
+
 TEST_F(StreamClockTest, NobodyIsAwaitedForEverWhenTheDeviceIsLost) {
   const Fence fence = clock_.fence(clock_.slot_of(one_));
   clock_.tick(clock_.slot_of(one_));

@@ -53,8 +53,11 @@ class StreamClock {
   StreamClock(const StreamClock&) = delete;
   StreamClock& operator=(const StreamClock&) = delete;
 
-  /// The slot of a stream, given at its first sight and for good.
+  /// The slot of a stream, given at its first sight until `forget`.
   StreamSlot slot_of(DeviceStream stream);
+  /// The stream has done all that it was given, and will be destroyed. Nobody awaits it any more,
+  /// and another may have its slot.
+  void forget(DeviceStream stream);
 
   /// Now. A use that was launched before is behind every later tick of its stream.
   [[nodiscard]] StreamMoment moment() const { return moment_.load(); }
@@ -97,6 +100,7 @@ class StreamClock {
     DeviceStream handle{};
     std::deque<Tick> ticks;  // oldest first
     StreamMoment passed = 0;
+    bool gone = false;  // what it did has passed; its place is free
   };
   struct Slot {
     std::vector<std::size_t> streams;  // indices; one, but in the last slot
@@ -104,6 +108,7 @@ class StreamClock {
     std::atomic<std::uint64_t> allocated{0};
   };
 
+  std::deque<Stream>::iterator find_locked(DeviceStream stream);
   DeviceEvent take_event_locked();
   Tick& tick_locked(Stream& stream);
   /// The first tick that the fence needs of this stream, null if it has passed.
