@@ -24,6 +24,7 @@ on_a_card = pytest.mark.skipif(
 THROUGH = [] if HAS_CARD else ["tests/standin/run.py", "-m", "tests.standin.true_values"]
 # On the stand-in one of them in turn.
 NETWORKS = list(card_training.NETWORKS) if HAS_CARD else of_the_day(card_training.NETWORKS, 1)
+LEFT_OUT = [] if HAS_CARD else ["captures"]
 MIB = 1 << 20
 # torch's figure adds its own pool's peak, which need not have been at the same time.
 BESIDE = 8 * MIB
@@ -85,8 +86,12 @@ def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, tmp_pat
 
 @on_a_card
 def test_functions_for_memory_serve_as_ever(tmp_path):
-    left_out = [] if HAS_CARD else ["captures"]
-    run(tmp_path, "tests.gpu.card_memory", *left_out, budget="cuda:400MiB", host_budget="2GiB")
+    run(tmp_path, "tests.gpu.card_memory", *LEFT_OUT, budget="cuda:400MiB", host_budget="2GiB")
+
+
+@on_a_card
+def test_the_hook_rests_while_a_program_fits(tmp_path):
+    run(tmp_path, "tests.gpu.card_rest", *LEFT_OUT, budget="cuda:400MiB", host_budget="2GiB")
 
 
 @on_a_card

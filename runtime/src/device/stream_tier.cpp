@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "spillway/base/error.hpp"
@@ -161,6 +162,17 @@ void StreamTier::launched(const NumberedStream& stream, Bytes allocated) noexcep
   } catch (const DeviceFailure&) {
     // The next call that needs the device says it.
   }
+}
+
+// In a thread for it, since the calling one may use another device, or none yet, and goes on with
+// that.
+void StreamTier::wait_for_all() {
+  DeviceStatus status;
+  std::thread([&] {
+    status = driver_.enter_thread();
+    if (status.done()) status = driver_.synchronize();
+  }).join();
+  expect_done(driver_, status, "waiting for the device");
 }
 
 void StreamTier::read_back(DeviceBlock& block, Bytes bytes, std::byte* to) {

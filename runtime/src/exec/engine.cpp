@@ -473,11 +473,27 @@ void Engine::show_addresses(bool shown) {
 // ---- Ops that are not seen ----------------------------------------------------------------------
 
 bool Engine::prepare_for_unseen_ops() {
-  const EngineLock lock(parts_->mutex);
-  parts_->freed.drain();
-  const bool all_here = parts_->all.are_here();
-  if (all_here) parts_->all.drop_copies();
-  return all_here;
+  {
+    const EngineLock lock(parts_->mutex);
+    parts_->freed.drain();
+    if (!parts_->all.are_here()) return false;
+    parts_->all.drop_copies();
+  }
+  return wait_for_device();
+}
+
+void Engine::wait_for_unseen_ops() { static_cast<void>(wait_for_device()); }
+
+// Without the lock, since it may take as long as all that was launched.
+bool Engine::wait_for_device() {
+  if (streams_ == nullptr || in_child_) return true;
+  try {
+    streams_->wait_for_all();
+  } catch (const DeviceFailure& failure) {  // the next call that needs the device says it, too
+    note_failure(failure);
+    return false;
+  }
+  return true;
 }
 
 // Blind before the lock: what began to leave by then is away for the op, nothing follows it.
@@ -487,10 +503,21 @@ Engine::Reach::Reach(Engine& engine) : engine_(&engine) {
   const EngineLock lock(engine.parts_->mutex);
   engine.parts_->freed.drain();
   engine.parts_->all.drop_copies();
+  if (engine.streams_ == nullptr) return;
+  try {
+    engine.streams_->begin_unknown_uses(*this_thread_frames().stream);
+  } catch (const DeviceFailure&) {
+    engine.rules_.end_reach();
+    throw;
+  }
 }
 
 Engine::Reach::~Reach() {
-  if (engine_ != nullptr && !engine_->in_child_) engine_->rules_.end_reach();
+  if (engine_ == nullptr || engine_->in_child_) return;
+  if (engine_->streams_ != nullptr) {
+    engine_->streams_->end_unknown_uses(*this_thread_frames().stream);
+  }
+  engine_->rules_.end_reach();
 }
 
 void Engine::note_rest(bool resting) {

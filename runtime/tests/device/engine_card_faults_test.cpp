@@ -213,6 +213,16 @@ TEST_F(EngineCardTest, ADeviceThatIsLostBeforeStopEndsInWords) {
   EXPECT_NE(state(*storages_[0]), ResidencyState::kResident);
 }
 
+TEST_F(EngineCardTest, ALostDeviceMakesNobodyWaitForOpsThatNobodySaw) {
+  start();
+  fill(1);
+  engine_->set_blind(true);
+  device_.lose();
+  EXPECT_FALSE(engine_->prepare_for_unseen_ops());
+  engine_->wait_for_unseen_ops();
+  engine_->set_blind(false);
+}
+
 //   one     [held] writes all                   the card is lost
 //   thread         make: waits for copies ...   an error, in words
 TEST_F(EngineCardTest, WhoWaitsForALostDeviceIsToldSo) {

@@ -78,6 +78,17 @@ TEST_P(EngineCardModesTest, StoppingBringsEverythingBack) {
   expect_all_intact(two_);
 }
 
+// Its copies have streams of their own, which are gone with it.
+TEST_P(EngineCardModesTest, WhatMovedBeforeItStoppedMovesAgain) {
+  for (int round = 0; round < 2; ++round) {
+    start(GetParam().mode, GetParam().host);
+    if (round == 0) fill(16);
+    expect_all_intact(one_);
+    engine_->stop();
+  }
+  expect_all_intact(two_);
+}
+
 INSTANTIATE_TEST_SUITE_P(EngineCard, EngineCardModesTest,
                          ::testing::Values(Below{"Enforce", Mode::kEnforce, kAmple},
                                            Below{"EnforceWithADisk", Mode::kEnforce, kScarce},
@@ -341,6 +352,66 @@ TEST_F(EngineCardTest, AnAddressGivenAwayMayBeUsedOnAnyStream) {
   more.get();
   EXPECT_NE(state(*storages_[0]), ResidencyState::kResident);
   EXPECT_EQ(read(*storages_[0], one_), 77);
+}
+
+//   two    [held] writes a, in an op that nobody sees
+//   one           makes others: a leaves after that
+TEST_F(EngineCardTest, NothingLeavesBeforeTheWorkOfOpsThatNobodySaw) {
+  start();
+  fill(4);
+  engine_->set_blind(true);
+  ASSERT_TRUE(engine_->prepare_for_unseen_ops());
+  order_after_the_other(two_);  // of a stream that the engine has never heard of
+  HeldStream held(device_, two_);
+  enqueue_fill(at(0), two_, 77);
+  auto seen = std::async(std::launch::async, [this] {
+    engine_->wait_for_unseen_ops();
+    engine_->set_blind(false);
+    for (int i = 4; i < 8; ++i) storages_.push_back(make(i, one_));
+  });
+  EXPECT_EQ(seen.wait_for(kAWhile), std::future_status::timeout);
+  held.release();
+  seen.get();
+  EXPECT_NE(state(at(0)), ResidencyState::kResident);
+  EXPECT_EQ(read(at(0), one_), 77);
+}
+
+//   two    [held] an op that may use anything writes a
+//   one           makes others: a leaves after that
+TEST_F(EngineCardTest, NothingLeavesBeforeTheWorkOfAnOpWhoseUsesAreUnknown) {
+  start();
+  fill(4);
+  HeldStream held(device_, two_);
+  {
+    engine_->on_stream(two_);
+    const FakeOp op(*engine_);
+    const Engine::Reach reach(*engine_);
+    enqueue_fill(at(0), two_, 77);
+  }
+  auto made = std::async(std::launch::async, [this] {
+    for (int i = 4; i < 8; ++i) storages_.push_back(make(i, one_));
+  });
+  made.wait_for(kAWhile);
+  held.release();
+  made.get();
+  EXPECT_NE(state(at(0)), ResidencyState::kResident);
+  EXPECT_EQ(read(at(0), one_), 77);
+}
+
+//   one    [held] copies and ops that were launched
+//   two           may use all of it, in an op that nobody sees
+TEST_F(EngineCardTest, OpsThatNobodySeesStartAfterAllThatWasLaunched) {
+  start();
+  fill(1);
+  HeldStream held(device_, one_);
+  enqueue_fill(at(0), one_, 10);
+  engine_->set_blind(true);
+  auto prepared =
+      std::async(std::launch::async, [this] { return engine_->prepare_for_unseen_ops(); });
+  EXPECT_EQ(prepared.wait_for(kAWhile), std::future_status::timeout);
+  held.release();
+  EXPECT_TRUE(prepared.get());
+  engine_->set_blind(false);
 }
 
 //   thread A   op 1 .. op 12                1 .. 12           a step of 20 ops

@@ -177,6 +177,7 @@ void reset_peak_stats(Allocator* object, c10::DeviceIndex device) {
 void begin_pool(Allocator* object, c10::DeviceIndex device, PoolId pool, void* filter) {
   g_hook.open_pools.fetch_add(1);
   try {
+    g_hook.memory->pool_opens();
     native<void(Allocator*, c10::DeviceIndex, PoolId, void*)>(g_hook.slots->begin_pool)(
         object, device, pool, filter);
   } catch (...) {  // it is not open, and nobody will end it

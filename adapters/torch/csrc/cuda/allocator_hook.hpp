@@ -49,6 +49,8 @@ class CardMemory {
   virtual void record_stream(const void* pointer, void* stream) = 0;
   virtual void release_idle() = 0;
   virtual void reset_peak() = 0;
+  /// A graph may be captured from now on, or a program use a pool of its own.
+  virtual void pool_opens() = 0;
   /// torch's own pool may hold more since an allocation that has just ended.
   virtual void pool_grew() = 0;
   [[nodiscard]] virtual Use use() const = 0;

@@ -95,7 +95,11 @@ bool Card::measure_others() {
   return others_.exchange(others.count) != others.count;
 }
 
+// The tensors that a capture uses are known by its ops.
+void Card::pool_opens() { Watch::get().wake(); }
+
 void* Card::allocate(std::size_t bytes, void* stream) {
+  follow_unmanaged();
   Watch::get().consider_waking();
   raise_pending_failure();
   try {

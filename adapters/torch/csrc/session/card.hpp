@@ -46,6 +46,7 @@ class Card final : public cuda::CardMemory {
   void record_stream(const void* pointer, void* stream) override;
   void release_idle() override { engine_->release_idle(); }
   void reset_peak() override { engine_->reset_peak(); }
+  void pool_opens() override;
   void pool_grew() override { follow_unmanaged(); }
   [[nodiscard]] Use use() const override;
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ops/op_facts.hpp"
@@ -16,14 +17,16 @@ namespace spillway::torch {
 
 namespace {
 
-// A program that fits is not watched (see hook_rest.hpp): from this many steps on whose peak stayed
+// A program that fits is not watched (see hook_rest.hpp): from some steps on whose peak stayed
 // below the first share of the budget, until the allocator sees the second share in use.
-constexpr std::uint32_t kStepsBeforeRest = 3;
 // An attempt costs some tens of microseconds, and most of those in vain would be so for ever.
 constexpr std::uint32_t kAttemptsPerStep = 8;
 // A program without optimizers only shows repetitions, which may be those of a few ops while it
 // makes its model: it has to run this many ops first.
 constexpr std::uint64_t kOpsBeforeRest = 50'000;
+// On a card each rest costs two waits for it. Where a thread of the program's, such as a loader's,
+// ends every one, they shall come ever more seldom.
+constexpr std::uint32_t kMostStepsBeforeRest = 4096;
 constexpr double kRestBelow = 0.80;
 constexpr double kWakeAbove = 0.90;
 
@@ -43,8 +46,7 @@ Watch::Watch() : engine_(main_engine()), rest_(engine_) {}
 void Watch::install() {
   if (Card* const card = Engines::get().card()) {
     card->install(engine_);
-    // What is used while nobody watches would be ordered behind nothing.
-    never_rests_.store(true);
+    card_ = card;
   } else {
     install_cpu_allocator(engine_);
   }
@@ -149,7 +151,7 @@ bool Watch::fits_for_long() {
   }
   const bool fits = engine_.last_step_peak() < share_of(engine_.reach(), kRestBelow);
   fitting_steps_ = fits ? fitting_steps_ + 1 : 0;
-  if (fitting_steps_ < kStepsBeforeRest || engine_.mode() != runtime::Mode::kEnforce) return false;
+  if (fitting_steps_ < steps_before_rest_ || engine_.mode() != runtime::Mode::kEnforce) return false;
   return engine_.steps_are_marked() || engine_.ops() >= kOpsBeforeRest;
 }
 
@@ -161,21 +163,25 @@ void Watch::consider_rest(const at::RecordFunction& op) {
   }
   if (attempts_left_ == 0) return;
   --attempts_left_;
-  if (never_rests_ || keep_gradients || runtime::framed_threads() != 1) return;
+  if (never_rests_ || keep_gradients || others_run_ops() || pool_is_open()) return;
   if (!rest_.begin(op)) return;
   attempts_left_ = 0;
   engine_.note_rest(true);
 }
 
 void Watch::note_optimizer_step() {
-  if (rest_.rests()) engine_.note_unwatched_step();
+  if (rest_.rests()) {
+    engine_.note_unwatched_step();
+  } else {
+    wake();  // on a card the thread may allocate nothing for long by which it would notice
+  }
 }
 
 void Watch::consider_waking() {
   this_watched_thread();  // it may be about to run ops, whether these are watched or not
   if (rest_.is_over()) return;
   if (rest_.rests() && (engine_.live_now() >= share_of(engine_.reach(), kWakeAbove) ||
-                        runtime::framed_threads() != 1 || at::hasThreadLocalCallbacks())) {
+                        others_run_ops() || at::hasThreadLocalCallbacks())) {
     end_rest();
   }
   rest_.follow();
@@ -184,15 +190,29 @@ void Watch::consider_waking() {
 
 void Watch::op_begins_while_blind(const at::RecordFunction& op) {
   if (rest_.is_over()) return;
+  if (card_ != nullptr && rest_.rests()) {
+    steps_before_rest_ = std::min(2 * steps_before_rest_, kMostStepsBeforeRest);
+  }
   end_rest();
-  rest_.op_begins(op);
+  if (!pool_is_open()) rest_.op_begins(op);
 }
 
 void Watch::wake() {
   if (rest_.is_over()) return;
   end_rest();
-  rest_.called_by_python();
+  if (pool_is_open()) {
+    rest_.follow();
+  } else {
+    rest_.called_by_python();
+  }
 }
+
+// Autograd has a thread of its own for a card, which works for the thread that rests.
+bool Watch::others_run_ops() const { return card_ == nullptr && runtime::framed_threads() != 1; }
+
+// Then a graph may be being captured, which waiting for the card would end: doubt lasts until it
+// is.
+bool Watch::pool_is_open() const { return card_ != nullptr && cuda::pool_is_open(); }
 
 void Watch::end_rest() {
   if (!rest_.end()) return;

@@ -60,8 +60,11 @@ class Watch {
   bool hook_is_on();
   bool fits_for_long();
   void end_rest();
+  [[nodiscard]] bool others_run_ops() const;
+  [[nodiscard]] bool pool_is_open() const;
 
   runtime::Engine& engine_;  // the one whose frames ops open
+  const Card* card_ = nullptr;  // whose engine it is, if it is a card's
   runtime::Settings settings_;
   std::mutex mutex_;  // start and stop
   bool installed_ = false;
@@ -73,6 +76,7 @@ class Watch {
   std::atomic<std::uint64_t> steps_looked_at_{0};
   std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer
   std::atomic<std::uint32_t> fitting_steps_{0};  // in a row, up to the last
+  std::atomic<std::uint32_t> steps_before_rest_{3};
 };
 
 /// The callbacks of hook.cpp.

@@ -55,12 +55,21 @@ class StreamTier final : public DeviceTier, public StreamUses {
     as_stream(block).uses.begin_anywhere(clock_);
   }
   void launched(const NumberedStream& stream, Bytes allocated) noexcept override;
+  void begin_unknown_uses(const NumberedStream& stream) override {
+    clock_.order_after(stream.handle, clock_.fence_of_all());
+  }
+  void end_unknown_uses(const NumberedStream& stream) noexcept override {
+    unknown_uses_.join(clock_.fence(stream.slot));
+  }
+  void wait_for_all() override;
   void read_back(DeviceBlock& block, Bytes bytes, std::byte* to) override;
 
   // For copies of a block. Any thread, while one is under way.
   /// A copy of the block, either way, begins after this has passed.
   [[nodiscard]] Fence uses(const DeviceBlock& block) const {
-    return as_stream(block).uses.fence(clock_);
+    Fence all = as_stream(block).uses.fence(clock_);
+    all.join(unknown_uses_.fence(clock_));
+    return all;
   }
   /// A copy into the block is in its stream: who uses the block starts after the fence.
   void arrives(DeviceBlock& block, const Fence& fence) { as_stream(block).uses.arrives(fence); }
@@ -155,7 +164,8 @@ class StreamTier final : public DeviceTier, public StreamUses {
   std::deque<StreamBlock> blocks_;  // addresses stay
   std::vector<std::atomic<StreamBlock*>> by_granule_;
   std::atomic<StreamBlock*> freed_later_{nullptr};
-  NumberedStream own_;  // for what is done with a block that is nobody's
+  BlockUses unknown_uses_;  // of any block
+  NumberedStream own_;      // for what is done with a block that is nobody's
   Poison poison_ = Poison::kNo;
   double cache_slack_ = 0.125;
   Bytes live_{};

@@ -48,6 +48,13 @@ class StreamUses {
   virtual void begin_use_anywhere(DeviceBlock& block) = 0;
   /// An op was launched on `stream`, having allocated that much.
   virtual void launched(const NumberedStream& stream, Bytes allocated) noexcept = 0;
+  /// Work of `stream` is about to be launched that may use any block: it starts after every copy.
+  virtual void begin_unknown_uses(const NumberedStream& stream) = 0;
+  /// It was launched.
+  virtual void end_unknown_uses(const NumberedStream& stream) noexcept = 0;
+  /// The host waits until all is done that any stream was given, also one without a number. Between
+  /// uses that are noted and uses that nobody sees this alone is an order. Any thread.
+  virtual void wait_for_all() = 0;
 
   /// Copies the bytes of a block that is there to `to`, after all its uses. The host waits.
   virtual void read_back(DeviceBlock& block, Bytes bytes, std::byte* to) = 0;

@@ -147,8 +147,9 @@ class Engine {
   /// it, since until all bytes are there the range could be read. See Refusal.
   void show_addresses(bool shown);
 
-  /// An op whose uses are unknown: until the object dies the engine is blind, in every thread.
-  /// Copies are given up, since such an op may write what it reaches. Evicted storages stay away.
+  /// An op whose uses are unknown, in its frame: until the object dies the engine is blind, in every
+  /// thread. Copies are given up, since such an op may write what it reaches. Evicted storages stay
+  /// away. Throws DeviceFailure.
   class Reach {
    public:
     explicit Reach(Engine& engine);
@@ -165,9 +166,13 @@ class Engine {
     Engine* engine_;
   };
 
-  /// Ops will not be seen any more. False if that is impossible, since something is evicted: an
-  /// unseen op could not bring it back. Copies go: unseen writes would make them stale.
+  /// Ops will not be seen any more; the engine is blind already. False if that is impossible, since
+  /// something is evicted: an unseen op could not bring it back. Copies go: unseen writes would make
+  /// them stale. On a card unseen ops start after no copy: the host waits for those that were made.
   bool prepare_for_unseen_ops();
+  /// All unseen ops have begun and returned; the engine is blind still. On a card nobody noted what
+  /// they use: the host waits until they are done.
+  void wait_for_unseen_ops();
 
   /// True while a budget is enforced or anything else needs ops to be seen.
   [[nodiscard]] bool watching() const { return rules_.watching(); }
@@ -247,6 +252,7 @@ class Engine {
   struct Parts;
 
   bool make_accessible(StorageRecord& record, Access access);
+  bool wait_for_device();
   void enter_device(ThreadFrames& frames);
   bool begin_use(StorageRecord& record, ThreadFrames& frames);
   bool begin_use_anywhere(StorageRecord& record);
