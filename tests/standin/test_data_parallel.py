@@ -1,61 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks of DistributedDataParallel over gloo, each with a budget of its own card."""
+"""Two processes that train together, each with a budget: of its own card, or of one for both."""
 
-import json
-import os
-import subprocess
-import sys
+import pytest
 
 from tests.oracle.launch import MIB
 from tests.standin import needed
+from tests.standin.ranks import train
 
 pytestmark = needed.STAND_IN
-RANKS = 2
-TIMEOUT = 300
 
 
-def _train(folder, **variables):
-    """What each rank printed, and its statistics if it was managed."""
-    folder.mkdir()
-    started = []
-    for rank in range(RANKS):
-        stats = folder / f"{rank}.json"
-        settings = {f"SPILLWAY_{name.upper()}": value for name, value in variables.items()}
-        if settings:
-            settings |= {"SPILLWAY_STATS": str(stats), "SPILLWAY_SPOOL_DIR": str(folder)}
-        words = ["tests/standin/run.py", "-m", "tests.standin.data_parallel"]
-        command = [sys.executable, *words, str(folder / "rendezvous"), str(rank), str(RANKS)]
-        environment = os.environ | {"SPILLWAY_HOST_BUDGET": "1GiB"} | settings
-        if not settings:
-            del environment["SPILLWAY_HOST_BUDGET"]
-        started.append(
-            subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
-    ranks = []
-    try:
-        for rank, child in enumerate(started):
-            output, errors = child.communicate(timeout=TIMEOUT)
-            assert child.returncode == 0, errors
-            found = json.loads(output)
-            if variables:
-                found["stats"] = json.loads((folder / f"{rank}.json").read_text())
-            ranks.append(found)
-    finally:
-        for child in started:
-            child.kill()
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What the ranks compute without a budget, and the most that each card gave out."""
+    ranks = train(tmp_path_factory.mktemp("ranks") / "alone")
+    assert ranks[0]["digest"] == ranks[1]["digest"], "what the ranks agreed on"
     return ranks
 
 
-def test_two_ranks_train_the_same_within_their_budgets(tmp_path):
-    alone = _train(tmp_path / "alone")
-    assert alone[0]["digest"] == alone[1]["digest"], "what the ranks agreed on"
+def _require_the_same(found, expected):
+    assert found["losses"] == expected["losses"]
+    assert found["digest"] == expected["digest"]
+
+
+def test_two_ranks_train_the_same_within_their_budgets(alone, tmp_path):
     budget = alone[0]["card"] * 6 // 10
-    for found, expected in zip(_train(tmp_path / "managed", budget=f"cuda:{budget}"), alone):
-        assert found["losses"] == expected["losses"]
-        assert found["digest"] == expected["digest"]
+    for found, expected in zip(train(tmp_path / "managed", {"budget": f"cuda:{budget}"}), alone):
+        _require_the_same(found, expected)
         assert found["stats"]["evicted_bytes"] > MIB
         assert found["stats"]["fetched_bytes"] > MIB
         assert found["stats"]["overshoot_bytes"] == 0
         assert found["card"] <= budget
+
+
+def test_a_card_for_both_may_be_smaller_than_their_budgets(alone, tmp_path):
+    """Each fits into its budget, but the card has not enough for both: they make room for each
+    other."""
+    peak = alone[0]["card"]
+    card = peak * 3 // 2 // MIB
+    shared = train(
+        tmp_path / "shared",
+        {"budget": f"cuda:{peak + 32 * MIB}"},
+        {"mib": card, "account": tmp_path / "account"},
+    )
+    for found, expected in zip(shared, alone):
+        _require_the_same(found, expected)
+    assert sum(found["stats"]["evicted_bytes"] for found in shared) > MIB

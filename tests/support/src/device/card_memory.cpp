@@ -20,11 +20,13 @@ constexpr std::uint64_t kFileFactor = 64;
 
 }  // namespace
 
-CardMemory::CardMemory(Bytes memory, std::uint64_t granule, Bytes addresses)
+CardMemory::CardMemory(Bytes memory, std::uint64_t granule, Bytes addresses,
+                       const std::string& account)
     : memory_(memory),
       granule_(granule),
       addresses_(addresses),
-      file_(memfd_create("stand-in card", MFD_CLOEXEC)) {
+      file_(memfd_create("stand-in card", MFD_CLOEXEC)),
+      account_(memory, account) {
   SPILLWAY_CHECK(file_ >= 0, "no memfd");
   SPILLWAY_CHECK(ftruncate(file_, static_cast<off_t>(memory.count * kFileFactor)) == 0, "memfd");
   void* const both = mmap(nullptr, 2 * addresses.count, PROT_NONE,
@@ -57,11 +59,10 @@ bool CardMemory::free_reservation(DeviceAddress address, Bytes bytes) {
 }
 
 std::optional<PagesHandle> CardMemory::create(Bytes bytes) {
-  if (used_ + bytes > memory_) return std::nullopt;
+  if (!account_.take(bytes)) return std::nullopt;
   const runtime::Extent extent = extents_.allocate(bytes);
   SPILLWAY_CHECK(extent.offset + extent.bytes <= memory_.count * kFileFactor, "file too short");
-  used_ += bytes;
-  peak_ = std::max(peak_, used_);
+  peak_ = std::max(peak_, used());
   handles_[++last_handle_] = {extent};
   return PagesHandle{last_handle_};
 }
@@ -141,7 +142,7 @@ bool CardMemory::release(PagesHandle handle) {
 void CardMemory::drop_if_unused(std::uint64_t handle) {
   const auto found = handles_.find(handle);
   if (found->second.mappings != 0 || !found->second.released) return;
-  used_ -= Bytes{found->second.extent.bytes};
+  account_.give_back({found->second.extent.bytes});
   extents_.free(found->second.extent);
   handles_.erase(found);
 }

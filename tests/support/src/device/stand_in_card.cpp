@@ -2,13 +2,19 @@
 #include "spillway/testing/device/stand_in_card.hpp"
 
 #include <cstdlib>
+#include <string>
 
 namespace spillway::testing {
 namespace {
 
+std::string text(const char* variable) {
+  const char* const found = std::getenv(variable);
+  return found == nullptr ? "" : found;
+}
+
 std::uint64_t number(const char* variable, std::uint64_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr || *text == 0 ? otherwise : std::strtoull(text, nullptr, 10);
+  const std::string found = text(variable);
+  return found.empty() ? otherwise : std::stoull(found);
 }
 
 ThreadDevice* make_card() {
@@ -19,7 +25,8 @@ ThreadDevice* make_card() {
        .addresses = kGiB * 4096,
        .lockable = kGiB * 4,
        .seed = number("STAND_IN_SEED", 1),
-       .longest_delay_us = static_cast<unsigned>(number("STAND_IN_DELAY_US", 200))});
+       .longest_delay_us = static_cast<unsigned>(number("STAND_IN_DELAY_US", 200)),
+       .account = text("STAND_IN_ACCOUNT")});
   if (const std::uint64_t context = number("STAND_IN_CONTEXT_MIB", 0); context != 0) {
     runtime::PagesHandle handle{};
     static_cast<void>(card->create(kMiB * context, handle));

@@ -38,7 +38,7 @@ void copy_from_device(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 ThreadDevice::ThreadDevice(const ThreadDeviceOptions& options)
     : facts_{"stand-in card", 13000, options.memory, options.granule},
-      memory_(options.memory, options.granule, options.addresses),
+      memory_(options.memory, options.granule, options.addresses, options.account),
       locked_(options.lockable),
       queues_(options.pace, options.seed, options.longest_delay_us,
               [this](const StreamTask& task) { return admit(task); }) {
@@ -129,7 +129,7 @@ bool ThreadDevice::admit(const StreamTask& task) {
 ThreadDevice::Status ThreadDevice::memory_info(runtime::DeviceMemoryInfo& info) {
   const auto lock = queues_.lock();
   if (const Status status = enter(DeviceCall::kMemoryInfo); !status.done()) return status;
-  info = {memory_.total() - memory_.used(), memory_.total()};
+  info = {memory_.free(), memory_.total()};
   return {};
 }
 

@@ -15,17 +15,19 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
 #include "spillway/runtime/transfer/extent_allocator.hpp"
+#include "spillway/testing/device/card_account.hpp"
 
 namespace spillway::testing {
 
 class CardMemory {
  public:
-  /// `granule` is a multiple of 4096.
-  CardMemory(Bytes memory, std::uint64_t granule, Bytes addresses);
+  /// `granule` is a multiple of 4096. `account`: the file of a card that processes share, or empty.
+  CardMemory(Bytes memory, std::uint64_t granule, Bytes addresses, const std::string& account);
   ~CardMemory();
   CardMemory(const CardMemory&) = delete;
   CardMemory& operator=(const CardMemory&) = delete;
@@ -50,7 +52,8 @@ class CardMemory {
     return reinterpret_cast<std::byte*>(to_value(address) + addresses_.count);
   }
   [[nodiscard]] Bytes total() const { return memory_; }
-  [[nodiscard]] Bytes used() const { return used_; }
+  [[nodiscard]] Bytes free() const { return account_.free(); }
+  [[nodiscard]] Bytes used() const { return account_.used(); }
   [[nodiscard]] Bytes peak() const { return peak_; }
 
  private:
@@ -83,7 +86,7 @@ class CardMemory {
   std::map<std::uint64_t, Pages> handles_;
   Mappings mappings_;
   std::uint64_t last_handle_ = 0;
-  Bytes used_{};
+  CardAccount account_;
   Bytes peak_{};  // the most that was ever used
 };
 

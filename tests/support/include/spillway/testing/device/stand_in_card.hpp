@@ -12,6 +12,7 @@ namespace spillway::testing {
 ///     STAND_IN_CONTEXT_MIB  of that, what the context takes (0)
 ///     STAND_IN_DELAY_US     longest delay before a task (200)
 ///     STAND_IN_SEED         of the delays (1)
+///     STAND_IN_ACCOUNT      a file: processes that name the same one share the memory
 ThreadDevice& stand_in_card();
 
 /// Between the handles of streams that CUDA's functions give out. As CUDA's are: even, and neither

@@ -41,6 +41,7 @@ struct ThreadDeviceOptions {
   Pace pace = Pace::kThreads;
   std::uint64_t seed = 1;
   unsigned longest_delay_us = 200;  ///< before a task, for Pace::kThreads
+  std::string account{};            ///< file of a card that processes share (CardAccount)
 };
 
 /// What can be made to fail.
