@@ -14,15 +14,17 @@ def parse_arguments():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--held", type=int, default=0, help="bytes there beside the network")
     return parser.parse_args()
 
 
 class Training:
-    def __init__(self, width, layers, batch):
+    def __init__(self, width, layers, batch, device):
         parts = [part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())]
-        self.network = nn.Sequential(*parts)
+        self.network = nn.Sequential(*parts).to(device)
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=1e-3)
-        self.inputs, self.targets = torch.randn(2, batch, width)
+        self.inputs, self.targets = torch.randn(2, batch, width).to(device)
 
     def step(self):
         self.optimizer.zero_grad()
@@ -61,7 +63,8 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     orders = Orders()
-    training = Training(arguments.width, arguments.layers, arguments.batch)
+    training = Training(arguments.width, arguments.layers, arguments.batch, arguments.device)
+    training.held = torch.empty(arguments.held, dtype=torch.uint8, device=arguments.device)
     while True:
         order, count = orders.next()
         if order == "events":

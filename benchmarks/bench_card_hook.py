@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of Spillway's hook for a program on a card: against stock PyTorch, on the stand-in.
+
+Kernels compute nothing there, so a step is what the host does to launch it: the least favourable
+case, and no more than a hint at a card.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from bench_overhead import FULL, SMOKE, Effort
+from paired_runs import (
+    Spread,
+    Worker,
+    WorkerError,
+    environment,
+    exit_on_signals,
+    gained,
+    managed,
+    stock_environment,
+    turns,
+)
+from report import PAGE, ROOT, Report, table, verdict
+
+sys.path.insert(0, str(ROOT))
+from tests.standin import run as stand_in
+
+MIB = 1 << 20
+WIDTH = 256
+AMPLE = 4 << 30
+# Beside what is held, so that the hook watches although nothing moves: it rests below 80 %.
+HELD = 256 * MIB
+TIGHT = 0.9
+RESTING_BOUND = 1.01
+WATCHING_BOUND_US = 2.0
+
+
+def start(variables):
+    """A worker whose card is the stand-in: stock, or with variables a managed one."""
+    card = stand_in.variables()
+    base = environment(**variables, **card) if variables else stock_environment(**card)
+    arguments = ("--width", WIDTH, "--device", "cuda", "--held", HELD)
+    return Worker("small_network.py", *arguments, environment=base)
+
+
+def under(budget):
+    return {"SPILLWAY_BUDGET": f"cuda:{budget}", "SPILLWAY_SUMMARY": "0"}
+
+
+def rounds_under(budget, effort):
+    """Turns of stock and of a process with this budget, anew for each round."""
+    rounds = []
+    for _ in range(effort.rounds):
+        with start(None) as stock, start(under(budget)) as other:
+            stock.run(effort.warm_up)
+            managed(other.run(effort.warm_up)[1])
+            rounds.append(turns(stock, other, effort.pairs, effort.steps))
+    return rounds
+
+
+def tight_budget():
+    with start(under(AMPLE)) as worker:
+        return int((HELD + worker.run(10)[1]["unmanaged_bytes"]) / TIGHT)
+
+
+def row(name, rounds, steps):
+    every = [turn for done in rounds for turn in done]
+    ratio = Spread.of([turn.ratio for turn in every])
+    ops = gained(rounds, lambda counters: counters["ops"]) / steps
+    if ops == 0:
+        bound = (RESTING_BOUND, verdict(ratio.median, RESTING_BOUND))
+        return name, ratio.text(3), "0", "", *bound
+    per_op = Spread.of([(turn.second - turn.first) * 1e6 / ops for turn in every])
+    bound = (f"{WATCHING_BOUND_US} µs", verdict(per_op.median, WATCHING_BOUND_US))
+    return name, ratio.text(3), f"{ops:.0f}", per_op.text(), *bound
+
+
+def cost(effort, report):
+    steps = effort.rounds * effort.pairs * effort.steps
+    rows = [
+        ("budget", "step against stock", "ops seen in a step", "microseconds added to each",
+         "bound", ""),
+        row("ample: the hook may rest", rounds_under(AMPLE, effort), steps),
+        row("little above what is held: it watches", rounds_under(tight_budget(), effort), steps),
+    ]  # fmt: skip
+    text = (
+        f"A perceptron of 4 x {WIDTH}, batch 64, SGD, on the stand-in card, where kernels compute "
+        f"nothing; {HELD // MIB} MiB are held beside it. After {effort.warm_up} steps; "
+        f"{effort.method()}. Not run on a card."
+    )
+    question = "What does the hook cost a program on a card that fits?"
+    report.add("overhead-card", question, [text, "", *table(*rows)])
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="as short as possible, not written")
+    parser.add_argument("--write", action="store_true", help=f"to {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--page", type=Path, help="where to write instead")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    exit_on_signals()
+    if not stand_in.libraries():
+        print("This build has no stand-in card: PyTorch has to be a build for CUDA 13.")
+        return os.EX_UNAVAILABLE
+    effort: Effort = SMOKE if arguments.smoke else FULL
+    page = arguments.page or (PAGE if arguments.write else None)
+    try:
+        cost(effort, Report(page, "benchmarks/bench_card_hook.py"))
+    except WorkerError as error:
+        print(f"bench_card_hook.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
