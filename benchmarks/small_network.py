@@ -2,7 +2,9 @@
 """Worker: trains a multi-layer perceptron, as many steps at a time as it is told."""
 
 import argparse
+import sys
 import time
+from pathlib import Path
 
 import torch
 from step_protocol import Orders, counters
@@ -14,7 +16,7 @@ def parse_arguments():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="stand-in: the card that is none")
     parser.add_argument("--held", type=int, default=0, help="bytes there beside the network")
     return parser.parse_args()
 
@@ -48,6 +50,17 @@ class Training:
         return len(profiler.function_events) / count
 
 
+def device_named(name):
+    """The device as torch knows it."""
+    if name != "stand-in":
+        return name
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from tests.standin import true_values
+
+    true_values.install()
+    return "cuda"
+
+
 def set_budget(size):
     """Sets Spillway's budget; 0 turns its hook off."""
     import spillway  # here: a stock worker must not load it
@@ -63,8 +76,9 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     orders = Orders()
-    training = Training(arguments.width, arguments.layers, arguments.batch, arguments.device)
-    training.held = torch.empty(arguments.held, dtype=torch.uint8, device=arguments.device)
+    device = device_named(arguments.device)
+    training = Training(arguments.width, arguments.layers, arguments.batch, device)
+    training.held = torch.empty(arguments.held, dtype=torch.uint8, device=device)
     while True:
         order, count = orders.next()
         if order == "events":
