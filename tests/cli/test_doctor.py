@@ -57,6 +57,14 @@ def test_what_cannot_train_is_told_so(spillway, path_with, tmp_path, missing, fa
     assert json.loads(answer.stdout)["works"] is False
 
 
+def test_tensorflow_alone_is_enough(spillway, path_with, tmp_path):
+    alone = {"torch": "", "has_adapter": False, "tensorflow": "2.21.0", "has_plugin": True}
+    result = spillway("doctor", "--spool-dir", str(tmp_path), PATH=path_with(**alone))
+    assert result.returncode == 0, result.stdout
+    assert "FAILED" not in result.stdout
+    assert re.search(r"^tensorflow +ok +2\.21\.0$", result.stdout, re.MULTILINE)
+
+
 def test_nobody_is_sent_to_an_index_for_spillway(spillway, path_with, tmp_path):
     """The name may be anybody's there. What is to be copied stands in lines of its own."""
     for missing in ({"spillway": "", "has_adapter": False}, {"has_adapter": False}):

@@ -96,6 +96,21 @@ TEST(CheckPythonTest, FailsWithoutWhatTrainingNeeds) {
   EXPECT_THAT(check_python(python), finding_of("package", Verdict::kFailed));
 }
 
+TEST(CheckPythonTest, OneFrameworkIsEnough) {
+  PythonFacts python = healthy_python();
+  python.torch.clear();
+  python.has_adapter = false;
+  EXPECT_THAT(check_python(python), finding_of("framework", Verdict::kFailed));
+  python.tensorflow = "2.21.0";
+  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kFailed));
+  python.has_plugin = true;
+  for (const Finding& finding : check_python(python)) {
+    EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.topic;
+  }
+  python.torch = "2.15.0";
+  EXPECT_THAT(check_python(python), finding_of("package", Verdict::kWarning));
+}
+
 TEST(CheckSpoolTest, AMissingDirectoryFails) {
   EXPECT_THAT(check_spool("/no/such/directory").findings, finding_of("spool", Verdict::kFailed));
 }

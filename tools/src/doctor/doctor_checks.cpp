@@ -13,6 +13,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "machine/disk_speed.hpp"
 #include "spillway/base/error.hpp"
@@ -135,28 +136,43 @@ constexpr std::string_view kHowToInstall =
 constexpr std::string_view kHowToChoosePython =
     "Activate the environment that you train in and run spillway doctor again.";
 
-Finding adapter_finding(const PythonFacts& python) {
+Finding package_finding(const PythonFacts& python) {
   if (python.spillway.empty()) {
     return {"package", Verdict::kFailed, "spillway is not installed in this Python",
             std::string(kHowToInstall)};
   }
-  if (!python.torch.empty() && !python.has_adapter) {
-    return {"package", Verdict::kFailed,
-            fmt::format("spillway {} was built for another torch", python.spillway),
-            std::string(kHowToInstall)};
+  std::string lacking;
+  if (!python.torch.empty() && !python.has_adapter) lacking = "torch";
+  if (!python.tensorflow.empty() && !python.has_plugin) {
+    lacking += lacking.empty() ? "tensorflow" : " and tensorflow";
   }
-  return {"package", Verdict::kOk, fmt::format("spillway {}", python.spillway), ""};
+  if (lacking.empty()) {
+    return {"package", Verdict::kOk, fmt::format("spillway {}", python.spillway), ""};
+  }
+  const bool serves_one = python.has_adapter || python.has_plugin;
+  return {"package", serves_one ? Verdict::kWarning : Verdict::kFailed,
+          fmt::format("spillway {} was built for another {}", python.spillway, lacking),
+          std::string(kHowToInstall)};
 }
 
 Finding torch_finding(const PythonFacts& python) {
-  if (python.torch.empty()) {
-    return {
-        "torch", Verdict::kFailed, "not installed in this Python",
-        fmt::format("Install torch {}, or activate the environment that has it.", kSupportedTorch)};
-  }
   if (is_supported_torch(python.torch)) return {"torch", Verdict::kOk, python.torch, ""};
-  return {"torch", Verdict::kFailed, fmt::format("{} is not supported", python.torch),
+  return {"torch", python.has_plugin ? Verdict::kWarning : Verdict::kFailed,
+          fmt::format("{} is not supported", python.torch),
           fmt::format("Spillway works with torch {}.", kSupportedTorch)};
+}
+
+std::vector<Finding> framework_findings(const PythonFacts& python) {
+  std::vector<Finding> findings;
+  if (!python.torch.empty()) findings.push_back(torch_finding(python));
+  if (!python.tensorflow.empty()) {
+    findings.push_back({"tensorflow", Verdict::kOk, python.tensorflow, ""});
+  }
+  if (!findings.empty()) return findings;
+  return {{"framework", Verdict::kFailed, "neither torch nor tensorflow is in this Python",
+           fmt::format("Install torch {} or tensorflow {}, or activate the environment that has "
+                       "one.",
+                       kSupportedTorch, kSupportedTensorflow)}};
 }
 
 }  // namespace
@@ -168,11 +184,11 @@ std::vector<Finding> check_python(const PythonFacts& python) {
   if (!python.problem.empty()) {
     return {{"python", Verdict::kFailed, python.problem, std::string(kHowToChoosePython)}};
   }
-  return {
-      {"python", Verdict::kOk, fmt::format("{} ({})", python.version, python.executable), ""},
-      torch_finding(python),
-      adapter_finding(python),
-  };
+  std::vector<Finding> findings{
+      {"python", Verdict::kOk, fmt::format("{} ({})", python.version, python.executable), ""}};
+  for (Finding& finding : framework_findings(python)) findings.push_back(std::move(finding));
+  findings.push_back(package_finding(python));
+  return findings;
 }
 
 std::vector<Finding> check_memory(const std::string& root) {

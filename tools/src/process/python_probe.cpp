@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{10};
 
-// The package's files are listed in its metadata; a library there names the torch it is for.
+// The package's files are listed in its metadata; a library there names the framework it is for.
 constexpr const char* kProbe = R"(
 import importlib.metadata as m, json, platform, sys
 def version(name):
@@ -28,15 +28,18 @@ def version(name):
     except m.PackageNotFoundError:
         return ''
 torch = version('torch')
-minor = '.'.join(torch.split('.')[:2])
+tensorflow = version('tensorflow') or version('tensorflow-cpu')
+def library(name, of):
+    minor = '.'.join(of.split('.')[:2])
+    return any(f.endswith('libspillway_%s-%s.so' % (name, minor)) for f in files)
 try:
     files = [str(f) for f in m.files('spillway') or []]
 except m.PackageNotFoundError:
     files = []
 print(json.dumps({
     'executable': sys.executable, 'version': platform.python_version(), 'torch': torch,
-    'spillway': version('spillway'),
-    'has_adapter': any(f.endswith('libspillway_torch-%s.so' % minor) for f in files)}))
+    'tensorflow': tensorflow, 'spillway': version('spillway'),
+    'has_adapter': library('torch', torch), 'has_plugin': library('tensorflow', tensorflow)}))
 )";
 
 struct Answer {
@@ -109,9 +112,14 @@ PythonFacts parse_python_facts(std::string_view json) {
   facts.executable = text("executable");
   facts.version = text("version");
   facts.torch = text("torch");
+  facts.tensorflow = text("tensorflow");
   facts.spillway = text("spillway");
-  const auto adapter = parsed.find("has_adapter");
-  facts.has_adapter = adapter != parsed.end() && adapter->is_boolean() && adapter->get<bool>();
+  const auto is_true = [&](const char* key) {
+    const auto found = parsed.find(key);
+    return found != parsed.end() && found->is_boolean() && found->get<bool>();
+  };
+  facts.has_adapter = is_true("has_adapter");
+  facts.has_plugin = is_true("has_plugin");
   return facts;
 }
 

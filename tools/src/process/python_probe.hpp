@@ -15,8 +15,10 @@ struct PythonFacts {
   std::string executable;
   std::string version;
   std::string torch;         ///< empty: not installed
+  std::string tensorflow;    ///< empty: not installed
   std::string spillway;      ///< empty: not installed
   bool has_adapter = false;  ///< the spillway package holds a library for that torch
+  bool has_plugin = false;   ///< the spillway package holds a library for that TensorFlow
 };
 
 /// `program` is looked up on PATH, e.g. "python3".
@@ -29,5 +31,6 @@ PythonFacts parse_python_facts(std::string_view json);
 bool is_supported_torch(std::string_view version);
 
 inline constexpr std::string_view kSupportedTorch = "2.11 to 2.15";
+inline constexpr std::string_view kSupportedTensorflow = "2.21";
 
 }  // namespace spillway::tools
