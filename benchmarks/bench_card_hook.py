@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench_overhead import FULL, SMOKE, Effort
+from bench_overhead import SMOKE, Effort
 from paired_runs import (
     Spread,
     Worker,
@@ -33,6 +33,7 @@ AMPLE = 768 * MIB  # of the stand-in card's 1 GiB
 # Beside what is held, so that the hook watches although nothing moves: it rests below 80 %.
 HELD = 256 * MIB
 TIGHT = 0.9
+EFFORT = Effort(widths=(WIDTH,), warm_up=100, rounds=4, pairs=40, steps=25, imports=0)
 RESTING_BOUND = 1.01
 WATCHING_BOUND_US = 2.0
 
@@ -108,7 +109,7 @@ def main():
     if not stand_in.libraries():
         print("This build has no stand-in card: PyTorch has to be a build for CUDA 13.")
         return os.EX_UNAVAILABLE
-    effort: Effort = SMOKE if arguments.smoke else FULL
+    effort = SMOKE if arguments.smoke else EFFORT
     page = arguments.page or (PAGE if arguments.write else None)
     try:
         cost(effort, Report(page, "benchmarks/bench_card_hook.py"))
