@@ -67,11 +67,14 @@ class LimitedTrial:
         say(f"  {value}: {seconds:.2f} s a step")
         return True
 
-    def equals_stock(self, value, steps):
-        """Whether losses and weights are those of stock without a limit, bit for bit."""
+    def equals_stock(self, value, steps, repeatable):
+        """Whether losses and weights are those of stock without a limit, bit for bit.
+
+        `repeatable`: variables with which stock equals itself.
+        """
         with self.limit() as group:
-            limited = self._results(value, steps, self.variables, group.enter)
-        return limited == self._results(value, steps, stock_environment(), None)
+            limited = self._results(value, steps, {**self.variables, **repeatable}, group.enter)
+        return limited == self._results(value, steps, stock_environment(**repeatable), None)
 
     def cost(self, value, pairs, stock=None):
         """Seconds of a step against stock's, which has no limit here, as a Spread.
