@@ -131,6 +131,11 @@ card-programs: ## Run 10,000 random programs of a stand-in card alone and under 
 card-oracle: build ## Train the oracle's programs on a stand-in card under budgets of its memory
 	@$(IN_ENVIRONMENT) CARD_ORACLE=full exec python -m pytest -n $(JOBS) tests/standin
 
+.PHONY: card-slots
+card-slots: ## Check where PyTorch 2.11 to 2.15 have the functions of a card's memory; fetches their wheels
+	@scripts/packages.sh
+	@exec python3 scripts/card_slots.py $(or $(TORCH),2.11.0 2.12.0 2.13.0 2.14.0 2.15.0)
+
 .PHONY: bench
 bench: build ## Run the benchmarks
 	@$(IN_ENVIRONMENT) exec scripts/bench.sh
