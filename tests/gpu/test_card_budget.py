@@ -54,6 +54,17 @@ def unmanaged(tmp_path_factory):
     return {name: json.loads(run(folder, "tests.gpu.card_training", name)[0]) for name in NETWORKS}
 
 
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """What each network's process holds on the card besides tensors, which a budget covers, too."""
+    folder = tmp_path_factory.mktemp("beside")
+    whole = {"mode": "fuzz", "budget": "cuda:90%", "host_budget": "1GiB"}
+    return {
+        name: run(folder, "tests.gpu.card_training", name, **whole)[1]["unmanaged_bytes"]
+        for name in NETWORKS
+    }
+
+
 @on_a_card
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(
@@ -66,9 +77,10 @@ def unmanaged(tmp_path_factory):
     ],
     ids=["host", "disk", "verify", "fuzz"],
 )
-def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, tmp_path):
+def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, beside, tmp_path):
     expected = unmanaged[name]
-    budget = expected["peak"] // 2
+    half = expected["peak"] // 2
+    budget = half + beside[name]
     printed, stats = run(
         tmp_path, "tests.gpu.card_training", name, budget=f"cuda:{budget}", **settings
     )
@@ -80,7 +92,8 @@ def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, tmp_pat
     if settings["mode"] != "fuzz":
         assert stats["peak_device_bytes"] <= budget
         assert stats["overshoot_bytes"] == 0
-        assert found["peak"] <= budget + BESIDE
+        # A card's libraries are loaded while it trains, and leave room for tensors until then.
+        assert found["peak"] <= (budget if HAS_CARD else half) + BESIDE
     assert stats["undeclared_writes"] == 0
 
 
