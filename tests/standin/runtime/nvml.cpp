@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 
 #include "spillway/runtime/device/nvml_abi.hpp"
@@ -14,6 +15,16 @@ namespace {
 
 constexpr int kNotSupported = 3;
 int device;
+
+/// nvmlGpuFabricInfo_v2_t of NVIDIA's nvml.h.
+struct FabricInfo {
+  unsigned version;
+  std::array<unsigned char, 16> cluster;
+  int status;
+  unsigned clique;
+  unsigned char state;  ///< 0: the card is in no fabric
+  unsigned health;
+};
 
 }  // namespace
 
@@ -39,7 +50,8 @@ SPILLWAY_NVML nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Pr
 SPILLWAY_NVML nvmlSystemGetCudaDriverVersion_v2(int* version) { return *version = 13000, 0; }
 SPILLWAY_NVML nvmlDeviceGetNvLinkRemoteDeviceType() { return kNotSupported; }
 SPILLWAY_NVML nvmlDeviceGetNvLinkRemotePciInfo_v2() { return kNotSupported; }
-SPILLWAY_NVML nvmlDeviceGetGpuFabricInfoV() { return kNotSupported; }
+// Cards of compute capability 9.0 answer, and PyTorch 2.13 insists on it for expandable segments.
+SPILLWAY_NVML nvmlDeviceGetGpuFabricInfoV(void*, FabricInfo* info) { return info->state = 0, 0; }
 
 #undef SPILLWAY_NVML
 }
