@@ -95,7 +95,7 @@ SwapStore::Ticket SwapStore::swap_out(const std::byte* memory, Bytes bytes, Swap
 
 bool SwapStore::cancel_out(Ticket ticket) {
   std::list<Leaving> gone;  // destroyed with no lock held
-  std::shared_ptr<Copy> copy;
+  std::shared_ptr<StoredCopy> copy;
   Bytes bytes{};
   {
     const std::lock_guard lock(mutex_);
@@ -140,7 +140,7 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
     memory_.room_came(bytes);
     return;
   }
-  auto copy = std::make_shared<Copy>(store_, *id, bytes);
+  auto copy = std::make_shared<StoredCopy>(store_, *id, bytes);
   const auto end = [this, ticket = ticket, bytes = bytes, copy, done = done,
                     passing = std::make_shared<Passing>(out_meter_, bytes)](int error) {
     {
@@ -202,7 +202,7 @@ SwapStore::Ticket SwapStore::swap_in(std::shared_ptr<Copy> copy, std::size_t ali
     }
     ticket = ++last_ticket_;
     in_.push_back({.ticket = ticket,
-                   .copy = std::move(copy),
+                   .copy = std::static_pointer_cast<StoredCopy>(std::move(copy)),
                    .alignment = alignment,
                    .done = std::move(done)});
   }

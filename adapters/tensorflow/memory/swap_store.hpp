@@ -26,9 +26,11 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "budgeted_memory.hpp"
+#include "copying.hpp"
 #include "link_meter.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/status_page.hpp"
@@ -36,47 +38,39 @@
 
 namespace spillway::tf {
 
-class SwapStore;
-
 /// Bytes in the store.
-class Copy {
+class StoredCopy final : public Copy {
  public:
-  Copy(runtime::TieredStore& store, runtime::StoredId id, Bytes bytes)
-      : store_(store), id_(id), bytes_(bytes) {}
-  ~Copy() { store_.drop(id_); }
-  Copy(const Copy&) = delete;
-  Copy& operator=(const Copy&) = delete;
+  StoredCopy(runtime::TieredStore& store, runtime::StoredId id, Bytes bytes)
+      : Copy(bytes), store_(store), id_(id) {}
+  ~StoredCopy() override { store_.drop(id_); }
 
-  [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] runtime::StoredId id() const { return id_; }
 
  private:
   runtime::TieredStore& store_;
   runtime::StoredId id_;
-  Bytes bytes_;
 };
 
-/// Null with a reason where no copy could be made: the tensor stays where it is.
-using SwapOutDone = std::function<void(std::shared_ptr<Copy> copy, const std::string& reason)>;
 /// Null with a reason where nothing could be brought back.
 using SwapInDone = std::function<void(std::byte* memory, const std::string& reason)>;
 
-class SwapStore {
+class SwapStore final : public CopyMaker {
  public:
   SwapStore(runtime::TieredStoreOptions options, std::unique_ptr<runtime::Transfers> transfers,
             BudgetedMemory& memory);
   /// Waits for what is in flight. The caller has stopped calling, and no swap-in waits.
-  ~SwapStore();
+  ~SwapStore() override;
 
-  /// Names a swap-out or a swap-in that waits; 0 names none.
-  using Ticket = std::uint64_t;
-  /// `made_by`, interned, names the bytes in top_movers().
+  /// The same for memory. `made_by` names the bytes in top_movers().
   Ticket swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done,
                   const char* made_by = nullptr);
-  /// Takes back a swap-out of which nothing has been written: `done` is never called then. False if
-  /// it has begun, or ended.
-  bool cancel_out(Ticket ticket);
+  Ticket swap_out(const Held& tensor, Bytes bytes, SwapOutDone done, const char* made_by) override {
+    return swap_out(tensor.data(), bytes, std::move(done), made_by);
+  }
+  bool cancel_out(Ticket ticket) override;
 
+  /// Brings back a copy of this store's. The ticket names a swap-in that waits.
   Ticket swap_in(std::shared_ptr<Copy> copy, std::size_t alignment, SwapInDone done);
   /// Takes back a swap-in that still waits for room: `done` is never called then. False if it has
   /// room, or ended.
@@ -103,7 +97,7 @@ class SwapStore {
  private:
   struct Request {
     Ticket ticket = 0;
-    std::shared_ptr<Copy> copy;
+    std::shared_ptr<StoredCopy> copy;
     std::size_t alignment = 0;
     SwapInDone done;
   };
@@ -136,7 +130,7 @@ class SwapStore {
   std::condition_variable work_;
   std::condition_variable idle_;
   std::list<Leaving> out_;
-  std::unordered_map<Ticket, std::shared_ptr<Copy>>
+  std::unordered_map<Ticket, std::shared_ptr<StoredCopy>>
       writing_;  // what has a place, and is no copy yet
   std::list<Request> in_;
   Ticket last_ticket_ = 0;

@@ -69,8 +69,8 @@ void WaitingTensors::leave(const std::shared_ptr<WaitingTensor>& tensor,
 void WaitingTensors::start_copy(const std::shared_ptr<WaitingTensor>& tensor,
                                 std::function<void()> done) {
   // Without the lock: while it leaves only the end of its copy lets go of it.
-  const SwapStore::Ticket ticket = store_.swap_out(
-      tensor->held_->data(), tensor->bytes_,
+  const CopyMaker::Ticket ticket = copies_.swap_out(
+      *tensor->held_, tensor->bytes_,
       [this, tensor, done = std::move(done), under_way = standstill_.copy_under_way()](
           std::shared_ptr<Copy> copy, const std::string& reason) {
         end_copy(*tensor, std::move(copy), reason);
@@ -121,7 +121,7 @@ Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor) {
   const bool passes = !last && !table_.copies(hole, tensor->bytes_);
   Taken taken;
   std::unique_ptr<Held> gone;
-  SwapStore::Ticket queued = 0;
+  CopyMaker::Ticket queued = 0;
   bool write = false;
   {
     const std::lock_guard lock(mutex_);
@@ -161,7 +161,7 @@ void WaitingTensors::came_back(const std::shared_ptr<WaitingTensor>& tensor,
 }
 
 void WaitingTensors::abandon(const std::shared_ptr<WaitingTensor>& tensor) {
-  SwapStore::Ticket queued = 0;
+  CopyMaker::Ticket queued = 0;
   {
     const std::lock_guard lock(mutex_);
     count_locked(*tensor, false);
@@ -172,8 +172,8 @@ void WaitingTensors::abandon(const std::shared_ptr<WaitingTensor>& tensor) {
   take_back(*tensor, queued);
 }
 
-void WaitingTensors::take_back(WaitingTensor& tensor, SwapStore::Ticket ticket) {
-  if (ticket == 0 || !store_.cancel_out(ticket)) return;
+void WaitingTensors::take_back(WaitingTensor& tensor, CopyMaker::Ticket ticket) {
+  if (ticket == 0 || !copies_.cancel_out(ticket)) return;
   std::unique_ptr<Held> gone;
   const std::lock_guard lock(mutex_);
   tensor.state_ = State::kHere;

@@ -35,26 +35,12 @@
 #include <string>
 #include <utility>
 
+#include "copying.hpp"
 #include "spillway/base/bytes.hpp"
 #include "standstill.hpp"
-#include "swap_store.hpp"
 #include "swap_table.hpp"
 
 namespace spillway::tf {
-
-/// A hold on a tensor of the framework's.
-class Held {
- public:
-  Held() = default;
-  virtual ~Held() = default;  ///< lets go
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
-  [[nodiscard]] virtual const std::byte* data() const = 0;
-  /// Nobody else holds it and its memory is of the budget, so that letting go frees that.
-  [[nodiscard]] virtual bool is_sole() const = 0;
-  [[nodiscard]] virtual std::unique_ptr<Held> share() const = 0;
-};
 
 class WaitingTensors;
 
@@ -85,7 +71,7 @@ class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
   std::unique_ptr<Held> held_;
   std::shared_ptr<Copy> copy_;
   bool passes_ = false;           // the hole it waits in
-  SwapStore::Ticket ticket_ = 0;  // of a swap-out that may be taken back
+  CopyMaker::Ticket ticket_ = 0;  // of a swap-out that may be taken back
   std::list<WaitingTensor*>::iterator place_;
 };
 
@@ -98,12 +84,12 @@ struct Taken {
 class WaitingTensors {
  public:
   /// `on_stays`: a tensor that was to leave stays, and why; called with no lock held.
-  WaitingTensors(SwapStore& store, SwapTable& table, Standstill& standstill,
+  WaitingTensors(CopyMaker& copies, SwapTable& table, Standstill& standstill,
                  std::function<void(const std::string& reason)> on_stays)
-      : store_(store), table_(table), standstill_(standstill), on_stays_(std::move(on_stays)) {}
+      : copies_(copies), table_(table), standstill_(standstill), on_stays_(std::move(on_stays)) {}
 
   /// `first_hole` is the table's number of its first hole; there is one before each swap-in.
-  /// `made_by`: as SwapStore::swap_out() has it.
+  /// `made_by`: as CopyMaker::swap_out() has it.
   std::shared_ptr<WaitingTensor> add(std::unique_ptr<Held> held, Bytes bytes,
                                      std::uint64_t first_hole, std::uint32_t holes,
                                      const char* made_by = nullptr);
@@ -130,7 +116,7 @@ class WaitingTensors {
 
   void start_copy(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done);
   void end_copy(WaitingTensor& tensor, std::shared_ptr<Copy> copy, const std::string& reason);
-  void take_back(WaitingTensor& tensor, SwapStore::Ticket ticket);
+  void take_back(WaitingTensor& tensor, CopyMaker::Ticket ticket);
   /// A tensor that is here lets go of its memory: at once where it has a copy. True if it has to be
   /// written.
   bool begin_leaving_locked(WaitingTensor& tensor, std::unique_ptr<Held>& gone);
@@ -138,7 +124,7 @@ class WaitingTensors {
   /// Tells the table whether it is in the store.
   void count_locked(WaitingTensor& tensor, bool in_store);
 
-  SwapStore& store_;
+  CopyMaker& copies_;
   SwapTable& table_;
   Standstill& standstill_;
   const std::function<void(const std::string&)> on_stays_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "budgeted_memory.hpp"
+#include "swap_store.hpp"
 
 namespace spillway::tf {
 namespace {
