@@ -410,7 +410,7 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions opti
   Rewriting rewriting(graph, order, found, options);
   rewritten.clocks = rewriting.add_ticks();
   rewritten.pairs = rewriting.add_pairs();
-  rewriting.add_touches();
+  if (options.pairs.placement == Placement::kProcessor) rewriting.add_touches();
   if (options.order_updates) rewriting.add_rests();
   order_graph(graph);
   rewritten.graph = graph.serialize();

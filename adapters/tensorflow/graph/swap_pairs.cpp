@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <numeric>
 #include <set>
@@ -88,7 +89,7 @@ class PairSearch {
         } else if (!edge.control) {
           early_[{edge.from, edge.port}].push_back(node);
         }
-        if (must_see_producer(graph_.nodes[node].op, input)) stay.emplace(edge.from, edge.port);
+        if (stays_for(node, input)) stay.emplace(edge.from, edge.port);
       }
     }
     for (auto& [source, uses] : late) {
@@ -102,9 +103,23 @@ class PairSearch {
   [[nodiscard]] bool is_long(const Edge& edge, NodeIndex user) const {
     const Node& source = graph_.nodes[edge.from];
     return !edge.control && !edge.back && order_.context[edge.from] == order_.context[user] &&
-           order_.level[user] > order_.level[edge.from] + options_.distance &&
-           is_on_processor(source) && may_wait(graph_.nodes[user].op) &&
-           (is_variable(source.op) || (may_leave(source.op) && !is_held(edge.from, edge.port)));
+           order_.level[user] > order_.level[edge.from] + options_.distance && is_placed(source) &&
+           may_wait(graph_.nodes[user].op) &&
+           (reports_use(source) || (may_leave(source.op) && !is_held(edge.from, edge.port)));
+  }
+
+  [[nodiscard]] bool on_card() const { return options_.placement == Placement::kCard; }
+  [[nodiscard]] bool is_placed(const Node& node) const {
+    return on_card() ? is_on_card(node) : is_on_processor(node);
+  }
+  [[nodiscard]] bool reports_use(const Node& node) const {
+    return !on_card() && is_variable(node.op);
+  }
+  [[nodiscard]] bool stays_for(NodeIndex user, std::uint32_t input) const {
+    return !on_card() && must_see_producer(graph_.nodes[user].op, input);
+  }
+  [[nodiscard]] bool may_move(DataType type) const {
+    return is_plain(type) && !(on_card() && type == kInt32);
   }
 
   // Whether the memory behind an output is that of a variable, a constant or an argument.
@@ -120,7 +135,7 @@ class PairSearch {
 
   void add_pair(NodeIndex node, std::uint32_t port, std::vector<Use> uses) {
     const std::vector<DataType>& types = types_of_outputs(node);
-    if (port >= types.size() || !is_plain(types[port])) return;
+    if (port >= types.size() || !may_move(types[port])) return;
     std::ranges::stable_sort(uses, {}, [this](const Use& use) { return order_.level[use.node]; });
     SwapPair pair{.node = node,
                   .port = port,
@@ -203,6 +218,16 @@ std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphO
 bool is_on_processor(const Node& node) {
   return node.device.empty() || node.device.find("CPU:") != std::string::npos ||
          node.device.find("cpu:") != std::string::npos;
+}
+
+bool is_on_card(const Node& node) {
+  constexpr string_view kKind = "GPU:0";
+  const string_view device(node.device);
+  if (device.size() < kKind.size()) return false;
+  const auto same = [](char a, char b) { return std::toupper(static_cast<unsigned char>(a)) == b; };
+  if (!std::ranges::equal(device.substr(device.size() - kKind.size()), kKind, same)) return false;
+  const string_view before = device.substr(0, device.size() - kKind.size());
+  return before.empty() || before.back() == ':' || before.back() == '/';
 }
 
 SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,

@@ -13,6 +13,10 @@
 // not one: an executor that puts off ops without successors then runs them before it begins to
 // bring back what comes later. Nodes of one context alone are tied together.
 //
+// The pairs of a graph are all for one kind of device: the processor, or the first card
+// (`Placement`). On a card the framework keeps numbers of type int32 in the machine's memory, so
+// they get no pair.
+//
 // No pair moves a variable or a constant of ours. Its late users get an op before them too, placed
 // as a swap-in is, that says that it is used now.
 #pragma once
@@ -28,10 +32,17 @@
 
 namespace spillway::tf {
 
+/// The device whose tensors get pairs.
+enum class Placement : std::uint8_t {
+  kProcessor,
+  kCard,  ///< GPU:0
+};
+
 struct PairOptions {
   std::uint32_t distance = 8;  ///< levels
   std::uint32_t group = 3;     ///< levels
   std::uint32_t ahead = 2;     ///< heavy ops; at least 1
+  Placement placement = Placement::kProcessor;
 };
 
 struct Use {
@@ -78,6 +89,8 @@ struct SwapPairs {
 std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphOrder& order);
 /// Whether a node runs on a processor, as far as its device says.
 bool is_on_processor(const Node& node);
+/// Whether it runs on the first card: `GPU:0`, alone or at the end of a longer name.
+bool is_on_card(const Node& node);
 
 /// The heavy op, as a place in its context's row, that a swap-in for `user` waits for: `ahead`
 /// before the user. None if that lies before `maker`, which is what is swapped.

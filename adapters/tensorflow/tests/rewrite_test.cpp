@@ -11,6 +11,7 @@
 #include "graph_builder.hpp"
 #include "graph_order.hpp"
 #include "interpreter.hpp"
+#include "wire.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -252,6 +253,93 @@ TEST(RewriteTest, NodesOfAnotherDeviceAreNotTied) {
 }
 
 // A node behind a Merge of two branches runs whichever is taken; one inside a branch does not.
+// chain() on devices of these names.
+Graph chain_on(const std::string& device, const std::string& of_user) {
+  GraphBuilder builder = chain();
+  for (Node& node : builder.graph.nodes) node.device = device;
+  builder.node("user").device = of_user;
+  return std::move(builder.graph);
+}
+
+const PairOptions kOnCard{.distance = 6, .ahead = 2, .placement = Placement::kCard};
+
+TEST(RewriteTest, OnACardAllThatIsPutInIsOnThatCard) {
+  const std::string card = "/job:localhost/replica:0/task:0/device:GPU:0";
+  for (const std::string& name : {card, std::string("/gpu:0"), std::string("GPU:0")}) {
+    const RewriteResult result = rewrite(chain_on(name, name), kOnCard);
+    ASSERT_TRUE(result.rewritten) << name << ": " << result.reason;
+    const Graph graph = Graph::parse(result.rewritten->graph);
+    for (const Node& node : graph.nodes) EXPECT_EQ(node.device, name) << node.name;
+    EXPECT_THAT(node_named(graph, "user").inputs, ElementsAre("m6", "spillway/swap_0_in_0"));
+    EXPECT_THAT(node_named(graph, "spillway/swap_0_in_0").inputs,
+                ElementsAre("spillway/swap_0_out", "^spillway/tick_0_5"));
+  }
+}
+
+TEST(RewriteTest, ForACardNothingIsPutInOnOtherDevices) {
+  for (const std::string name : {"", "/device:CPU:0", "/device:GPU:1", "/device:XLA_GPU:0",
+                                 "/device:GPU:00", "0", "/device:TPU:0"}) {
+    EXPECT_FALSE(rewrite(chain_on(name, name), kOnCard).rewritten) << name;
+  }
+}
+
+TEST(RewriteTest, AnEdgeThatLeavesTheCardStaysAsItIs) {
+  const std::string card = "/device:GPU:0";
+  EXPECT_FALSE(rewrite(chain_on(card, "/device:CPU:0"), kOnCard).rewritten);
+  EXPECT_FALSE(rewrite(chain_on("/device:CPU:0", card), kOnCard).rewritten);
+}
+
+TEST(RewriteTest, OnACardVariablesAndTheirUpdatesAreNotTouched) {
+  const std::string card = "/device:GPU:0";
+  GraphBuilder builder;
+  builder.graph = chain_on(card, card);
+  builder.add("variable", "_Arg");
+  builder.add("update", "AssignSubVariableOp", {"variable", "user"});
+  builder.add("read", "ReadVariableOp", {"variable"});
+  builder.node("read").device = card;
+  builder.add("late", "MatMul", {"user", "read"});
+  builder.node("late").device = card;
+  const RewriteResult result = rewrite(builder.graph, kOnCard);
+  ASSERT_TRUE(result.rewritten) << result.reason;
+  const Graph graph = Graph::parse(result.rewritten->graph);
+  EXPECT_THAT(node_named(graph, "update").inputs, ElementsAre("variable", "user"));
+  EXPECT_THAT(node_named(graph, "late").inputs, ElementsAre("user", "read"));
+}
+
+// TensorFlow keeps those in the machine's memory.
+TEST(RewriteTest, OnACardInt32GetsNoPair) {
+  const auto describe_int32 = [](std::string_view op) {
+    std::string description = describe_op(op);
+    std::string output;
+    append_bytes_field(output, 1, "y");
+    append_varint_field(output, 3, kInt32);
+    std::string result;
+    append_bytes_field(result, 1, op);
+    append_bytes_field(result, 3, output);
+    return op == "Integers" ? result : description;
+  };
+  GraphBuilder builder;
+  builder.graph = chain_on("/device:GPU:0", "/device:GPU:0");
+  const auto rewritten = [&](Placement placement) {
+    PairOptions options = kOnCard;
+    options.placement = placement;
+    return rewrite_graph(builder.graph.serialize(), describe_int32, {.pairs = options})
+        .rewritten.has_value();
+  };
+  EXPECT_TRUE(rewritten(Placement::kCard));
+  builder.node("make").op = "Integers";
+  EXPECT_FALSE(rewritten(Placement::kCard));
+  for (Node& node : builder.graph.nodes) node.device = "/device:CPU:0";
+  EXPECT_TRUE(rewritten(Placement::kProcessor));
+}
+
+TEST(RewriteTest, OnACardAMaxPoolGradientMayWaitForItsForwardOp) {
+  GraphBuilder builder;
+  builder.graph = chain_on("/device:GPU:0", "/device:GPU:0");
+  builder.node("user").op = "MaxPoolGrad";
+  EXPECT_TRUE(rewrite(builder.graph, kOnCard).rewritten);
+}
+
 TEST(GraphOrderTest, ContextsAreFramesAndBranches) {
   GraphBuilder builder;
   builder.add("p", "Mul");
