@@ -7,13 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -27,6 +24,7 @@
 #include "spillway/runtime/shown_movers.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "spillway/trace/trace_io.hpp"
+#include "statistics_file.hpp"
 #include "variable_ops.hpp"
 
 namespace spillway::tf {
@@ -412,7 +410,7 @@ void Session::report() {
   if (::getpid() != pid_) return;
   if (settings_.summary) std::fputs(summary().c_str(), stderr);
   say_what_was_not_kept();
-  const bool written = write_statistics();
+  const bool written = write_statistics(settings_.stats_path, statistics_json());
   reporter_->end(!(write_recorded_step() && written));
 }
 
@@ -439,17 +437,6 @@ bool Session::write_recorded_step() {
     std::fprintf(stderr, "spillway: the trace was not written: %s\n", error.what());
     return false;
   }
-}
-
-bool Session::write_statistics() {
-  if (settings_.stats_path.empty()) return true;
-  std::ofstream file(settings_.stats_path);
-  file << statistics_json() << '\n';
-  file.flush();
-  if (file) return true;
-  std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n",
-               settings_.stats_path.c_str(), std::strerror(errno));
-  return false;
 }
 
 }  // namespace spillway::tf

@@ -110,7 +110,6 @@ class Session {
   /// Lets tensors and variables of so many bytes leave.
   void evict(Bytes bytes, Victims victims);
   /// False if it could not be written, which is said.
-  [[nodiscard]] bool write_statistics();
   [[nodiscard]] bool write_recorded_step();
   void say_what_was_not_kept();
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ops of a pair, and what they hand to each other.
 //
-// A swap-out puts out a token: a tensor of the same type and shape whose buffer is not its bytes
-// but one that waits (waiting_tensors.hpp), be it here or in the store. Where the buffer's memory
-// should be there is nothing, so that a use of a token as a tensor is a fault and not a wrong
-// value. A swap-in asks the token. So what the table says may change between the two, a tensor may
-// leave at any time between them, and no state is kept by step, frame or iteration. What is too
-// small to leave goes past all this.
+// A swap-out puts out a token (swap_token.hpp), and a swap-in asks the token. So what the table
+// says may change between the two, a tensor may leave at any time between them, and no state is
+// kept by step, frame or iteration. What is too small to leave goes past all this.
 //
 // Where clocks trigger swap-ins, one waits for the time that the table names, or its attribute;
 // what it waits for are heavy ops of lower levels than its first user, none of which needs it.
@@ -15,20 +12,18 @@
 // asynchronous, so that no thread of the executor waits for a copy. Where the settings say so they
 // are synchronous instead: the same kernels, each of which holds its thread until its copy has
 // ended.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "finished_step.hpp"
+#include "blocking_kernel.hpp"
+#include "op_attributes.hpp"
 #include "revocable_wait.hpp"
 #include "session.hpp"
-#include "tensorflow/core/common_runtime/dma_helper.h"
+#include "swap_token.hpp"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -43,17 +38,6 @@ using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorBuffer;
-
-// Addresses without memory, more than any tensor has.
-void* nowhere() {
-  constexpr std::size_t kBytes = std::size_t{1} << 40;
-  static void* const address = [] {
-    void* const range =
-        ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return range == MAP_FAILED ? reinterpret_cast<void*>(4096) : range;
-  }();
-  return address;
-}
 
 SeenMemory memory_of(const Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data()), {tensor.TotalBytes()}};
@@ -78,26 +62,6 @@ class HeldTensor : public Held {
   Tensor tensor_;
 };
 
-class Token : public TensorBuffer {
- public:
-  explicit Token(std::shared_ptr<WaitingTensor> waiting)
-      : TensorBuffer(nowhere()), waiting_(std::move(waiting)) {}
-  ~Token() override { Session::get()->waiting().abandon(waiting_); }
-
-  size_t size() const override { return waiting_->bytes().count; }
-  TensorBuffer* root_buffer() override { return this; }
-  void FillAllocationDescription(::tensorflow::AllocationDescription*) const override {}
-  [[nodiscard]] const std::shared_ptr<WaitingTensor>& waiting() const { return waiting_; }
-
-  static const Token* in(const Tensor& tensor) {
-    auto* const buffer = const_cast<TensorBuffer*>(::tensorflow::DMAHelper::buffer(&tensor));
-    return buffer == nullptr ? nullptr : dynamic_cast<const Token*>(buffer->root_buffer());
-  }
-
- private:
-  std::shared_ptr<WaitingTensor> waiting_;
-};
-
 // Bytes that came back, in memory of the budget.
 class Restored : public TensorBuffer {
  public:
@@ -112,26 +76,9 @@ class Restored : public TensorBuffer {
   std::size_t bytes_;
 };
 
-// A tensor over the buffer, which then belongs to it.
-Tensor tensor_over(TensorBuffer* buffer, const Tensor& like) {
-  Tensor tensor(like.dtype(), like.shape(), buffer);
-  buffer->Unref();
-  return tensor;
-}
-
-std::uint64_t number_of(OpKernelConstruction* construction, const char* attribute) {
-  int64_t number = 0;
-  const auto status = construction->GetAttr(attribute, &number);
-  if (!status.ok()) construction->SetStatus(status);
-  return static_cast<std::uint64_t>(number);
-}
-
-const char* maker_of(OpKernelConstruction* construction) {
-  std::string node;
-  const auto status = construction->GetAttr("made_by", &node);
-  if (!status.ok()) construction->SetStatus(status);
+const char* interned_maker(OpKernelConstruction* construction) {
   Session* const session = Session::get();
-  return session == nullptr ? nullptr : session->names().intern(name_in_function(node));
+  return session == nullptr ? nullptr : maker_of(construction, session->names());
 }
 
 // An op of this step got memory beyond the budget, where it could not be told that there is none.
@@ -149,7 +96,7 @@ class SwapOut : public AsyncOpKernel {
       : AsyncOpKernel(construction),
         hole_(number_of(construction, "hole")),
         holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))),
-        made_by_(maker_of(construction)) {}
+        made_by_(interned_maker(construction)) {}
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -174,7 +121,7 @@ class SwapOut : public AsyncOpKernel {
     if (session->profiler() != nullptr) session->profiler()->came(hole_, memory_of(input));
     const auto waiting =
         session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_, holes_, made_by_);
-    context->set_output(0, tensor_over(new Token(waiting), input));
+    context->set_output(0, tensor_over(new SwapToken(waiting, session->waiting()), input));
     if (!copies) {
       done();
     } else if (session->table().always_copies() || AsAsync() == nullptr) {
@@ -233,7 +180,7 @@ class SwapIn : public AsyncOpKernel {
       done();
       return;
     }
-    const Token* const token = Token::in(context->input(0));
+    const SwapToken* const token = SwapToken::in(context->input(0));
     if (token == nullptr) {
       context->set_output(0, context->input(0));
       done();
@@ -247,7 +194,7 @@ class SwapIn : public AsyncOpKernel {
   }
 
  private:
-  void wait_until_due(OpKernelContext* context, const Token& token, const DoneCallback& done) {
+  void wait_until_due(OpKernelContext* context, const SwapToken& token, const DoneCallback& done) {
     const std::uint64_t due = Session::get()->table().due(hole_).value_or(due_);
     wait_for_clock(context, std::min(due, latest_), [this, context, &token, done](bool ended) {
       if (ended) {
@@ -282,7 +229,7 @@ class SwapIn : public AsyncOpKernel {
     if (wait->know(ticket)) go_on(true);
   }
 
-  void take(OpKernelContext* context, const Token& token, const DoneCallback& done) const {
+  void take(OpKernelContext* context, const SwapToken& token, const DoneCallback& done) const {
     Session::get()->waiting().pass_over(token.waiting(), hole_);
     Taken taken = Session::get()->waiting().take(token.waiting());
     if (taken.held != nullptr) {
@@ -341,7 +288,7 @@ class SwapIn : public AsyncOpKernel {
       const Tensor tensor = tensor_over(new Restored(memory, token.TotalBytes()), token);
       note_back(tensor);
       context->set_output(0, tensor);
-      Session::get()->waiting().came_back(Token::in(token)->waiting(),
+      Session::get()->waiting().came_back(SwapToken::in(token)->waiting(),
                                           std::make_unique<HeldTensor>(tensor));
       return;
     }
@@ -355,28 +302,6 @@ class SwapIn : public AsyncOpKernel {
   std::uint64_t due_;
   std::uint64_t latest_;
 };
-
-// Holds its thread: the executor calls what is not asynchronous by Compute(), which waits.
-template <typename Kernel>
-class Blocking : public Kernel {
- public:
-  using Kernel::Kernel;
-  AsyncOpKernel* AsAsync() override { return nullptr; }
-
-  void Compute(OpKernelContext* context) override {
-    const auto begin = std::chrono::steady_clock::now();
-    Kernel::Compute(context);
-    Session::get()->note_blocked((std::chrono::steady_clock::now() - begin) /
-                                 std::chrono::nanoseconds(1));
-  }
-};
-
-template <typename Kernel>
-OpKernel* make_kernel(OpKernelConstruction* construction) {
-  const Session* const session = Session::get();
-  if (session != nullptr && session->swaps_block()) return new Blocking<Kernel>(construction);
-  return new Kernel(construction);
-}
 
 const ::tensorflow::KernelDef* on_processor(const char* op) {
   return ::tensorflow::register_kernel::Name(op).Device(::tensorflow::DEVICE_CPU).Build();
@@ -410,10 +335,10 @@ REGISTER_OP("SpillwayTick").Attr("clock: int").Attr("time: int").SetIsStateful()
 REGISTER_KERNEL_BUILDER(Name("SpillwayTick").Device(::tensorflow::DEVICE_CPU), Tick);
 const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapOut(on_processor("SpillwaySwapOut"),
                                                                "spillway::tf::SwapOut",
-                                                               make_kernel<SwapOut>);
+                                                               make_kernel<SwapOut, Session>);
 const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapIn(on_processor("SpillwaySwapIn"),
                                                               "spillway::tf::SwapIn",
-                                                              make_kernel<SwapIn>);
+                                                              make_kernel<SwapIn, Session>);
 
 }  // namespace
 }  // namespace spillway::tf

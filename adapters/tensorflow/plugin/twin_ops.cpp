@@ -3,6 +3,7 @@
 //
 // The answer is one value for all gates of a twin, so that either all of its inputs come or none
 // does. Both ops are stateful, or the framework would merge and fold them.
+#include "op_attributes.hpp"
 #include "session.hpp"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -15,13 +16,6 @@ using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
-
-std::uint64_t number_of(OpKernelConstruction* construction, const char* attribute) {
-  int64_t number = 0;
-  const auto status = construction->GetAttr(attribute, &number);
-  if (!status.ok()) construction->SetStatus(status);
-  return static_cast<std::uint64_t>(number);
-}
 
 class Recomputes : public OpKernel {
  public:
