@@ -12,6 +12,7 @@ import sys
 import threading
 from types import ModuleType
 
+from spillway import _card
 from spillway._imports import when_imported
 
 _COMPILED = (
@@ -44,6 +45,8 @@ def watch() -> None:
     when_imported(_POLYMORPHIC + "concrete_function", _watch_tapes)
     when_imported("tensorflow.python.ops.while_v2", _watch_loops)
     when_imported("keras.src.trainers.trainer", _compile_nothing_unasked)
+    if _card.is_asked_for():
+        _card.watch()
 
 
 def _say(text: str) -> None:

@@ -17,7 +17,8 @@ def enable(budget: str | int | None = None, **options: Any) -> None:
     """Keeps TensorFlow's tensors on the processor within ``budget``. Call it before the first one.
 
     Args:
-        budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``.
+        budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``; of a card's memory, whose
+            tensors are kept within it instead, bytes alone: ``"cuda:12GiB"``.
         **options: any other setting of docs/settings.md that docs/tensorflow.md names, in lower
             case and without ``SPILLWAY_``, e.g. ``spool_dir="/mnt/nvme"``.
 

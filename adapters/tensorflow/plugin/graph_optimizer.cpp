@@ -11,14 +11,17 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "card_session.hpp"
 #include "cpu_allocator.hpp"
 #include "session.hpp"
 #include "spillway/base/error.hpp"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/grappler/grappler.h"
+#include "tensorflow/core/util/port.h"
 #include "variable_ops.hpp"
 #include "watched_device.hpp"
 #include "work_listener.hpp"
@@ -53,20 +56,26 @@ void give(const std::string& graph, TF_Buffer* buffer) {
   buffer->data_deallocator = [](void* memory, size_t) { std::free(memory); };
 }
 
+// By the session that there is, if any.
+std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) {
+  if (CardSession* const card = CardSession::get()) return card->rewrite(graph, catalogue);
+  Session* const session = Session::get();
+  return session == nullptr ? std::nullopt : session->rewrite(graph, catalogue);
+}
+
 void optimize(void* optimizer, const TF_Buffer* graph, const TF_GrapplerItem* /*item*/,
               TF_Buffer* result, TF_Status* status) {
   // By convention "I did nothing": nobody is told.
   TF_SetStatus(status, TF_ABORTED, "nothing to do");
-  Session* const session = Session::get();
-  if (session == nullptr || ++static_cast<Calls*>(optimizer)->count != kRewriteOnCall) return;
+  if (++static_cast<Calls*>(optimizer)->count != kRewriteOnCall) return;
   TF_FunctionLibraryDefinition* const library = TF_NewFunctionLibraryDefinition(graph, status);
   if (TF_GetCode(status) != TF_OK) {
     TF_SetStatus(status, TF_ABORTED, "nothing to do");
     return;
   }
   const auto rewritten =
-      session->rewrite({static_cast<const char*>(graph->data), graph->length},
-                       [library](std::string_view op) { return look_up_op(library, op); });
+      rewrite({static_cast<const char*>(graph->data), graph->length},
+              [library](std::string_view op) { return look_up_op(library, op); });
   TF_DeleteFunctionLibraryDefinition(library);
   TF_SetStatus(status, TF_ABORTED, "nothing to do");
   if (!rewritten) return;
@@ -80,26 +89,43 @@ void optimize(void* optimizer, const TF_Buffer* graph, const TF_GrapplerItem* /*
   ::_exit(2);
 }
 
+void start_for_processor(const runtime::Settings& settings) {
+  Session::start(settings);
+  register_cpu_allocator();
+  register_variable_ops();
+  listen_to_work(Session::get()->standstill());
+  Session::get()->set_framework(std::string("tensorflow ") + TF_Version());
+  watch_devices(Session::get()->watcher());
+}
+
+void start_for_card(const runtime::Settings& settings) {
+  if (!::tensorflow::IsGoogleCudaEnabled()) {
+    throw UserError(
+        "SPILLWAY_BUDGET: the budget is of a card, and this TensorFlow was built for the processor "
+        "alone (tensorflow-cpu). Install a tensorflow that has CUDA, or give the processor's "
+        "budget, such as 8GiB.");
+  }
+  CardSession::start(settings);
+}
+
 // As for PyTorch: a wrong setting ends the program, since it would else train without the limit.
 void start_session() {
-  if (Session::get() != nullptr) return;
+  if (Session::get() != nullptr || CardSession::get() != nullptr) return;
   try {
     const auto settings = runtime::settings_from_environment(runtime::current_environment());
     if (settings.effective_mode() == runtime::Mode::kOff) return;
     try {
-      Session::start(settings);
+      if (settings.budget_of == runtime::BudgetDevice::kCuda) {
+        start_for_card(settings);
+      } else {
+        start_for_processor(settings);
+      }
     } catch (const UserError&) {
       throw;
     } catch (const std::exception& error) {
       if (settings.strict) throw;
       std::fprintf(stderr, "spillway: not active: %s\n", error.what());
-      return;
     }
-    register_cpu_allocator();
-    register_variable_ops();
-    listen_to_work(Session::get()->standstill());
-    Session::get()->set_framework(std::string("tensorflow ") + TF_Version());
-    watch_devices(Session::get()->watcher());
   } catch (const std::exception& error) {
     end_process(error.what());
   }
@@ -113,7 +139,8 @@ void start_session() {
 SPILLWAY_EXPORT void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status* status) {
   spillway::tf::start_session();
   params->struct_size = TP_OPTIMIZER_REGISTRATION_PARAMS_STRUCT_SIZE;
-  params->device_type = "CPU";
+  // TensorFlow shows an optimizer the graphs that have a device of its type.
+  params->device_type = spillway::tf::CardSession::get() != nullptr ? "GPU" : "CPU";
   params->optimizer_configs->struct_size = TP_OPTIMIZER_CONFIGS_STRUCT_SIZE;
   // TensorFlow's own swapper must not work on the same tensors.
   params->optimizer_configs->memory_optimization = TF_TriState_Off;
@@ -126,6 +153,9 @@ SPILLWAY_EXPORT void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Sta
 
 /// Statistics as JSON, to be freed by spillway_tensorflow_free; null where nothing is managed.
 SPILLWAY_EXPORT char* spillway_tensorflow_statistics() {
+  if (spillway::tf::CardSession* const card = spillway::tf::CardSession::get()) {
+    return ::strdup(card->statistics_json().c_str());
+  }
   spillway::tf::Session* const session = spillway::tf::Session::get();
   return session == nullptr ? nullptr : ::strdup(session->statistics_json().c_str());
 }

@@ -42,7 +42,6 @@ void refuse_what_is_not_there(const runtime::Settings& settings) {
   const auto refuse = [](bool asked, const char* what) {
     if (asked) throw UserError(fmt::format("TensorFlow does not have {} yet: unset it.", what));
   };
-  refuse(settings.budget_of != runtime::BudgetDevice::kCpu, "a budget for cuda in SPILLWAY_BUDGET");
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");

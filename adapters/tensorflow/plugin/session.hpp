@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of Spillway in a process with TensorFlow: memory, store, table, and what became of
-// graphs.
+// graphs. For a budget of a card's memory there is card_session.hpp in its place.
 //
 // Made once, by start(), and never destroyed: the framework's threads outlive every destructor.
 // Knows no header of TensorFlow. Thread-safe after start().

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of Spillway in a process with TensorFlow whose budget is of a card: copies, table, and
+// what became of graphs. Its counterpart for a budget of the processor's memory is session.hpp; a
+// process has one of the two.
+//
+// The framework allocates on the card and keeps to the limit there. So nobody here learns of an
+// allocation that finds no room: no tensor leaves late, and what passes is decided by rules 1 to 3
+// of docs/tensorflow.md alone.
+//
+// Made once, by start(), and never destroyed. Thread-safe after start(). A forked child cannot use
+// the card and manages nothing.
+#pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "card_copies.hpp"
+#include "card_memory.hpp"
+#include "interned_names.hpp"
+#include "op_types.hpp"
+#include "spillway/runtime/settings.hpp"
+#include "standstill.hpp"
+#include "status_reporter.hpp"
+#include "step_count.hpp"
+#include "swap_table.hpp"
+#include "waiting_tensors.hpp"
+
+namespace spillway::tf {
+
+class CardSession {
+ public:
+  /// Null before start().
+  static CardSession* get();
+  /// Throws UserError for what a person can mend: a budget that is no number of bytes, a setting
+  /// that has no effect on a card.
+  static void start(const runtime::Settings& settings);
+
+  InternedNames& names() { return names_; }
+  SwapTable& table() { return table_; }
+  CardCopies& copies() { return copies_; }
+  CardMemory& memory() { return memory_; }
+  WaitingTensors& waiting() { return waiting_; }
+
+  /// The graph with its pairs, or nothing: why is kept for the statistics. Never throws.
+  std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) noexcept;
+
+  /// `reason` kept a swap-in from memory: has everything copied from now on, and says so where it
+  /// is the first.
+  void note_failure(const std::string& reason);
+
+  /// Whether a swap holds the thread that comes to it, and for how long one did.
+  [[nodiscard]] bool swaps_block() const { return !settings_.tf_async; }
+  void note_blocked(std::int64_t ns) { blocked_ns_.fetch_add(ns); }
+
+  [[nodiscard]] std::string statistics_json();
+
+ private:
+  CardSession(const runtime::Settings& settings, Bytes budget, Bytes host_budget);
+
+  void note_stays(const std::string& reason);
+  void begin_step(std::size_t graph, std::int64_t step);
+  [[nodiscard]] RunFigures figures();
+  [[nodiscard]] std::string summary();
+  /// The process ends: writes statistics and summary as the settings say. Not in a forked child.
+  void report();
+
+  const runtime::Settings settings_;
+  const pid_t pid_ = ::getpid();
+  const TimeNs started_;
+  InternedNames names_;
+  StepCount steps_;
+  Standstill standstill_;  // of nobody: threads rest while a card works
+  CardMemory memory_;
+  CardCopies copies_;
+  SwapTable table_;
+  WaitingTensors waiting_;
+  std::unique_ptr<StatusReporter> reporter_;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> stays_{false};
+  std::atomic<std::int64_t> blocked_ns_{0};  // over all threads
+  std::mutex mutex_;
+  std::uint64_t graphs_ = 0;                   // rewritten
+  std::map<std::string, std::uint64_t> left_;  // reason to graphs
+};
+
+}  // namespace spillway::tf
