@@ -151,7 +151,8 @@ bool Watch::fits_for_long() {
   }
   const bool fits = engine_.last_step_peak() < share_of(engine_.reach(), kRestBelow);
   fitting_steps_ = fits ? fitting_steps_ + 1 : 0;
-  if (fitting_steps_ < steps_before_rest_ || engine_.mode() != runtime::Mode::kEnforce) return false;
+  if (fitting_steps_ < steps_before_rest_ || engine_.mode() != runtime::Mode::kEnforce)
+    return false;
   return engine_.steps_are_marked() || engine_.ops() >= kOpsBeforeRest;
 }
 

@@ -63,7 +63,7 @@ class Watch {
   [[nodiscard]] bool others_run_ops() const;
   [[nodiscard]] bool pool_is_open() const;
 
-  runtime::Engine& engine_;  // the one whose frames ops open
+  runtime::Engine& engine_;     // the one whose frames ops open
   const Card* card_ = nullptr;  // whose engine it is, if it is a card's
   runtime::Settings settings_;
   std::mutex mutex_;  // start and stop

@@ -147,9 +147,9 @@ class Engine {
   /// it, since until all bytes are there the range could be read. See Refusal.
   void show_addresses(bool shown);
 
-  /// An op whose uses are unknown, in its frame: until the object dies the engine is blind, in every
-  /// thread. Copies are given up, since such an op may write what it reaches. Evicted storages stay
-  /// away. Throws DeviceFailure.
+  /// An op whose uses are unknown, in its frame: until the object dies the engine is blind, in
+  /// every thread. Copies are given up, since such an op may write what it reaches. Evicted
+  /// storages stay away. Throws DeviceFailure.
   class Reach {
    public:
     explicit Reach(Engine& engine);
@@ -167,8 +167,9 @@ class Engine {
   };
 
   /// Ops will not be seen any more; the engine is blind already. False if that is impossible, since
-  /// something is evicted: an unseen op could not bring it back. Copies go: unseen writes would make
-  /// them stale. On a card unseen ops start after no copy: the host waits for those that were made.
+  /// something is evicted: an unseen op could not bring it back. Copies go: unseen writes would
+  /// make them stale. On a card nothing orders unseen ops behind copies: the host waits for all
+  /// that were begun.
   bool prepare_for_unseen_ops();
   /// All unseen ops have begun and returned; the engine is blind still. On a card nobody noted what
   /// they use: the host waits until they are done.
