@@ -67,14 +67,15 @@ class LimitedTrial:
         say(f"  {value}: {seconds:.2f} s a step")
         return True
 
-    def equals_stock(self, value, steps, repeatable):
-        """Whether losses and weights are those of stock without a limit, bit for bit.
-
-        `repeatable`: variables with which stock equals itself.
+    def equals_stock(self, value, steps, calm):
+        """Whether losses and weights are those of stock without a limit, bit for bit; None where
+        stock's differ from one run to the next. `calm`: variables with which they seldom do.
         """
+        stock = [self._results(value, steps, stock_environment(**calm), None) for _ in range(2)]
+        if stock[0] != stock[1]:
+            return None
         with self.limit() as group:
-            limited = self._results(value, steps, {**self.variables, **repeatable}, group.enter)
-        return limited == self._results(value, steps, stock_environment(**repeatable), None)
+            return stock[0] == self._results(value, steps, {**self.variables, **calm}, group.enter)
 
     def cost(self, value, pairs, stock=None):
         """Seconds of a step against stock's, which has no limit here, as a Spread.

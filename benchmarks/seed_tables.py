@@ -50,7 +50,7 @@ class Framework:
     package: str  # as its version is told
     folder: str
     planners: tuple = ()  # that are executed for every seed, beside the papers' own
-    repeatable: dict = field(default_factory=dict)  # variables with which stock equals itself
+    calm: dict = field(default_factory=dict)  # variables with which stock mostly equals itself
 
 
 FRAMEWORKS = {
@@ -138,7 +138,7 @@ class Outcome:
     stock: int  # the option's value
     spillway: int
     capped: bool
-    equal: bool
+    equal: bool | None  # None: stock differs from itself
     cost: Spread  # seconds of a step at stock's largest, against stock without a limit
 
 
@@ -176,7 +176,7 @@ class Contest:
             both = min(stock.value, ours.value)
             yield Outcome(
                 planner, stock.value, ours.value, ours.capped,
-                trial.equals_stock(both, CHECKED, self.framework.repeatable),
+                trial.equals_stock(both, CHECKED, self.framework.calm),
                 trial.cost(both, PAIRS),
             )  # fmt: skip
 
@@ -200,6 +200,7 @@ class Contest:
         return value
 
 
+EQUAL = {True: "yes", False: "**no**", None: "stock differs from itself"}
 HEAD_ROW = (
     "what grows", "paper", "published", "planner", "stock's largest", "Spillway's largest", "ratio",
     "equal", "published cost", "cost at stock's largest", "memory for tensors",
@@ -212,14 +213,14 @@ def row(seed, outcome):
     at_least = "at least " * outcome.capped
     return (
         seed.claim, seed.paper, seed.ratio, outcome.planner, f"{stock:,}", f"{at_least}{ours:,}",
-        f"{at_least}**{ours / stock:.1f}**", "yes" if outcome.equal else "**no**", seed.cost,
+        f"{at_least}**{ours / stock:.1f}**", EQUAL[outcome.equal], seed.cost,
         outcome.cost.text(), size(seed.budget),
     )  # fmt: skip
 
 
 def text(framework, imports):
     threads = ""
-    if framework.repeatable:
+    if framework.calm:
         threads = f", both with one thread, since {framework.title} sums in any order with several"
     return [
         f"Both train within one memory cgroup of the kernel, with no swap: the memory for tensors, "
@@ -267,7 +268,7 @@ def main():
         say(f"{name}: {seed.claim}, {size(seed.budget)} for tensors")
         try:
             for outcome in Contest(framework, seed, arguments.directory, imports).outcomes():
-                failed |= not outcome.equal
+                failed |= outcome.equal is False
                 rows.append(row(seed, outcome))
         except (WorkerError, TooSlowError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
