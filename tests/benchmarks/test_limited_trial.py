@@ -12,14 +12,16 @@ PROGRAM = """
 import json, os, sys
 value, steps = map(int, sys.argv[1:])
 sys.exit(1) if value > int(os.environ["LARGEST"]) else None
+loss = value + int(os.environ["ERROR"]) + int(os.environ["CHANCE"]) * os.getpid()
 for step in range(steps):
-    print(json.dumps({"step": step, "seconds": step / 7, "loss": value + int(os.environ["ERROR"])}))
+    print(json.dumps({"step": step, "seconds": step / 7, "loss": loss}))
 """
 
 
-def trial(tmp_path, monkeypatch, *, largest, error=0):
+def trial(tmp_path, monkeypatch, *, largest, error=0, chance=0):
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
     monkeypatch.setenv("ERROR", "0")
+    monkeypatch.setenv("CHANCE", str(chance))
     monkeypatch.setenv("LARGEST", "1000")
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
@@ -39,8 +41,14 @@ def test_the_largest_is_what_still_trains(tmp_path, monkeypatch, capsys):
 
 
 def test_times_are_not_compared_and_losses_are(tmp_path, monkeypatch):
-    assert trial(tmp_path, monkeypatch, largest=9).equals_stock(3, 2)
-    assert not trial(tmp_path, monkeypatch, largest=9, error=1).equals_stock(3, 2)
+    assert trial(tmp_path, monkeypatch, largest=9).equals_stock(3, 2, {})
+    assert trial(tmp_path, monkeypatch, largest=9, error=1).equals_stock(3, 2, {}) is False
+
+
+def test_where_stock_differs_from_itself_nothing_can_be_compared(tmp_path, monkeypatch):
+    wild = trial(tmp_path, monkeypatch, largest=9, chance=1)
+    assert wild.equals_stock(3, 2, {}) is None
+    assert wild.equals_stock(3, 2, {"CHANCE": "0"})
 
 
 def test_a_cost_is_a_ratio_of_steps_in_turns(tmp_path, monkeypatch):
