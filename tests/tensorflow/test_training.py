@@ -25,6 +25,15 @@ def test_a_budget_below_the_need_holds(server, program, budget):
     assert statistics["evicted_bytes"] > roomy["evicted_bytes"]
 
 
+def test_a_sum_of_many_tensors_needs_few_of_them_at_once():
+    """The gradient of a weight of 1 MiB that is used 40 times."""
+    alone = run("long_sum.py", "40")
+    found = run("long_sum.py", "40", SPILLWAY_BUDGET="24MiB")
+    assert found.status == 0, found.errors
+    assert_equal(found, alone)
+    assert found.statistics["peak_device_bytes"] <= 24 * MIB
+
+
 def test_what_moves_in_a_step_is_counted(server):
     """In verify every pair copies out and in, in every step, and both batches are as large."""
     found = server.kept("mlp", SPILLWAY_BUDGET="1GiB", SPILLWAY_MODE="verify")

@@ -2,6 +2,7 @@
 #include "graph_def.hpp"
 
 #include <charconv>
+#include <utility>
 
 #include "wire.hpp"
 
@@ -83,6 +84,18 @@ std::optional<std::string_view> Node::attribute(std::string_view wanted) const {
     return value ? value->bytes : std::string_view();
   }
   return std::nullopt;
+}
+
+void Node::remove_attribute(std::string_view unwanted) {
+  std::string kept;
+  FieldReader reader(rest);
+  Field field;
+  while (reader.next(field)) {
+    const auto key =
+        field.number == kNodeAttribute ? field_of(field.bytes, kEntryKey) : std::optional<Field>();
+    if (!key || key->bytes != unwanted) kept.append(field.whole);
+  }
+  rest = std::move(kept);
 }
 
 void Node::add_type_attribute(std::string_view attribute, std::uint64_t type) {

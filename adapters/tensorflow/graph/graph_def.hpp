@@ -24,6 +24,7 @@ struct Node {
   /// The value of an attribute as bytes (a message AttrValue), if the node has it. A view into
   /// `rest`.
   [[nodiscard]] std::optional<std::string_view> attribute(std::string_view name) const;
+  void remove_attribute(std::string_view name);
   void add_type_attribute(std::string_view name, std::uint64_t type);
   void add_int_attribute(std::string_view name, std::uint64_t value);
   void add_text_attribute(std::string_view name, std::string_view value);

@@ -9,6 +9,7 @@
 #include "graph_def.hpp"
 #include "graph_order.hpp"
 #include "ordering_edges.hpp"
+#include "partial_sums.hpp"
 #include "spillway/base/name_hash.hpp"
 #include "twins.hpp"
 #include "wire.hpp"
@@ -397,6 +398,7 @@ void replace_constants(Graph& graph, std::uint64_t smallest) {
 Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions options) {
   check_untouched(graph);
   replace_constants(graph, options.smallest_constant);
+  if (options.pairs.placement == Placement::kProcessor) take_sums_apart(graph);
   if (!is_function(graph)) options.trigger = Trigger::kEdge;
   const GraphOrder order = order_as_asked(graph, options);
   SwapPairs found = find_pairs(graph, order, catalogue, options.pairs);
