@@ -10,6 +10,7 @@
 
 #include "op_names.hpp"
 #include "op_types.hpp"
+#include "swap_pairs.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -74,9 +75,11 @@ class Sum {
   std::vector<Node> nodes_;
 };
 
-// Lists of dynamic loops (variants) are added by other rules.
+// Lists of dynamic loops (variants) are added by other rules, and a card may be.
 std::optional<DataType> type_of_long_sum(const Node& node) {
-  if (node.op != "AddN" || Sum::count_terms(node) <= kWidth + 1) return std::nullopt;
+  if (node.op != "AddN" || !is_on_processor(node) || Sum::count_terms(node) <= kWidth + 1) {
+    return std::nullopt;
+  }
   const auto attribute = node.attribute("T");
   const auto type = attribute ? type_of(*attribute) : std::nullopt;
   return type && is_plain(*type) ? type : std::nullopt;

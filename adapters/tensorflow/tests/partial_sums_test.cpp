@@ -98,6 +98,14 @@ TEST(PartialSumsTest, NeedNineInputsAtMost) {
   }
 }
 
+TEST(PartialSumsTest, LeaveSumsOnACardAsTheyAre) {
+  GraphBuilder builder = sum_of(30);
+  builder.node("sum").device = "/job:localhost/replica:0/task:0/device:GPU:0";
+  const std::string before = builder.graph.serialize();
+  take_sums_apart(builder.graph);
+  EXPECT_EQ(builder.graph.serialize(), before);
+}
+
 TEST(PartialSumsTest, LeaveShortSumsAndListsAsTheyAre) {
   constexpr std::uint64_t kVariant = 21;  // of DataType: lists of a dynamic loop are added so
   Graph graph = sum_of(9).graph;
