@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -168,10 +170,15 @@ void StreamTier::launched(const NumberedStream& stream, Bytes allocated) noexcep
 // that.
 void StreamTier::wait_for_all() {
   DeviceStatus status;
-  std::thread([&] {
-    status = driver_.enter_thread();
-    if (status.done()) status = driver_.synchronize();
-  }).join();
+  try {
+    std::thread([&] {
+      status = driver_.enter_thread();
+      if (status.done()) status = driver_.synchronize();
+    }).join();
+  } catch (const std::system_error& error) {
+    throw DeviceFailure(std::string("No thread could be made to wait for the device: ") +
+                        error.what());
+  }
   expect_done(driver_, status, "waiting for the device");
 }
 

@@ -479,13 +479,11 @@ bool Engine::prepare_for_unseen_ops() {
     if (!parts_->all.are_here()) return false;
     parts_->all.drop_copies();
   }
-  return wait_for_device();
+  return wait_for_unseen_ops();
 }
 
-void Engine::wait_for_unseen_ops() { static_cast<void>(wait_for_device()); }
-
 // Without the lock, since it may take as long as all that was launched.
-bool Engine::wait_for_device() {
+bool Engine::wait_for_unseen_ops() {
   if (streams_ == nullptr || in_child_) return true;
   try {
     streams_->wait_for_all();

@@ -365,7 +365,7 @@ TEST_F(EngineCardTest, NothingLeavesBeforeTheWorkOfOpsThatNobodySaw) {
   HeldStream held(device_, two_);
   enqueue_fill(at(0), two_, 77);
   auto seen = std::async(std::launch::async, [this] {
-    engine_->wait_for_unseen_ops();
+    EXPECT_TRUE(engine_->wait_for_unseen_ops());
     engine_->set_blind(false);
     for (int i = 4; i < 8; ++i) storages_.push_back(make(i, one_));
   });

@@ -17,8 +17,6 @@ namespace spillway::torch {
 
 namespace {
 
-// A program that fits is not watched (see hook_rest.hpp): from some steps on whose peak stayed
-// below the first share of the budget, until the allocator sees the second share in use.
 // An attempt costs some tens of microseconds, and most of those in vain would be so for ever.
 constexpr std::uint32_t kAttemptsPerStep = 8;
 // A program without optimizers only shows repetitions, which may be those of a few ops while it
@@ -27,6 +25,8 @@ constexpr std::uint64_t kOpsBeforeRest = 50'000;
 // On a card each rest costs two waits for it. Where a thread of the program's, such as a loader's,
 // ends every one, they shall come ever more seldom.
 constexpr std::uint32_t kMostStepsBeforeRest = 4096;
+// A program that fits is not watched (see hook_rest.hpp): from some steps on whose peak stayed
+// below the first share of the budget, until the allocator sees the second share in use.
 constexpr double kRestBelow = 0.80;
 constexpr double kWakeAbove = 0.90;
 

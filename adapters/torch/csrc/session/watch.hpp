@@ -75,8 +75,8 @@ class Watch {
   std::atomic<std::uint32_t> attempts_left_{0};  // to rest, in this step
   std::atomic<std::uint64_t> steps_looked_at_{0};
   std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer
-  std::atomic<std::uint32_t> fitting_steps_{0};  // in a row, up to the last
-  std::atomic<std::uint32_t> steps_before_rest_{3};
+  std::atomic<std::uint32_t> fitting_steps_{0};      // in a row, up to the last
+  std::atomic<std::uint32_t> steps_before_rest_{3};  // that have to fit in a row; grows on a card
 };
 
 /// The callbacks of hook.cpp.

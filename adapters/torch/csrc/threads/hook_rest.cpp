@@ -102,7 +102,7 @@ void HookRest::end_doubt_if_proven() {
   const std::lock_guard lock(mutex_);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // see has_begun_to_watch
   if (phase_.load() != Phase::kDoubting || unseen_ops_may_run()) return;
-  engine_.wait_for_unseen_ops();
+  if (!engine_.wait_for_unseen_ops()) return;
   phase_.store(Phase::kWatching);
   engine_.set_blind(false);
 }

@@ -172,8 +172,8 @@ class Engine {
   /// that were begun.
   bool prepare_for_unseen_ops();
   /// All unseen ops have begun and returned; the engine is blind still. On a card nobody noted what
-  /// they use: the host waits until they are done.
-  void wait_for_unseen_ops();
+  /// they use: the host waits until they are done. False if it could not: they may still run.
+  bool wait_for_unseen_ops();
 
   /// True while a budget is enforced or anything else needs ops to be seen.
   [[nodiscard]] bool watching() const { return rules_.watching(); }
@@ -253,7 +253,6 @@ class Engine {
   struct Parts;
 
   bool make_accessible(StorageRecord& record, Access access);
-  bool wait_for_device();
   void enter_device(ThreadFrames& frames);
   bool begin_use(StorageRecord& record, ThreadFrames& frames);
   bool begin_use_anywhere(StorageRecord& record);
