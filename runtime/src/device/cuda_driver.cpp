@@ -90,9 +90,22 @@ void CudaDriver::read_facts() {
     facts_.granule = granule;
 }
 
+// A thread may allocate before it calls anything of the runtime's that would make the context
+// current. What a program has made current itself stays.
+void CudaDriver::make_current() {
+  thread_local const CudaDriver* made_by = nullptr;
+  if (made_by == this) return;
+  cuda::Context current = nullptr;
+  if (call_.context_get(&current) == cuda::kSuccess && current == nullptr) {
+    static_cast<void>(call_.context_set(context_));  // the call that follows tells of a failure
+  }
+  made_by = this;
+}
+
 std::string CudaDriver::text(DeviceStatus status) const { return library_->text(status.code); }
 
 DeviceStatus CudaDriver::memory_info(DeviceMemoryInfo& info) {
+  make_current();
   std::size_t free = 0;
   std::size_t total = 0;
   const DeviceStatus status = status_of(call_.memory_info(&free, &total));
@@ -107,7 +120,10 @@ DeviceStatus CudaDriver::enter_thread() {
   return status_of(call_.exchange_capture_mode(&mode));
 }
 
-DeviceStatus CudaDriver::synchronize() { return status_of(call_.context_synchronize()); }
+DeviceStatus CudaDriver::synchronize() {
+  make_current();
+  return status_of(call_.context_synchronize());
+}
 
 DeviceStatus CudaDriver::reserve(Bytes bytes, std::uint64_t alignment, DeviceAddress& address) {
   cuda::Pointer pointer = 0;
@@ -145,14 +161,17 @@ DeviceStatus CudaDriver::release(PagesHandle handle) {
 }
 
 DeviceStatus CudaDriver::register_host(std::byte* memory, Bytes bytes) {
+  make_current();
   return status_of(call_.host_register(memory, bytes.count, cuda::kHostRegisterPortable));
 }
 
 DeviceStatus CudaDriver::unregister_host(std::byte* memory) {
+  make_current();
   return status_of(call_.host_unregister(memory));
 }
 
 DeviceStatus CudaDriver::create_stream(DeviceStream& stream) {
+  make_current();
   cuda::Stream made = nullptr;
   const DeviceStatus status = status_of(call_.stream_create(&made, cuda::kStreamNonBlocking));
   stream = DeviceStream{reinterpret_cast<std::uintptr_t>(made)};
@@ -164,14 +183,17 @@ DeviceStatus CudaDriver::destroy_stream(DeviceStream stream) {
 }
 
 DeviceStatus CudaDriver::stream_wait(DeviceStream stream, DeviceEvent event) {
+  make_current();
   return status_of(call_.stream_wait(raw(stream), raw(event), 0));
 }
 
 DeviceStatus CudaDriver::synchronize_stream(DeviceStream stream) {
+  make_current();
   return status_of(call_.stream_synchronize(raw(stream)));
 }
 
 DeviceStatus CudaDriver::create_event(EventTiming timing, DeviceEvent& event) {
+  make_current();
   cuda::Event made = nullptr;
   // Who waits for an event on the host sleeps: a spinning thread would take a processor from the
   // program's own.
@@ -187,6 +209,7 @@ DeviceStatus CudaDriver::destroy_event(DeviceEvent event) {
 }
 
 DeviceStatus CudaDriver::record(DeviceEvent event, DeviceStream stream) {
+  make_current();
   return status_of(call_.event_record(raw(event), raw(stream)));
 }
 
@@ -207,21 +230,25 @@ DeviceStatus CudaDriver::elapsed(DeviceEvent from, DeviceEvent to, TimeNs& durat
 
 DeviceStatus CudaDriver::copy_out(std::byte* to, DeviceAddress from, Bytes bytes,
                                   DeviceStream stream) {
+  make_current();
   return status_of(call_.copy_out(to, raw(from), bytes.count, raw(stream)));
 }
 
 DeviceStatus CudaDriver::copy_in(DeviceAddress to, const std::byte* from, Bytes bytes,
                                  DeviceStream stream) {
+  make_current();
   return status_of(call_.copy_in(raw(to), from, bytes.count, raw(stream)));
 }
 
 DeviceStatus CudaDriver::copy_within(DeviceAddress to, DeviceAddress from, Bytes bytes,
                                      DeviceStream stream) {
+  make_current();
   return status_of(call_.copy_within(raw(to), raw(from), bytes.count, raw(stream)));
 }
 
 DeviceStatus CudaDriver::fill(DeviceAddress address, std::byte value, Bytes bytes,
                               DeviceStream stream) {
+  make_current();
   return status_of(
       call_.fill(raw(address), static_cast<unsigned char>(value), bytes.count, raw(stream)));
 }

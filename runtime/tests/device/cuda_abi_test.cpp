@@ -49,6 +49,7 @@ using Theirs_cuDeviceTotalMem = PFN_cuDeviceTotalMem_v3020;
 using Theirs_cuDevicePrimaryCtxRetain = PFN_cuDevicePrimaryCtxRetain_v7000;
 using Theirs_cuDevicePrimaryCtxRelease = PFN_cuDevicePrimaryCtxRelease_v11000;
 using Theirs_cuCtxSetCurrent = PFN_cuCtxSetCurrent_v4000;
+using Theirs_cuCtxGetCurrent = PFN_cuCtxGetCurrent_v4000;
 using Theirs_cuCtxSynchronize = PFN_cuCtxSynchronize_v2000;
 using Theirs_cuThreadExchangeStreamCaptureMode = PFN_cuThreadExchangeStreamCaptureMode_v10010;
 using Theirs_cuMemGetInfo = PFN_cuMemGetInfo_v3020;

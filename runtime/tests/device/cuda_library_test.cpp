@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/device/cuda_driver.hpp"
@@ -69,6 +70,28 @@ TEST(CudaDriverTest, TellsWhatTheCardIs) {
   EXPECT_EQ(driver.facts().memory, kGiB);
   EXPECT_EQ(driver.facts().granule, (kMiB * 2).count);
   EXPECT_TRUE(driver.enter_thread().done());
+}
+
+// As of a thread of the program's whose first op allocates: nothing of CUDA's runtime, which would
+// have made the context current, was called there.
+TEST(CudaDriverTest, ServesAThreadThatNoContextIsCurrentIn) {
+  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
+  DeviceEvent event{};
+  ASSERT_TRUE(driver.create_event(EventTiming::kNo, event).done());
+  const auto in_new_thread = [](auto call) {
+    DeviceStatus status;
+    std::jthread([&status, &call] { status = call(); }).join();
+    return status;
+  };
+  EXPECT_TRUE(in_new_thread([&] { return driver.record(event, DeviceStream{0}); }).done());
+  EXPECT_TRUE(in_new_thread([&] { return driver.stream_wait(DeviceStream{0}, event); }).done());
+  EXPECT_TRUE(in_new_thread([&] { return driver.synchronize_stream(DeviceStream{0}); }).done());
+  EXPECT_TRUE(in_new_thread([&] { return driver.synchronize(); }).done());
+  DeviceMemoryInfo info;
+  EXPECT_TRUE(in_new_thread([&] { return driver.memory_info(info); }).done());
+  DeviceEvent another{};
+  EXPECT_TRUE(
+      in_new_thread([&] { return driver.create_event(EventTiming::kYes, another); }).done());
 }
 
 TEST(CudaDriverTest, TellsTheNumberAndMeaningOfAnError) {

@@ -32,7 +32,10 @@ int cuGetProcAddress_v2(const char* name, void** found, int version, std::uint64
 
 cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return asked(device == 0); }
+cudaError_t cudaSetDevice(int device) {
+  context_is_current() = true;
+  return asked(device == 0);
+}
 cudaError_t cudaDriverGetVersion(int* version) { return *version = kVersion, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = kVersion, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() { return answer(stand_in_card().synchronize()); }

@@ -23,7 +23,8 @@ constexpr int kAttributeDeviceOrdinal = 9;
 extern "C" {
 
 cuda::Result cuCtxGetCurrent(cuda::Context* context) {
-  return *context = reinterpret_cast<cuda::Context>(kContext), 0;
+  const std::uintptr_t current = context_is_current() ? kContext : 0;
+  return *context = reinterpret_cast<cuda::Context>(current), 0;
 }
 cuda::Result cuDevicePrimaryCtxGetState(cuda::Device, unsigned* flags, int* active) {
   *flags = 0;

@@ -36,6 +36,11 @@ ThreadDevice* make_card() {
 
 }  // namespace
 
+bool& context_is_current() {
+  thread_local bool is_current = false;
+  return is_current;
+}
+
 ThreadDevice& stand_in_card() {
   static ThreadDevice* const kCard = make_card();
   return *kCard;

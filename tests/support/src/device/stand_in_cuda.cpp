@@ -28,10 +28,16 @@ namespace cuda = spillway::runtime::cuda;
 
 constexpr std::uintptr_t kContext = 0x1000;
 constexpr std::uintptr_t kModule = 0x2000;
+constexpr cuda::Result kInvalidContext = 201;
 
 testing::ThreadDevice& card() { return testing::stand_in_card(); }
 
 cuda::Result code(DeviceStatus status) { return status.code; }
+/// Of what needs a context that is current.
+template <typename Call>
+cuda::Result in_context(Call call) {
+  return testing::context_is_current() ? code(call()) : kInvalidContext;
+}
 DeviceAddress at(cuda::Pointer pointer) { return DeviceAddress{pointer}; }
 DeviceStream stream_of(cuda::Stream stream) { return testing::stream_of_handle(stream); }
 DeviceEvent event_of(cuda::Event event) {
@@ -54,6 +60,7 @@ cuda::Result error_name(cuda::Result error, const char** name) {
                                                  {1, "CUDA_ERROR_INVALID_VALUE"},
                                                  {2, "CUDA_ERROR_OUT_OF_MEMORY"},
                                                  {100, "CUDA_ERROR_NO_DEVICE"},
+                                                 {201, "CUDA_ERROR_INVALID_CONTEXT"},
                                                  {600, "CUDA_ERROR_NOT_READY"},
                                                  {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                                                  {800, "CUDA_ERROR_NOT_PERMITTED"}};
@@ -83,16 +90,23 @@ cuda::Result context_retain(cuda::Context* context, cuda::Device) {
 }
 cuda::Result context_release(cuda::Device) { return 0; }
 cuda::Result context_set(cuda::Context context) {
-  return context == reinterpret_cast<cuda::Context>(kContext) ? 0 : 1;
+  if (context != nullptr && context != reinterpret_cast<cuda::Context>(kContext)) return 1;
+  return testing::context_is_current() = context != nullptr, 0;
 }
-cuda::Result context_synchronize() { return code(card().synchronize()); }
+cuda::Result context_get(cuda::Context* context) {
+  const std::uintptr_t current = testing::context_is_current() ? kContext : 0;
+  return *context = reinterpret_cast<cuda::Context>(current), 0;
+}
+cuda::Result context_synchronize() {
+  return in_context([] { return card().synchronize(); });
+}
 cuda::Result exchange_capture_mode(int* mode) { return *mode == 2 ? (*mode = 0, 0) : 1; }
 cuda::Result memory_info(std::size_t* free, std::size_t* total) {
   DeviceMemoryInfo info;
-  const DeviceStatus status = card().memory_info(info);
+  const cuda::Result result = in_context([&info] { return card().memory_info(info); });
   *free = info.free.count;
   *total = info.total.count;
-  return code(status);
+  return result;
 }
 cuda::Result granularity(std::size_t* granule, const cuda::MemAllocationProp* prop, int) {
   if (!on_device_0(prop->type, prop->location)) return 1;
@@ -132,39 +146,39 @@ cuda::Result mem_unmap(cuda::Pointer pointer, std::size_t bytes) {
 }
 cuda::Result mem_release(cuda::Handle handle) { return code(card().release(PagesHandle{handle})); }
 cuda::Result host_register(void* memory, std::size_t bytes, unsigned) {
-  return code(card().register_host(bytes_of(memory), {bytes}));
+  return in_context([=] { return card().register_host(bytes_of(memory), {bytes}); });
 }
 cuda::Result host_unregister(void* memory) {
-  return code(card().unregister_host(bytes_of(memory)));
+  return in_context([=] { return card().unregister_host(bytes_of(memory)); });
 }
 cuda::Result stream_create(cuda::Stream* stream, unsigned flags) {
   DeviceStream made{};
   if (flags != 1) return 1;
-  const DeviceStatus status = card().create_stream(made);
+  const cuda::Result result = in_context([&made] { return card().create_stream(made); });
   *stream = static_cast<cuda::Stream>(testing::handle_of(made));
-  return code(status);
+  return result;
 }
 cuda::Result stream_destroy(cuda::Stream stream) {
   return code(card().destroy_stream(stream_of(stream)));
 }
 cuda::Result stream_wait(cuda::Stream stream, cuda::Event event, unsigned) {
-  return code(card().stream_wait(stream_of(stream), event_of(event)));
+  return in_context([=] { return card().stream_wait(stream_of(stream), event_of(event)); });
 }
 cuda::Result stream_synchronize(cuda::Stream stream) {
-  return code(card().synchronize_stream(stream_of(stream)));
+  return in_context([=] { return card().synchronize_stream(stream_of(stream)); });
 }
 cuda::Result event_create(cuda::Event* event, unsigned flags) {
   DeviceEvent made{};
   const auto timing = (flags & 2U) != 0 ? EventTiming::kNo : EventTiming::kYes;
-  const DeviceStatus status = card().create_event(timing, made);
+  const cuda::Result result = in_context([&] { return card().create_event(timing, made); });
   *event = reinterpret_cast<cuda::Event>(static_cast<std::uintptr_t>(made));
-  return code(status);
+  return result;
 }
 cuda::Result event_destroy(cuda::Event event) {
   return code(card().destroy_event(event_of(event)));
 }
 cuda::Result event_record(cuda::Event event, cuda::Stream stream) {
-  return code(card().record(event_of(event), stream_of(stream)));
+  return in_context([=] { return card().record(event_of(event), stream_of(stream)); });
 }
 cuda::Result event_query(cuda::Event event) { return code(card().query(event_of(event))); }
 cuda::Result event_synchronize(cuda::Event event) {
@@ -177,19 +191,23 @@ cuda::Result event_elapsed(float* milliseconds, cuda::Event from, cuda::Event to
   return code(status);
 }
 cuda::Result copy_out(void* to, cuda::Pointer from, std::size_t bytes, cuda::Stream stream) {
-  return code(card().copy_out(bytes_of(to), at(from), {bytes}, stream_of(stream)));
+  return in_context(
+      [=] { return card().copy_out(bytes_of(to), at(from), {bytes}, stream_of(stream)); });
 }
 cuda::Result copy_in(cuda::Pointer to, const void* from, std::size_t bytes, cuda::Stream stream) {
-  return code(
-      card().copy_in(at(to), static_cast<const std::byte*>(from), {bytes}, stream_of(stream)));
+  return in_context([=] {
+    return card().copy_in(at(to), static_cast<const std::byte*>(from), {bytes}, stream_of(stream));
+  });
 }
 cuda::Result copy_within(cuda::Pointer to, cuda::Pointer from, std::size_t bytes,
                          cuda::Stream stream) {
-  return code(card().copy_within(at(to), at(from), {bytes}, stream_of(stream)));
+  return in_context(
+      [=] { return card().copy_within(at(to), at(from), {bytes}, stream_of(stream)); });
 }
 cuda::Result fill(cuda::Pointer pointer, unsigned char value, std::size_t bytes,
                   cuda::Stream stream) {
-  return code(card().fill(at(pointer), std::byte{value}, {bytes}, stream_of(stream)));
+  return in_context(
+      [=] { return card().fill(at(pointer), std::byte{value}, {bytes}, stream_of(stream)); });
 }
 cuda::Result module_load(cuda::Module* module, const void*) {
   return *module = reinterpret_cast<cuda::Module>(kModule), 0;
@@ -200,8 +218,10 @@ cuda::Result module_function(cuda::Function* function, cuda::Module module, cons
 cuda::Result launch(cuda::Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                     unsigned, cuda::Stream stream, void** arguments, void**) {
   const auto duration = std::chrono::nanoseconds(*static_cast<const std::int64_t*>(arguments[0]));
-  return code(card().launch(stream_of(stream), {},
-                            [duration](auto) { std::this_thread::sleep_for(duration); }));
+  return in_context([=] {
+    return card().launch(stream_of(stream), {},
+                         [duration](auto) { std::this_thread::sleep_for(duration); });
+  });
 }
 
 template <typename Signature>

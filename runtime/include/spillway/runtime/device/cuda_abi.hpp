@@ -97,6 +97,7 @@ struct MemAccessDesc {
   SPILLWAY_CUDA_FUNCTION(context_retain, cuDevicePrimaryCtxRetain, (Context*, Device))            \
   SPILLWAY_CUDA_FUNCTION(context_release, cuDevicePrimaryCtxRelease, (Device))                    \
   SPILLWAY_CUDA_FUNCTION(context_set, cuCtxSetCurrent, (Context))                                 \
+  SPILLWAY_CUDA_FUNCTION(context_get, cuCtxGetCurrent, (Context*))                                \
   SPILLWAY_CUDA_FUNCTION(context_synchronize, cuCtxSynchronize, ())                               \
   SPILLWAY_CUDA_FUNCTION(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))        \
   SPILLWAY_CUDA_FUNCTION(memory_info, cuMemGetInfo, (std::size_t*, std::size_t*))                 \

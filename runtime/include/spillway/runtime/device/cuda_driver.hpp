@@ -60,6 +60,7 @@ class CudaDriver final : public DeviceDriver {
 
  private:
   void read_facts();
+  void make_current();
 
   const std::shared_ptr<const CudaLibrary> library_;
   const cuda::Functions& call_;

@@ -15,8 +15,9 @@
 //
 // Errors: every call tells its outcome; nothing is thrown. kLost stays: every later call has it
 // too. `expect_done` makes an exception of what nobody can go on after.
-// Thread-safe. A thread calls enter_thread before anything else, unless a framework has made the
-// device current there. Bytes and addresses of virtual memory are multiples of facts().granule.
+// Thread-safe. A thread of ours calls enter_thread before anything else; in any other the first
+// call makes the device current, unless one is already. Bytes and addresses of virtual memory are
+// multiples of facts().granule.
 #pragma once
 
 #include <cstddef>

@@ -15,6 +15,10 @@ namespace spillway::testing {
 ///     STAND_IN_ACCOUNT      a file: processes that name the same one share the memory
 ThreadDevice& stand_in_card();
 
+/// Whether the card's context is current in the calling thread, as CUDA counts: after a call that
+/// makes it so, or any of the runtime's that use the card. False in a new thread.
+bool& context_is_current();
+
 /// Between the handles of streams that CUDA's functions give out. As CUDA's are: even, and neither
 /// 1 nor 2, by which programs may name stream 0.
 inline constexpr std::uintptr_t kStreamStep = 16;
