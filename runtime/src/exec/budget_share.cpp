@@ -28,6 +28,7 @@ Settings with_shared_budget(Settings settings) {
 }
 
 void BudgetShare::grant(Bytes budget, const Settings& settings) {
+  most_expected_ = kNoLimit;
   sharing_ = false;
   auto_ = settings.budget && settings.budget->kind == BudgetSpec::Kind::kAuto;
   limited_ = settings.budget.has_value() || settings.emulate_device.has_value();
@@ -70,14 +71,20 @@ void BudgetShare::set_limit(Bytes claimed) {
   ++changes_;
   claimed_ = claimed;
   reach_.store(claimed.count, std::memory_order_relaxed);
-  memory_.set_limit(saturating_sub(claimed, unmanaged()));
+  limit_memory();
 }
 
-void BudgetShare::set_unmanaged(Bytes bytes) {
-  if (bytes == unmanaged()) return;
+void BudgetShare::limit_memory() {
+  memory_.set_limit(saturating_sub(claimed_, unmanaged() + expected_));
+}
+
+void BudgetShare::set_unmanaged(Bytes bytes, Bytes expected) {
+  expected = std::min(expected, most_expected_);
+  if (bytes == unmanaged() && expected == expected_) return;
   ++changes_;
   unmanaged_.store(bytes.count, std::memory_order_relaxed);
-  if (claimed_.count != 0) memory_.set_limit(saturating_sub(claimed_, bytes));
+  expected_ = expected;
+  if (claimed_.count != 0) limit_memory();
 }
 
 // The memory of other processes and this one's unmanaged memory change.
@@ -117,7 +124,14 @@ bool BudgetShare::claim(Bytes needed) {
   return true;
 }
 
-bool BudgetShare::take_back() {
+bool BudgetShare::take_back(Bytes needed) {
+  if (expected_.count != 0) {
+    ++changes_;
+    most_expected_ = saturating_sub(expected_, needed);
+    expected_ = most_expected_;
+    limit_memory();
+    return true;
+  }
   if (!sharing_ || !shared_.is_root() || claimed_ >= granted_) return false;
   const std::uint64_t reach = reach_.load(std::memory_order_relaxed);
   set_limit(granted_);

@@ -10,7 +10,8 @@
 // others' claims stop the first process, it takes all that was granted back: then `limit` is above
 // `reach`, until the share changes.
 //
-// On a card, what the process holds there besides (set_unmanaged) is taken off `reach` and `limit`.
+// On a card, what the process holds there besides (set_unmanaged) is taken off `reach` and `limit`,
+// and what it is expected to hold soon off `limit` alone, until an op cannot run otherwise.
 //
 // Under the engine's lock, except where a function says any thread.
 #pragma once
@@ -82,11 +83,12 @@ class BudgetShare {
   /// Claims `needed` more of what is shared. False if this process holds all that it may.
   bool claim(Bytes needed);
   /// The granted bytes hold again, whatever others claim: they must not stop the first process
-  /// where it would have gone on alone. False if they hold already.
-  bool take_back();
+  /// where it would have gone on alone. Room that is kept for what is expected beside the tier is
+  /// given up, as far as `needed`, for good. False if there is nothing to take.
+  bool take_back(Bytes needed);
   /// The process holds so many bytes of the device besides those of the tier, and the budget covers
-  /// them too: the tier has to do with the rest.
-  void set_unmanaged(Bytes bytes);
+  /// them too: the tier has to do with the rest. `expected`: more will be held soon.
+  void set_unmanaged(Bytes bytes, Bytes expected);
   /// Tells the others what this process holds.
   void publish_use();
 
@@ -101,6 +103,7 @@ class BudgetShare {
  private:
   /// `claimed`: with what is unmanaged.
   void set_limit(Bytes claimed);
+  void limit_memory();
   void follow_machine(TimeNs now);
   void follow_share();
 
@@ -117,6 +120,8 @@ class BudgetShare {
   Bytes claimed_{};  // zero: never started
   std::atomic<std::uint64_t> reach_{0};
   std::atomic<std::uint64_t> unmanaged_{0};
+  Bytes expected_{};                // room kept for more of it
+  Bytes most_expected_ = kNoLimit;  // less what ops took of it
   std::uint64_t changes_ = 0;
   TimeNs look_again_at_ = 0;  // not before then is the machine's memory looked at
 };

@@ -10,7 +10,8 @@
 namespace spillway::runtime {
 
 Demands::Way Demands::find_room(Bytes short_by, RoomRequest& request, EngineLock& lock) {
-  if (room_.make_room(short_by, request, lock) || budget_.take_back()) return Way::kAskAgain;
+  if (room_.make_room(short_by, request, lock) || budget_.take_back(short_by))
+    return Way::kAskAgain;
   if (rules_.overbook()) return Way::kExceed;
   // Unseen ops keep others from leaving; what is larger than the budget would fit beside none.
   const bool could_fit = request.bytes <= budget_.limit();

@@ -540,11 +540,11 @@ std::optional<Trace> Engine::trace() const {
   return recording->trace();
 }
 
-void Engine::set_unmanaged(Bytes bytes) {
+void Engine::set_unmanaged(Bytes bytes, Bytes expected) {
   if (in_child_) return;
   try {
     EngineLock lock(parts_->mutex);
-    parts_->budget.set_unmanaged(bytes);
+    parts_->budget.set_unmanaged(bytes, expected);
     parts_->demands.reach_limit(lock);
   } catch (const DeviceFailure& failure) {  // the next call that needs the device says it, too
     note_failure(failure);

@@ -40,9 +40,11 @@ std::optional<OutOfBudget::Facts> OpFit::known_shortage(ThreadFrames& frames) {
   if (may_overbook(rules_, steps_)) return std::nullopt;
   freed_.drain();
   const Bytes stays = bytes_that_stay_anyway(memory_, mover_, rules_.min_size(), frames);
-  do {
+  for (;;) {
     if (stays + need <= budget_.limit()) return std::nullopt;
-  } while (budget_.claim(stays + need - budget_.limit()) || budget_.take_back());
+    const Bytes missing = stays + need - budget_.limit();
+    if (!budget_.claim(missing) && !budget_.take_back(missing)) break;
+  }
   frames.needs.fail();
   // The count is in bytes; blocks hold whole pages, and start at different ones.
   const Bytes smallest = stays + need + kPagesOfAnOp;

@@ -184,6 +184,23 @@ TEST_F(EngineCardTest, TheBudgetCoversWhatTheProcessHoldsBesides) {
   expect_budget_held();
 }
 
+TEST_F(EngineCardTest, RoomIsKeptForWhatIsExpectedUntilAnOpNeedsIt) {
+  start();
+  fill(4);
+  engine_->set_unmanaged(kStorage, kStorage);
+  EXPECT_LE(device_.used(), kBudget - kStorage * 2);
+  const Statistics now = engine_->statistics();
+  EXPECT_EQ(now.unmanaged, kStorage) << "what is expected is not held";
+  drop(make(4, one_, kStorage * 3));
+  EXPECT_EQ(engine_->statistics().overshoot, Bytes{});
+  engine_->set_unmanaged(kStorage, kStorage);
+  drop(make(4, one_, kStorage * 3));
+  expect_all_intact(one_);
+  engine_->set_unmanaged({});
+  expect_all_intact(two_);
+  expect_budget_held();
+}
+
 //   one    [held] writes a, b, c, d             release
 //   this          set_unmanaged: what leaves is not yet to be had ... is
 TEST_F(EngineCardTest, WaitsForWhatLeavesForOthers) {

@@ -22,11 +22,6 @@ runtime::DeviceStream stream_of(void* handle) {
   return runtime::DeviceStream{reinterpret_cast<std::uintptr_t>(handle)};
 }
 
-// What is loaded changes seldom, and asking the driver for it may take long: a hundredth of the
-// time at most.
-constexpr TimeNs kMeasureEvery = 100'000'000;
-constexpr TimeNs kRarely = 100;
-
 std::string bus_of_first_card(const runtime::CudaLibrary& library) {
   using GetBus = runtime::cuda::Result(char* bus, int bytes, runtime::cuda::Device device);
   auto* const get_bus = reinterpret_cast<GetBus*>(library.function("cuDeviceGetPCIBusId"));
@@ -79,20 +74,27 @@ void Card::follow_unmanaged() {
   const auto pool = cuda::changed_pool();
   if (pool) pool_ = *pool;
   if (!measure_others() && !pool) return;
-  engine_->set_unmanaged({pool_ + others_ + cuda::kNativeSegment});
+  const Bytes held = Bytes{pool_ + cuda::kNativeSegment} + others_.held();
+  engine_->set_unmanaged(held, others_.expected());
 }
 
-// Others allocate meanwhile: what changed while the driver was asked tells nothing.
 bool Card::measure_others() {
-  const TimeNs begin = runtime::now_ns();
-  TimeNs due = measure_at_;
-  if (begin < due || !measure_at_.compare_exchange_strong(due, begin + kMeasureEvery)) return false;
-  const Bytes managed = engine_->statistics().device;
+  const TimeNs began = runtime::now_ns();
+  if (!others_.claim_look(began)) return false;
+  const Bytes before = engine_->statistics().device;
   const auto all = process_.read();
-  if (!all || engine_->statistics().device != managed) return false;
-  const Bytes others = saturating_sub(*all, managed + Bytes{pool_});
-  measure_at_ = std::max(begin + kMeasureEvery, begin + (runtime::now_ns() - begin) * kRarely);
-  return others_.exchange(others.count) != others.count;
+  if (!all) {
+    others_.note_nothing(began, runtime::now_ns());
+    return false;
+  }
+  const runtime::Statistics after = engine_->statistics();
+  return others_.note({.process = *all,
+                       .managed_before = before,
+                       .managed_after = after.device,
+                       .pool = {pool_},
+                       .steps = after.steps,
+                       .began = began,
+                       .ended = runtime::now_ns()});
 }
 
 // The tensors that a capture uses are known by its ops.

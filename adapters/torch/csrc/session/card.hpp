@@ -12,6 +12,7 @@
 #include "spillway/runtime/device/cuda_library.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
 #include "spillway/runtime/device/process_memory.hpp"
+#include "spillway/runtime/device/unmanaged_gauge.hpp"
 #include "spillway/runtime/exec/engine.hpp"
 #include "spillway/runtime/exec/tier_set.hpp"
 #include "torch_headers.hpp"
@@ -62,8 +63,7 @@ class Card final : public cuda::CardMemory {
   runtime::Engine* engine_ = nullptr;
   runtime::ProcessMemory process_;
   std::atomic<std::uint64_t> pool_{0};
-  std::atomic<std::uint64_t> others_{0};  // context and libraries
-  std::atomic<TimeNs> measure_at_{0};
+  runtime::UnmanagedGauge others_;  // context and libraries
 };
 
 }  // namespace spillway::torch

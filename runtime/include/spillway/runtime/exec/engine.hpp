@@ -222,8 +222,9 @@ class Engine {
   static FailureKind last_failure_kind() { return runtime::last_failure().kind; }
 
   /// The process holds so many bytes of the device besides the engine's, and the budget covers them
-  /// too. Waits until what is managed fits beside them, as far as it can leave. Any thread.
-  void set_unmanaged(Bytes bytes);
+  /// too. Waits until what is managed fits beside them, as far as it can leave. `expected`: it will
+  /// hold more soon, and that stays free until an op cannot run otherwise. Any thread.
+  void set_unmanaged(Bytes bytes, Bytes expected = {});
 
   Statistics statistics();
   /// Gives back the memory that the device tier holds for nobody.
