@@ -116,8 +116,11 @@ Bytes StreamTier::give_up_oldest() {
   return block->pages;
 }
 
+// Where the budget has room for them and yet they are not there, the card is full.
 void StreamTier::give_up_freed(Bytes bytes) {
-  while (pages_.leaving() + pages_.ready() + budget_.available() < bytes) {
+  const Bytes available = budget_.available();
+  const Bytes room = available < bytes ? available : Bytes{};
+  while (pages_.leaving() + pages_.ready() + room < bytes) {
     if (give_up_oldest() == Bytes{}) return;
   }
 }
@@ -134,13 +137,14 @@ Allocation StreamTier::lacking(Bytes pages) const {
           .refused = refused};
 }
 
-// What is cached beyond the limit, or beyond what was ever needed at once, goes back.
+// What is held beyond the limit, or beyond what was ever needed at once and some, goes back. Less
+// would have to be mapped again in each step: on an H100 a block that left and came back took some
+// 100 us of the host, and GPT-2 medium 370 of them in a step that fitted.
 void StreamTier::trim_cache() {
   const auto slack =
       static_cast<std::uint64_t>(static_cast<double>(peak_live_.count) * cache_slack_);
-  const Bytes cached = budget_.used() - live_;
   const Bytes excess = std::max(saturating_sub(budget_.used(), budget_.limit()),
-                                saturating_sub(cached, Bytes{slack}));
+                                saturating_sub(budget_.used(), peak_live_ + Bytes{slack}));
   if (excess.count == 0) return;
   pages_.settle();
   Bytes going = pages_.trim(excess) + pages_.leaving();

@@ -72,6 +72,53 @@ TEST_F(StreamTierTest, MemoryThatOthersHoldIsMissingToo) {
   EXPECT_EQ(lacking.short_by, kGranule * 2);
 }
 
+// As in each step of a program that fits: what one part of it frees, another part has not.
+TEST_F(StreamTierTest, WhatWasNeededAtOnceStaysMapped) {
+  tier_.set_limit(kMiB);
+  std::vector<DeviceBlock*> first;
+  for (const std::uint64_t granules : {1U, 2U, 3U, 4U})
+    first.push_back(allocate(kGranule * granules, one_));
+  for (DeviceBlock* block : first) tier_.free_block(*block);
+  const std::size_t created = tier_.pages().created_handles();
+  for (int step = 0; step < 3; ++step) {
+    for (const std::uint64_t granules : {4U, 2U, 1U, 3U}) {
+      DeviceBlock* const block = allocate(kGranule * granules, one_);
+      ASSERT_NE(block, nullptr);
+      tier_.free_block(*block);
+      settle();
+    }
+  }
+  EXPECT_EQ(tier_.pages().created_handles(), created);
+  EXPECT_EQ(tier_.budget().used(), kGranule * 10);
+}
+
+TEST_F(StreamTierTest, NoMoreStaysMappedThanWasNeededAtOnceAndSome) {
+  tier_.set_limit(kMiB);
+  tier_.set_cache_slack(0.5);
+  for (std::uint64_t granules = 1; granules < 12; ++granules) {
+    tier_.free_block(*allocate(kGranule * granules, one_));
+    settle();
+  }
+  EXPECT_EQ(tier_.peak_live(), kGranule * 11);
+  allocate(kGranule, one_);
+  settle();
+  tier_.obey_limit();
+  EXPECT_LE(tier_.budget().used().count, (kGranule * 33).count / 2);
+}
+
+// Others have the rest of the card: what nobody uses of ours makes room.
+TEST_F(StreamTierTest, FreedBlocksMakeRoomOnAFullCard) {
+  tier_.set_limit(kMiB);
+  DeviceBlock* const block = allocate(kGranule * 4, one_);
+  PagesHandle others{};
+  ASSERT_TRUE(device_.create(kMiB - kGranule * 4, others).done());
+  tier_.free_block(*block);
+  allocate(kGranule * 3, one_);
+  settle();
+  EXPECT_NE(allocate(kGranule * 3, one_), nullptr) << "its pages were on the way";
+  ASSERT_TRUE(device_.release(others).done());
+}
+
 //   one   [held] write | free | allocate     the same block, at once
 TEST_F(StreamTierTest, WhatAStreamFreedItHasAgainWithoutWaiting) {
   DeviceBlock* const block = allocate(kGranule, one_);
