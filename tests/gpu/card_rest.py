@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the hook rests on a card, with a budget of 400 MiB there: a program of its own, which fails
-at the first that is not as it should be. Its arguments name parts to be left out.
+"""How the hook rests on a card, with a budget that leaves 600 MiB for tensors: a program of its
+own, which fails at the first that is not as it should be. Its arguments name parts, all by default.
+It is started with a wide budget.
 
     live   |  ....training....   | held: 85 %  |  90 %: awake  |  more than the budget
     ops    |  1 2 3 4 . . . . .  |  . . . . .  |  5 6 7 8 ...  |  evictions
@@ -15,9 +16,11 @@ from torch import nn
 
 import spillway
 from tests.gpu.device import train_the_same_every_time
+from tests.gpu.room import make_room, run_parts
 
 MIB = 1 << 20
-BUDGET = 400 * MIB
+ROOM = 600 * MIB
+MORE_THAN_FITS = ROOM // (40 * MIB) + 1  # tensors of 40 MiB
 UNTIL_REST = 5  # steps: three to look at, and one more at each end
 
 
@@ -68,6 +71,11 @@ def resting():
     return training
 
 
+def share_in_use():
+    stats = spillway.stats()
+    return (stats.device_bytes + stats.unmanaged_bytes) / stats.budget_bytes
+
+
 def filled(value, mib=8):
     return torch.full((mib * MIB // 4,), float(value), device="cuda")
 
@@ -81,29 +89,31 @@ def rests_after_three_steps_that_fit():
     steps = spillway.stats().steps
     assert seen_by(lambda: training.steps(4)) == 0
     assert spillway.stats().steps == steps + 4
+    budget = spillway.stats().budget_bytes
     spillway.disable()
     assert are_equal(training.outcome(), Training().steps(UNTIL_REST + 5).outcome())
-    spillway.enable("cuda:400MiB")
+    spillway.enable(f"cuda:{budget}")
 
 
 def wakes_before_the_budget_is_full():
     training = resting()
     held = []
-    while torch.cuda.memory_allocated() < 0.8 * BUDGET:
+    while share_in_use() < 0.8:
         held.append(filled(len(held)))
     before = spillway.stats()
-    held += [filled(value) for value in range(len(held), len(held) + 40)]
+    held += [filled(value) for value in range(len(held), len(held) + MORE_THAN_FITS * 5)]
     stats = spillway.stats()
     assert stats.ops > before.ops
     assert stats.evictions > before.evictions
     assert stats.overshoot_bytes == 0
-    assert stats.peak_device_bytes + stats.unmanaged_bytes <= BUDGET
+    assert stats.peak_device_bytes + stats.unmanaged_bytes <= stats.budget_bytes
     assert all(is_intact(tensor, value) for value, tensor in enumerate(held))
     del held
     training.steps(2)
+    budget = spillway.stats().budget_bytes
     spillway.disable()
     assert are_equal(training.outcome(), Training().steps(UNTIL_REST + 3).outcome())
-    spillway.enable("cuda:400MiB")
+    spillway.enable(f"cuda:{budget}")
 
 
 def what_was_used_unseen_leaves_after_that():
@@ -116,11 +126,11 @@ def what_was_used_unseen_leaves_after_that():
         for _ in range(20):
             for tensor in tensors:
                 tensor.add_(1)
-    crowd = [filled(-1, 40) for _ in range(12)]
+    crowd = [filled(-1, 40) for _ in range(MORE_THAN_FITS)]
     assert spillway.stats().evictions > 0
     torch.cuda.current_stream().wait_stream(side)
     assert all(is_intact(tensor, value + 20) for value, tensor in enumerate(tensors))
-    assert len(crowd) == 12 and training
+    assert len(crowd) == MORE_THAN_FITS and training
 
 
 def another_threads_op_wakes():
@@ -151,21 +161,21 @@ def captures():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         torch.mul(weights, 3, out=result)
-    crowd = [filled(-1, 40) for _ in range(12)]
+    crowd = [filled(-1, 40) for _ in range(MORE_THAN_FITS)]
     graph.replay()
     assert is_intact(result, 6)
-    assert len(crowd) == 12 and training
+    assert len(crowd) == MORE_THAN_FITS and training
 
+
+PARTS = (
+    rests_after_three_steps_that_fit,
+    wakes_before_the_budget_is_full,
+    what_was_used_unseen_leaves_after_that,
+    another_threads_op_wakes,
+    captures,
+)
 
 if __name__ == "__main__":
     train_the_same_every_time()
-    for part in (
-        rests_after_three_steps_that_fit,
-        wakes_before_the_budget_is_full,
-        what_was_used_unseen_leaves_after_that,
-        another_threads_op_wakes,
-        captures,
-    ):
-        if part.__name__ not in sys.argv[1:]:
-            part()
-            print(part.__name__)
+    make_room(ROOM)
+    run_parts(PARTS, sys.argv[1:])
