@@ -191,13 +191,26 @@ gpu: ## Train on a graphics card while Spillway moves CPU tensors; needs a card
 	@scripts/build.sh package
 	@$(IN_ENVIRONMENT) REQUIRE_GPU=1 exec python -m pytest -n $(JOBS) tests/gpu
 
-.PHONY: gpu-check
-gpu-check: ## Ask a graphics card whether memory can be mapped beside running kernels; needs one
+CARD_GATE = build/bench/benchmarks/card/spillway_card_gate
+$(CARD_GATE): FORCE
 	@scripts/packages.sh
 	@cmake --preset release -B build/bench -DSPILLWAY_TORCH=OFF -DSPILLWAY_TESTS=OFF \
 	  -DSPILLWAY_BENCHMARKS=ON
 	@cmake --build build/bench -j $(JOBS) --target spillway_card_gate
-	@exec build/bench/benchmarks/card/spillway_card_gate --json build/gpu-check.json $(ARGS)
+FORCE:
+
+.PHONY: gpu-check
+gpu-check: $(CARD_GATE) ## Ask a graphics card whether a budget holds there; needs one
+	@scripts/setup.sh test families
+	@scripts/build.sh package
+	@$(IN_ENVIRONMENT) exec python -m tests.gpu.check --gate $(CARD_GATE) \
+	  --json build/gpu-check.json $(ARGS)
+
+.PHONY: gpu-folder
+gpu-folder: $(CARD_GATE) ## Make build/gpu-check, the check for a machine without network
+	@scripts/setup.sh test
+	@scripts/build.sh package
+	@$(IN_ENVIRONMENT) exec python scripts/card_folder.py $(CARD_GATE) build/gpu-check
 
 .PHONY: bench-gpu
 bench-gpu: ## Compare machine file and recordings with a graphics card; needs one

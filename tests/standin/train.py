@@ -2,6 +2,7 @@
 """Runs programs of the oracle's catalog on the stand-in card, and writes what they computed.
 
 python tests/standin/run.py -m tests.standin.train NAME[:OPTIMIZER]... [-o FILE]
+python -m tests.standin.train --device card NAME[:OPTIMIZER]...     on a real one
 
 The programs name no device: what they make without one is made on the card.
 """
@@ -13,29 +14,40 @@ import warnings
 
 import torch
 
+from tests.gpu.device import train_the_same_every_time
 from tests.oracle import catalog
 from tests.oracle import run as oracle_run
 from tests.standin import true_values
 
 
-def figures():
-    """Of the card's memory, in bytes: what PyTorch and the driver say."""
+def figures(driver):
+    """Of the card's memory, in bytes: what PyTorch says, and what `driver()` does."""
     stats = torch.cuda.memory_stats()
     return {
         "large": stats["allocated_bytes.large_pool.peak"],
         "small_reserved": stats["reserved_bytes.small_pool.peak"],
-        "driver": true_values.card_peak_bytes(),
+        "driver": driver(),
     }
+
+
+def prepare(device):
+    """Returns how the driver is asked for the most it has given; a real one is asked elsewhere."""
+    if device == "card":
+        train_the_same_every_time()
+        return lambda: None
+    true_values.install()
+    return true_values.card_peak_bytes
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("names", nargs="+", metavar="NAME", help="NAME or NAME:OPTIMIZER")
     parser.add_argument("--size", choices=("full", "tiny"), default="full")
+    parser.add_argument("--device", choices=("stand-in", "card"), default="stand-in")
     parser.add_argument("-o", "--output")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
-    true_values.install()
+    driver = prepare(options.device)
     torch.set_default_device("cuda")
     report = {"runs": [], "running": None, "complete": False}
     for spelled in options.names:
@@ -47,7 +59,7 @@ def main():
         oracle_run.write(options.output, report)
         run = oracle_run.run_one(program, optimizer, options.size)
         torch.cuda.synchronize()
-        card = figures()
+        card = figures(driver)
         if card["large"] == 0:
             raise RuntimeError(f"{name} makes no tensor of more than 1 MiB: none is managed")
         report["runs"].append(run | {"card": card})
