@@ -114,6 +114,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t func
 int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t count,
                     void (*work)(void*), void* argument) {
   if (is_of_parent()) return answer(cudaErrorInitializationError);
+  if (!load_libraries()) return answer(cudaErrorMemoryAllocation);
   std::vector<DeviceAccess> touched;
   touched.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {

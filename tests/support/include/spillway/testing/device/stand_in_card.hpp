@@ -8,12 +8,17 @@ namespace spillway::testing {
 /// The card behind the libraries that stand in for NVIDIA's: one in a process, on threads, made at
 /// the first call. It is never destroyed, since others call in while the process ends.
 ///
-///     STAND_IN_MIB          its memory (1024)
-///     STAND_IN_CONTEXT_MIB  of that, what the context takes (0)
-///     STAND_IN_DELAY_US     longest delay before a task (200)
-///     STAND_IN_SEED         of the delays (1)
-///     STAND_IN_ACCOUNT      a file: processes that name the same one share the memory
+///     STAND_IN_MIB            its memory (1024)
+///     STAND_IN_CONTEXT_MIB    of that, what the context takes (0)
+///     STAND_IN_LIBRARIES_MIB  and what libraries take that launches load (0)
+///     STAND_IN_DELAY_US       longest delay before a task (200)
+///     STAND_IN_SEED           of the delays (1)
+///     STAND_IN_ACCOUNT        a file: processes that name the same one share the memory
 ThreadDevice& stand_in_card();
+
+/// A kernel is about to be launched: the first ones load libraries. False where the card has no
+/// memory for them.
+bool load_libraries();
 
 /// Whether the card's context is current in the calling thread, as CUDA counts: after a call that
 /// makes it so, or any of the runtime's that use the card. False in a new thread.
