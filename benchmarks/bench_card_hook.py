@@ -39,37 +39,48 @@ AMPLE = (8192 if HAS_CARD else 768) * MIB
 # Beside what is held, so that the hook watches although nothing moves: it rests below 80 %.
 HELD = 256 * MIB
 TIGHT = 0.9
+THOUSANDS = 3  # of launches, a turn of the loop
 EFFORT = Effort(widths=(WIDTH,), warm_up=100, rounds=4, pairs=40, steps=25, imports=0)
 RESTING_BOUND = 1.01
 WATCHING_BOUND_US = 2.0
 
 
-def start(variables):
-    """A worker on the card: stock, or with variables a managed one."""
+def card(**variables):
+    """The environment of a worker on the card, or with the stand-in for one."""
     # The delays that the stand-in makes before each task would count our events as work.
-    card = {} if HAS_CARD else {**stand_in.variables(), "STAND_IN_DELAY_US": "0"}
-    base = environment(**variables, **card) if variables else stock_environment(**card)
+    stand_ins = {} if HAS_CARD else {**stand_in.variables(), "STAND_IN_DELAY_US": "0"}
+    chosen = environment if "SPILLWAY_BUDGET" in variables else stock_environment
+    return chosen(**variables, **stand_ins)
+
+
+def network(variables):
+    """A worker that trains a small network: stock, or with a budget among the variables."""
     device = "cuda" if HAS_CARD else "stand-in"
     arguments = ("--width", WIDTH, "--device", device, "--held", HELD)
-    return Worker("small_network.py", *arguments, environment=base)
+    return Worker("small_network.py", *arguments, environment=card(**variables))
+
+
+def loop(variables):
+    """One that launches additions alone."""
+    return Worker("launch_loop.py", environment=card(STAND_IN_KERNELS="skip", **variables))
 
 
 def under(budget):
     return {"SPILLWAY_BUDGET": f"cuda:{budget}", "SPILLWAY_SUMMARY": "0"}
 
 
-def rounds_under(budget, effort):
+def rounds_under(budget, effort, start=network):
     """Turns of stock and of a process with this budget, anew for each round."""
     rounds = []
     for _ in range(effort.rounds):
-        with start(None) as stock, start(under(budget)) as other:
+        with start({}) as stock, start(under(budget)) as other:
             stock.run(effort.warm_up)
             managed(other.run(effort.warm_up)[1])
             rounds.append(turns(stock, other, effort.pairs, effort.steps))
     return rounds
 
 
-def tight_budget():
+def tight_budget(start=network):
     with start(under(AMPLE)) as worker:
         return int((HELD + worker.run(10)[1]["unmanaged_bytes"]) / TIGHT)
 
@@ -88,20 +99,26 @@ def row(name, rounds, steps):
 
 def cost(effort, report):
     steps = effort.rounds * effort.pairs * effort.steps
+    thousands = dataclasses.replace(effort, warm_up=5, steps=THOUSANDS)
+    launches = effort.rounds * effort.pairs * THOUSANDS
     rows = [
         ("budget", "step against stock", "ops seen in a step", "microseconds added to each",
          "bound", ""),
         row("ample: the hook may rest", rounds_under(AMPLE, effort), steps),
         row("little above what is held: it watches", rounds_under(tight_budget(), effort), steps),
+        row("the same, in a loop of launches",
+            rounds_under(tight_budget(loop), thousands, loop), launches),
     ]  # fmt: skip
-    card = (
+    where = (
         torch.cuda.get_device_name(0)
         if HAS_CARD
         else "the stand-in card, which the processor computes for"
     )
     text = (
-        f"A perceptron of 4 x {WIDTH}, batch 64, SGD, on {card}; {HELD // MIB} MiB are held beside "
-        f"it. After {effort.warm_up} steps; {effort.method()}."
+        f"A perceptron of 4 x {WIDTH}, batch 64, SGD, on {where}; {HELD // MIB} MiB are held "
+        f"beside it. After {effort.warm_up} steps; {effort.method()}. The loop launches additions "
+        f"in place, each thousand of them a step, {THOUSANDS} a turn; on the stand-in launches do "
+        "nothing."
     )
     question = "What does the hook cost a program on a card that fits?"
     report.add("overhead-card", question, [text, "", *table(*rows)])
