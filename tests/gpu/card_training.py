@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a network on the card: python -m tests.gpu.card_training NAME. Prints the losses, a digest
-of weights and optimizer state, and the most that torch said it had allocated there, as JSON.
+"""Trains a network on the card: python -m tests.gpu.card_training NAME [OPTIMIZER]. Prints as JSON
+the losses, a digest of weights and optimizer state, and the most that torch said it had allocated.
 
 Its tensors are whole multiples of the card's pages of 2 MiB, so that no rounding hides what moves.
 """
@@ -34,13 +34,20 @@ def convolutions():
 
 
 NETWORKS = {"perceptron": perceptron, "convolutions": convolutions}
+# One tensor after the other; in lists, as PyTorch does on a card by default; fused lists.
+OPTIMIZERS = {
+    "single": lambda values: torch.optim.AdamW(values, 1e-3, foreach=False),
+    "lists": lambda values: torch.optim.AdamW(values, 1e-3),
+    "fused": lambda values: torch.optim.AdamW(values, 1e-3, fused=True),
+    "momentum": lambda values: torch.optim.SGD(values, 0.01, momentum=0.9),
+}
 
 
-def train(name):
+def train(name, chosen="single"):
     torch.manual_seed(0)
     network, shape = NETWORKS[name]()
     network = network.cuda()
-    optimizer = torch.optim.AdamW(network.parameters(), 1e-3, foreach=False)
+    optimizer = OPTIMIZERS[chosen](network.parameters())
     losses = []
     for step in range(STEPS):
         chance = torch.Generator().manual_seed(step)
@@ -64,4 +71,4 @@ def train(name):
 
 if __name__ == "__main__":
     train_the_same_every_time()
-    print(json.dumps(train(sys.argv[1])))
+    print(json.dumps(train(*sys.argv[1:])))

@@ -24,6 +24,8 @@ on_a_card = pytest.mark.skipif(
 THROUGH = [] if HAS_CARD else ["tests/standin/run.py", "-m", "tests.standin.true_values"]
 # On the stand-in one of them in turn.
 NETWORKS = list(card_training.NETWORKS) if HAS_CARD else of_the_day(card_training.NETWORKS, 1)
+OPTIMIZERS = ["lists", "fused", "momentum"]
+OPTIMIZERS = OPTIMIZERS if HAS_CARD else of_the_day(OPTIMIZERS, 1)
 WIDE = {"budget": "cuda:90%", "host_budget": "2GiB"}
 MIB = 1 << 20
 # torch's figure adds its own pool's peak, which need not have been at the same time.
@@ -100,6 +102,22 @@ def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, beside,
         # A card's libraries are loaded while it trains, and leave room for tensors until then.
         assert found["peak"] <= (budget if HAS_CARD else half) + BESIDE
     assert stats["undeclared_writes"] == 0
+
+
+@on_a_card
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers_of_lists_need_not_have_all_states_at_once(optimizer, tmp_path):
+    """On a card they are the default: their ops would need more than half of the peak."""
+    program = ["tests.gpu.card_training", "perceptron", optimizer]
+    expected = json.loads(run(tmp_path, *program)[0])
+    wide = run(tmp_path, *program, budget="cuda:90%", host_budget="1GiB")[1]
+    budget = expected["peak"] // 2 + wide["unmanaged_bytes"]
+    printed, stats = run(tmp_path, *program, budget=f"cuda:{budget}", host_budget="1GiB")
+    found = json.loads(printed)
+    assert found["losses"] == expected["losses"]
+    assert found["digest"] == expected["digest"]
+    assert stats["evicted_bytes"] > 0
+    assert stats["overshoot_bytes"] == 0
 
 
 @on_a_card

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accesses to tensor memory that no operator event shows, made safe.
+"""Accesses to tensor memory that no operator event shows, made safe, and what PyTorch does at once
+made small enough.
 
 A module for each kind of access. Its wrappers bring the storage back before the original runs.
 """
@@ -8,6 +9,7 @@ from spillway._shims import (
     arrays,
     compiled,
     distributed,
+    lists,
     page_locking,
     profiler,
     python_ops,
@@ -38,3 +40,4 @@ def install() -> None:
     python_ops.install()
     safetensors.install()
     rest.install()
+    lists.install()
