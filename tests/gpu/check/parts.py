@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.gpu import card_memory, card_rest
 from tests.gpu.check import bits, children, graphs
@@ -116,35 +117,44 @@ def held_its_budget(found, budget, driver):
     return faults
 
 
+class Tight(NamedTuple):
+    """A run within a budget of so many bytes, and what it has to be equal to."""
+
+    job: Job
+    expected: children.Outcome
+    budget: int
+
+
+def tight_runs(case, expected, fuzzed):
+    """On shares of the peak, never below what the largest op needs and some."""
+    if not (expected.is_well and fuzzed.is_well):
+        return
+    peak, floor = expected.answer["peak"], fuzzed.stats["peak_live_bytes"]
+    for tensors in sorted({budget_for(share, peak, floor) for share in SHARES}):
+        budget = tensors + fuzzed.stats["unmanaged_bytes"]
+        settings = {"budget": f"cuda:{budget}", "host_budget": "4GiB"}
+        yield Tight(train(case, f"{100 * tensors / peak:.0f} %", settings), expected, budget)
+
+
 def bits_within_budgets(options):
-    """Networks, optimizers and types of numbers: unmanaged twice, under fuzz and within budgets."""
+    """Networks, optimizers and types of numbers: unmanaged, under fuzz and within budgets."""
+    known = cases(options.quick)
+    fuzz = AMPLE | {"mode": "fuzz"}
     with DriverFigures() as driver:
-        known = cases(options.quick)
-        first = [
-            job
-            for case in known
-            for job in (train(case, "unmanaged"), train(case, "fuzz", AMPLE | {"mode": "fuzz"}))
+        stock = children.together([train(case, "unmanaged") for case in known], AT_ONCE)
+        fuzzed = children.together([train(case, "fuzz", fuzz) for case in known], AT_ONCE)
+        tight = [
+            run for each in zip(known, stock, fuzzed, strict=True) for run in tight_runs(*each)
         ]
-        outcomes = children.together(first, AT_ONCE)
-        faults = faults_of(outcomes)
-        jobs, expected_of, budgets = [], [], []
-        for case, expected, fuzzed in zip(known, outcomes[::2], outcomes[1::2], strict=True):
-            faults += same_bits(expected, fuzzed)
-            if not (expected.is_well and fuzzed.is_well):
-                continue
-            peak, floor = expected.answer["peak"], fuzzed.stats["peak_live_bytes"]
-            for budget in sorted({budget_for(share, peak, floor) for share in SHARES}):
-                whole = budget + fuzzed.stats["unmanaged_bytes"]
-                settings = {"budget": f"cuda:{whole}", "host_budget": "4GiB"}
-                jobs.append(train(case, f"{100 * budget / peak:.0f} %", settings))
-                expected_of.append(expected)
-                budgets.append(whole)
-        tight = children.together(jobs, AT_ONCE)
-        faults += faults_of(tight)
-        for expected, found, budget in zip(expected_of, tight, budgets, strict=True):
-            faults += same_bits(expected, found) + held_its_budget(found, budget, driver)
-        figures = driver_line(tight, budgets, driver)
-    return result(faults, outcomes + tight, figures)
+        found = children.together([run.job for run in tight], AT_ONCE)
+    outcomes = stock + fuzzed + found
+    faults = faults_of(outcomes)
+    for pair in zip(stock, fuzzed, strict=True):
+        faults += same_bits(*pair)
+    for run, outcome in zip(tight, found, strict=True):
+        faults += same_bits(run.expected, outcome)
+        faults += held_its_budget(outcome, run.budget, driver)
+    return result(faults, outcomes, driver_line(found, [run.budget for run in tight], driver))
 
 
 def driver_line(outcomes, budgets, driver):
@@ -181,9 +191,17 @@ def programs(options):
 def hook(_):
     """A launch-bound loop: off, resting, watching."""
     command = [sys.executable, "benchmarks/bench_card_hook.py", "--rounds", "1"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=children.environment({}), capture_output=True, text=True, timeout=120
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=children.environment({}),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    except subprocess.TimeoutExpired:
+        return result(["bench_card_hook.py did not end within 120 s"], [])
     said = (done.stdout + done.stderr).splitlines()
     faults = [] if done.returncode == 0 else [f"bench_card_hook.py ended with {done.returncode}"]
     return result(faults, [], said[-20:])
