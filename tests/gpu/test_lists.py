@@ -74,6 +74,22 @@ def test_lists_without_indices_and_with_gaps_are_divided():
     assert indices_of(parts) == [[]] * 4
 
 
+def test_gradients_are_clipped_in_parts_too(monkeypatch):
+    """The names that torch's modules look up are those that are wrapped."""
+    optimizer, clipping = torch.optim.Optimizer, torch.nn.utils.clip_grad
+    name = "_group_tensors_by_device_and_dtype"
+    for owner, kept in ((optimizer, staticmethod), (clipping, lambda function: function)):
+        monkeypatch.setattr(owner, name, kept(getattr(owner, name)))  # what it was, afterwards
+    monkeypatch.setattr(lists, "_room", lambda: 1000)
+    monkeypatch.setattr(lists._native, "settings", {"SPILLWAY_BUDGET": "cuda:1000"})
+    lists.install()
+    for owner in (optimizer, clipping):
+        assert isinstance(getattr(owner, name)([[torch.ones(2)]]), lists.DividedGroups)
+    one, two = torch.ones(4, requires_grad=True), torch.ones(5, requires_grad=True)
+    (one.sum() + two.sum()).backward()
+    assert torch.nn.utils.clip_grad_norm_([one, two], 1.5, foreach=True).item() == 3
+
+
 @pytest.mark.parametrize("device", [HOST, None])
 def test_other_devices_and_compiled_steps_are_left_alone(device):
     found = group(1000, 1000)

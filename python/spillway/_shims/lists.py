@@ -4,12 +4,14 @@
 A card has kernels for whole lists (``_foreach_*``, ``_fused_*``), which PyTorch's optimizers use by
 default there. What such an op is given has to be on the card at once: of Adam all weights,
 gradients and both averages. Each tensor is updated by itself, so that in parts every bit is the
-same. ``torch.optim`` groups the tensors by device and type before a step; groups are divided here.
+same. ``torch.optim`` groups the tensors by device and type before a step, and so does the clipping
+of gradients; groups are divided here. (Averages of weights call functions of the program's, which
+may want whole lists.)
 """
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from spillway import _native
 #: A group's lists have something in common at each index: weight, gradient, states.
 Group = tuple[list[list[torch.Tensor | None]], list[int]]
 
+_GROUPS = "_group_tensors_by_device_and_dtype"
 # What is left of the room holds what comes next and what just left.
 _MOST_OF_ROOM = 8
 # Lists that take less stay whole: nothing has to leave for them, and parts are more launches.
@@ -26,16 +29,20 @@ _WHOLE_BELOW = 2
 
 
 def install() -> None:
-    """Wraps how optimizers group tensors. To be called once."""
-    original = torch.optim.Optimizer._group_tensors_by_device_and_dtype
+    """Wraps how tensors are grouped. To be called once."""
     room = RoomOnTheCard()
+    optimizer, clipping = torch.optim.Optimizer, torch.nn.utils.clip_grad
+    setattr(optimizer, _GROUPS, staticmethod(_dividing(getattr(optimizer, _GROUPS), room)))
+    setattr(clipping, _GROUPS, _dividing(getattr(clipping, _GROUPS), room))
 
+
+def _dividing(original: Callable[..., dict[Any, Group]], room: "RoomOnTheCard"):
     @functools.wraps(original)
     def grouped(*arguments, **keywords):
         groups = original(*arguments, **keywords)
         return DividedGroups(groups, room) if _budget_is_of_a_card() else groups
 
-    torch.optim.Optimizer._group_tensors_by_device_and_dtype = staticmethod(grouped)
+    return grouped
 
 
 class RoomOnTheCard:
