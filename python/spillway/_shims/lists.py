@@ -40,7 +40,10 @@ def _dividing(original: Callable[..., dict[Any, Group]], room: "RoomOnTheCard"):
     @functools.wraps(original)
     def grouped(*arguments, **keywords):
         groups = original(*arguments, **keywords)
-        return DividedGroups(groups, room) if _budget_is_of_a_card() else groups
+        # The compiler makes kernels of its own of a step, and traces no further here.
+        if torch.compiler.is_compiling() or not _budget_is_of_a_card():
+            return groups
+        return DividedGroups(groups, room)
 
     return grouped
 
