@@ -3,11 +3,13 @@
 // room for, and brings back what will be used. LookAhead decides; this asks it at the start of ops
 // and has the mover do it.
 //
-// Looking takes at most one part in twenty of the time: where ops are short, it skips some. Takes
+// Looking takes at most one part in twenty of the time: where ops are short, it skips some. Moving
+// counts for nothing there, since ops that ask for what was not moved have to do the same. Takes
 // the engine's lock itself. Any thread.
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "budget_share.hpp"
@@ -45,10 +47,11 @@ class AheadMover {
   void look_ahead(Lane& lane);
 
  private:
-  bool move_ahead(Lane& lane);
+  // Time of the moves alone, here and below.
+  std::optional<TimeNs> move_ahead(Lane& lane);
   std::vector<AwayStorage> away_storages(const Lane::Outlook& outlook);
-  void write_behind(LookAhead& ahead, const Lane::Outlook& outlook, const Lane& lane);
-  void prefetch(LookAhead& ahead, const Lane& lane);
+  TimeNs write_behind(LookAhead& ahead, const Lane::Outlook& outlook, const Lane& lane);
+  TimeNs prefetch(LookAhead& ahead, const Lane& lane);
 
   EngineMutex& mutex_;
   const DeviceTier& memory_;

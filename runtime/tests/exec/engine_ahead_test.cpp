@@ -157,6 +157,75 @@ TEST_F(EngineAheadTest, NothingLeavesWhenTheEngineStopsBeforeALookTakesItsLock) 
   EXPECT_EQ(count(second_, ResidencyState::kResident), kMany);
 }
 
+/// Each storage that leaves holds up who asks for it, as a card's driver does.
+class SlowFramework : public FakeFramework {
+ public:
+  bool may_evict(void* owner, const StorageRecord& record) noexcept override {
+    if (looking) ++left_ahead;
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    return FakeFramework::may_evict(owner, record);
+  }
+
+  std::atomic<bool> slow{false};
+  std::atomic<bool> looking{false};
+  std::atomic<int> left_ahead{0};
+};
+
+class SlowMovesTest : public ::testing::Test {
+ public:
+  ~SlowMovesTest() override {
+    engine_.stop();
+    renew_this_thread_frames();
+  }
+
+ protected:
+  SlowMovesTest() {
+    Settings settings;
+    settings.budget = BudgetSpec{.kind = BudgetSpec::Kind::kBytes, .bytes = kBudget};
+    settings.disk_budget = BudgetSpec{.kind = BudgetSpec::Kind::kBytes, .bytes = kGiB};
+    settings.spool_dir = ::testing::TempDir();
+    engine_.start(settings);
+    for (std::size_t i = 0; i < 2 * kMany; ++i) {
+      const FakeOp op(engine_);
+      storages_.push_back(make_storage(engine_, kBytes));
+    }
+  }
+  /// As the step of EngineAheadTest. Returns how many left before they were in the way.
+  int run_step() {
+    framework_.left_ahead = 0;
+    for (std::uint64_t i = 0; i < kOps; ++i) {
+      {
+        FakeOp op(engine_, 1'000 + i, i == 0);
+        if (i == kUsesFirst) write_half(op, 0);
+        if (i == kUsesSecond) write_half(op, kMany);
+        framework_.looking = true;
+        EXPECT_TRUE(engine_.inputs_ready());
+        framework_.looking = false;
+        engine_.free(engine_.allocate(100'000));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return framework_.left_ahead;
+  }
+  void write_half(FakeOp& op, std::size_t first) {
+    for (std::size_t i = first; i < first + kMany; ++i) EXPECT_TRUE(op.write(*storages_[i]));
+  }
+
+  SlowFramework& framework_ = *new SlowFramework();  // lives as long as the engine
+  Engine& engine_ = new_engine(framework_);
+  std::vector<FakeStorage*> storages_;
+};
+
+// The pause after a look is twenty times as long as the look: with what it moves it would be
+// several steps.
+TEST_F(SlowMovesTest, WhatALookMovesDoesNotPutOffTheNext) {
+  for (int i = 0; i < 5; ++i) run_step();
+  framework_.slow = true;
+  int steps_with_a_look = 0;
+  for (int i = 0; i < 12; ++i) steps_with_a_look += run_step() != 0 ? 1 : 0;
+  EXPECT_GE(steps_with_a_look, 8) << "on a busy machine some steps go without";
+}
+
 /// A step that uses two thirds of the budget all along, and as much again in its last op.
 class EngineStartAtTest : public EngineTest {
  protected:
