@@ -4,8 +4,9 @@
 // Replays a recorded step through the runtime's engine with the tiers of a card, over a card that
 // is none: kernels last as long as the trace says, copies as long as a link takes, calls that map
 // memory as long as a driver does, and the host spends on each op what a framework does. A row
-// for each budget, a share of the step's peak of tensors, in units of the stock step, which is the
-// same kernels launched at the same pace without an engine:
+// for each budget, a share of the step's peak of tensors, in units of the stock step: its kernels,
+// or what the host spends on its ops, whichever is longer. The first row is what the replay makes
+// of that without an engine, so what it adds of itself:
 //
 //     step      duration
 //     bound     the longest of: kernels, the host's work, bytes / rate in each direction
@@ -49,7 +50,7 @@ constexpr std::uint64_t kGranule = 2 << 20;  // of an H100
 
 struct Options {
   std::string trace;
-  std::vector<double> shares{2.0, 0.5, 0.3};
+  std::vector<double> shares{0.5, 0.3};
   int steps = 10;
   int steps_before = 4;  // the engine knows the step after two
   CardTimes times;
@@ -149,37 +150,46 @@ Run run_managed(const Options& options, const Trace& trace, Bytes budget) {
   return run;
 }
 
+/// Without an engine, but for what a start takes.
+double stock_step(const Options& options, const Trace& trace) {
+  double kernels = 0;
+  for (const TimeNs duration : trace.ops.duration_ns) kernels += static_cast<double>(duration);
+  return std::max(kernels,
+                  static_cast<double>(options.costs.op) * static_cast<double>(trace.ops.size()));
+}
+
 /// No order of things makes the step shorter.
 double bound(const Options& options, const Trace& trace, const Run& run) {
   const double count = options.steps;
   const auto link = [&](Bytes bytes) {
     return static_cast<double>(bytes.count) / count / options.times.one_way * 1e9;
   };
-  double kernels = 0;
-  for (const TimeNs duration : trace.ops.duration_ns) kernels += static_cast<double>(duration);
   const double host = static_cast<double>(options.costs.op + options.costs.hook) *
                       static_cast<double>(trace.ops.size());
-  return std::max({kernels, host, link(run.moved.moves.evicted), link(run.moved.moves.fetched)});
+  return std::max({stock_step(options, trace), host, link(run.moved.moves.evicted),
+                   link(run.moved.moves.fetched)});
 }
 
-void print_row(const Options& options, const Trace& trace, double share, const Run& run,
-               double stock, Bytes peak) {
-  const double step = stock * options.times.stretch * options.steps;  // all of them, stretched
-  const auto of_step = [&](TimeNs time) { return static_cast<double>(time) / step; };
+void print_row(const Options& options, const Trace& trace, const std::string& budget,
+               const Run& run, Bytes peak) {
+  const double stock = stock_step(options, trace);
+  const double all = stock * options.times.stretch * options.steps;
+  const auto in_stock = [&](TimeNs time) { return static_cast<double>(time) / all; };
   const auto of_peak = [&](Bytes bytes) {
     return static_cast<double>(bytes.count) / options.steps / static_cast<double>(peak.count);
   };
+  const auto moves = (run.moved.moves.evictions + run.moved.moves.fetches) /
+                     static_cast<std::uint64_t>(options.steps);
   const double copies = static_cast<double>(run.busy.out + run.busy.in - run.busy.both_ways);
+  const double beside =
+      copies == 0 ? 0 : static_cast<double>(run.busy.copies_beside_kernels) / copies;
   fmt::print(
-      "{:>5.0f}% {:>6.2f} {:>6.2f} {:>5.2f} {:>5.2f} {:>6} {:>6.2f} {:>5.2f} {:>6.2f} {:>5.2f} "
+      "{:>6} {:>6.2f} {:>6.2f} {:>5.2f} {:>5.2f} {:>6} {:>6.2f} {:>5.2f} {:>11.2f} {:>5.2f} "
       "{:>7.2f}\n",
-      share * 100, run.duration / stock, bound(options, trace, run) / stock,
-      of_peak(run.moved.moves.evicted), of_peak(run.moved.moves.fetched),
-      (run.moved.moves.evictions + run.moved.moves.fetches) /
-          static_cast<std::uint64_t>(options.steps),
-      of_step(run.moved.stall_ns), of_step(run.busy.calls), of_step(run.busy.awaited),
-      of_step(run.busy.nothing_launched),
-      copies == 0 ? 0 : static_cast<double>(run.busy.copies_beside_kernels) / copies);
+      budget, run.duration / stock, bound(options, trace, run) / stock,
+      of_peak(run.moved.moves.evicted), of_peak(run.moved.moves.fetched), moves,
+      in_stock(run.moved.stall_ns), in_stock(run.busy.calls), in_stock(run.busy.awaited),
+      in_stock(run.busy.nothing_launched), beside);
   std::fflush(stdout);
 }
 
@@ -189,16 +199,18 @@ int replay(const Options& options) {
     arm_faults(fmt::format("engine.look_ahead=delay:{}us@1+",
                            static_cast<int>(options.look_us * (options.times.stretch - 1))));
   }
-  const double stock = run_stock(options, trace).duration;
+  const Run stock = run_stock(options, trace);
   const Run fits = run_managed(options, trace, kGiB * 128);
   fmt::print("{} ops, stock step {:.1f} ms, peak of tensors {}; {} steps, stretched {} times\n\n",
-             trace.ops.size(), stock / 1e6, to_string(fits.peak), options.steps,
-             options.times.stretch);
-  fmt::print("budget   step  bound   out    in  moves  waits  maps   idle: copy  host  beside\n");
+             trace.ops.size(), stock_step(options, trace) / 1e6, to_string(fits.peak),
+             options.steps, options.times.stretch);
+  fmt::print("budget   step  bound   out    in  moves  waits  maps  idle: copy  host  beside\n");
+  print_row(options, trace, "none", stock, fits.peak);
+  print_row(options, trace, "fits", fits, fits.peak);
   for (const double share : options.shares) {
     const auto budget = static_cast<std::uint64_t>(share * static_cast<double>(fits.peak.count));
-    print_row(options, trace, share, share > 1 ? fits : run_managed(options, trace, {budget}),
-              stock, fits.peak);
+    print_row(options, trace, fmt::format("{:.0f}%", share * 100),
+              run_managed(options, trace, {budget}), fits.peak);
   }
   return 0;
 }
@@ -214,8 +226,7 @@ int main(int count, char** arguments) {
   double gigabytes = 55;
   CLI::App app{"Replays a recorded step under budgets of a card that is none."};
   app.add_option("trace", options.trace, "as spillway record writes it")->required();
-  app.add_option("--shares", options.shares, "budgets, as shares of the peak; above 1: it fits")
-      ->delimiter(',');
+  app.add_option("--shares", options.shares, "budgets, as shares of the peak")->delimiter(',');
   app.add_option("--steps", options.steps, "that are measured")->check(CLI::PositiveNumber);
   app.add_option("--stretch", options.times.stretch, "how much longer all lasts");
   app.add_option("--op-us", op_us, "what the framework spends on an op");
