@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <iterator>
+#include <vector>
 
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/memory_probe.hpp"
@@ -133,8 +135,13 @@ void PinnedHostMemory::settle() {
 }
 
 void PinnedHostMemory::settle_locked() {
-  for (auto at = waiting_.begin(); at != waiting_.end();) {
-    if (!clock_.passed(at->fence)) {
+  if (waiting_.empty()) return;
+  std::vector<Fence> fences;
+  std::ranges::transform(waiting_, std::back_inserter(fences), &Waiting::fence);
+  const std::vector<bool> passed = clock_.passed(fences);
+  auto at = waiting_.begin();
+  for (const bool gone : passed) {
+    if (!gone) {
       ++at;
       continue;
     }

@@ -157,15 +157,26 @@ Fence StreamClock::fence_of_all() const {
   return all;
 }
 
-bool StreamClock::passed(const Fence& fence) {
+std::vector<bool> StreamClock::passed(std::span<const Fence> fences) {
   const std::lock_guard lock(mutex_);
-  bool all = true;
-  for_streams_locked(fence, [&](Stream& stream) {
-    if (needed_locked(stream, fence.moment) == nullptr) return;
-    look_locked(stream);
-    all = all && stream.passed > fence.moment;
-  });
-  return all;
+  std::vector<Stream*> awaited;
+  for (const Fence& fence : fences) {
+    for_streams_locked(fence, [&](Stream& stream) {
+      if (needed_locked(stream, fence.moment) == nullptr) return;
+      if (std::ranges::find(awaited, &stream) == awaited.end()) awaited.push_back(&stream);
+    });
+  }
+  for (Stream* const stream : awaited) look_locked(*stream);
+  std::vector<bool> passed;
+  passed.reserve(fences.size());
+  for (const Fence& fence : fences) {
+    bool all = true;
+    for_streams_locked(fence, [&](const Stream& stream) {
+      all = all && (stream.gone || stream.passed > fence.moment);
+    });
+    passed.push_back(all);
+  }
+  return passed;
 }
 
 void StreamClock::wait(const Fence& fence) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "spillway/base/error.hpp"
@@ -157,9 +158,14 @@ void VmmPages::take_from_block(const Leaving& leaving) {
 }
 
 Bytes VmmPages::settle() {
+  if (leaving_.empty()) return {};
+  std::vector<Fence> fences;
+  std::ranges::transform(leaving_, std::back_inserter(fences), &Leaving::fence);
+  const std::vector<bool> passed = clock_.passed(fences);
   const Bytes before = ready_bytes_;
-  for (auto at = leaving_.begin(); at != leaving_.end();) {
-    if (!clock_.passed(at->fence)) {
+  auto at = leaving_.begin();
+  for (const bool gone : passed) {
+    if (!gone) {
       ++at;
       continue;
     }

@@ -7,6 +7,7 @@
 
 #include "device_fixture.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/testing/device/forwarding_driver.hpp"
 
 namespace spillway::runtime {
 namespace {
@@ -31,6 +32,41 @@ class VmmPagesTest : public DeviceFixture {
   MemoryBudget budget_{kLimit};
   std::optional<VmmPages> pages_{std::in_place, clock_, budget_, kMiB};
 };
+
+/// Counts how often the device is asked whether an event has passed.
+class CountingDriver final : public spillway::testing::ForwardingDriver {
+ public:
+  using ForwardingDriver::ForwardingDriver;
+  Status query(Event event) override {
+    ++queries;
+    return ForwardingDriver::query(event);
+  }
+  int queries = 0;
+};
+
+TEST_F(VmmPagesTest, AskingForManyPagesAsksTheDeviceOnceForEachStream) {
+  CountingDriver driver(device_);
+  StreamClock clock(driver);
+  MemoryBudget budget(kLimit);
+  VmmPages pages(clock, budget, kMiB);
+  const StreamSlot slots[] = {clock.slot_of(one_), clock.slot_of(two_)};
+  HeldStream first(device_, one_);
+  HeldStream second(device_, two_);
+  for (int i = 0; i < 8; ++i) {
+    const DeviceAddress block = *pages.carve(kGranule);
+    ASSERT_TRUE(pages.open(block, kGranule));
+    pages.close(block, clock.fence(slots[i % 2]));
+  }
+  driver.queries = 0;
+  EXPECT_EQ(pages.settle(), Bytes{0});
+  EXPECT_EQ(driver.queries, 2);
+  first.release();
+  ASSERT_TRUE(device_.synchronize_stream(one_).done());
+  EXPECT_EQ(pages.settle(), kGranule * 4) << "those of the stream that went on, of each";
+  second.release();
+  ASSERT_TRUE(device_.synchronize_stream(two_).done());
+  EXPECT_EQ(pages.settle(), kGranule * 4);
+}
 
 TEST_F(VmmPagesTest, ABlockKeepsItsAddressesAndAHandleServesTheNext) {
   const DeviceAddress first = *pages_->carve({5000});

@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,7 +80,9 @@ class StreamClock {
   void order_all_after(const Fence& fence);
   /// Whether the fence has passed, as far as the device has told. Records ticks where the fence
   /// needs some, so asking again leads somewhere.
-  [[nodiscard]] bool passed(const Fence& fence);
+  [[nodiscard]] bool passed(const Fence& fence) { return passed(std::span(&fence, 1)).front(); }
+  /// As above, of each. The device is asked once for each stream, however many fences there are.
+  [[nodiscard]] std::vector<bool> passed(std::span<const Fence> fences);
   /// The host waits for it.
   void wait(const Fence& fence);
   /// What is awaited, for people who wonder why nothing goes on; empty if nothing is.
