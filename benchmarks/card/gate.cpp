@@ -127,6 +127,8 @@ class Gate {
     kernels_beside_mapping();
     copies_beside_mapping();
     two_addresses();
+    handles_in_a_range();
+    events();
     return decide("");
   }
 
@@ -185,6 +187,15 @@ class Gate {
   void kernels_beside_mapping();
   void copies_beside_mapping();
   void two_addresses();
+  nlohmann::json costs_of_a_range(std::uint64_t count);
+  void handles_in_a_range();
+  void events();
+  double each(int count, const std::function<void()>& call) {
+    return timed([&] {
+             for (int i = 0; i < count; ++i) call();
+           }) /
+           count;
+  }
   int decide(const std::string& impossible);
   [[nodiscard]] DeviceAddress upper_half() const { return addresses_ + kGiB; }
 
@@ -380,6 +391,62 @@ void Gate::two_addresses() {
   unmap(other);
   close(block);
   tell("one_handle_at_two_addresses", {{"same_bytes", seen == std::byte{7}}});
+}
+
+// If a block of many handles of one size costs no more than one of a single handle, handles need
+// never be given back because they have the wrong size.
+nlohmann::json Gate::costs_of_a_range(std::uint64_t count) {
+  const Bytes granule{card_.facts().granule};
+  const Block range{addresses_, granule * count, {}};
+  std::vector<Block> parts;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    create(parts.emplace_back(Block{addresses_ + granule * i, granule, {}}));
+  }
+  std::vector<double> mapped;
+  std::vector<double> allowed;
+  std::vector<double> unmapped;
+  bool at_once = true;
+  for (int i = 0; i < (quick_ ? 2 : 25); ++i) {
+    mapped.push_back(timed([&] { std::ranges::for_each(parts, [&](auto& part) { map(part); }); }));
+    allowed.push_back(timed([&] { allow(range); }));
+    unmapped.push_back(timed([&] {
+      at_once = at_once && card_.unmap(range.address, range.bytes).done();
+      if (!at_once) std::ranges::for_each(parts, [&](auto& part) { unmap(part); });
+    }));
+  }
+  std::ranges::for_each(parts, [&](auto& part) { release(part); });
+  return {{"handles", count},
+          {"map_all_us", quantile(mapped, 0.5)},
+          {"allow_access_us", quantile(allowed, 0.5)},
+          {"unmap_us", quantile(unmapped, 0.5)},
+          {"unmapped_at_once", at_once}};
+}
+
+void Gate::handles_in_a_range() {
+  nlohmann::json rows;
+  for (const std::uint64_t count : {1U, 2U, 8U, 64U}) rows.push_back(costs_of_a_range(count));
+  tell("handles_in_a_range", std::move(rows));
+}
+
+// The host asks for events while it looks for memory that may be used again.
+void Gate::events() {
+  const int count = quick_ ? 10 : 1000;
+  DeviceEvent event{};
+  ok(card_.create_event(EventTiming::kNo, event), "making an event");
+  launch(kernels_, cycles_ * 500);
+  const double recorded =
+      each(count, [&] { ok(card_.record(event, kernels_), "recording an event"); });
+  const double pending = each(count, [&] { static_cast<void>(card_.query(event)); });
+  const double ordered =
+      each(count, [&] { ok(card_.stream_wait(copies_, event), "letting a stream wait"); });
+  ok(card_.synchronize_stream(kernels_), "waiting for kernels");
+  const double passed = each(count, [&] { ok(card_.query(event), "asking for an event"); });
+  ok(card_.synchronize_stream(copies_), "waiting for copies");
+  ok(card_.destroy_event(event), "ending an event");
+  tell("events", {{"record_us", recorded},
+                  {"query_pending_us", pending},
+                  {"query_passed_us", passed},
+                  {"stream_wait_us", ordered}});
 }
 
 int Gate::decide(const std::string& impossible) {

@@ -104,6 +104,23 @@ def test_the_page_has_what_was_found(tmp_path, capsys, monkeypatch):
     assert "- fault: offload: no end" in told
 
 
+def test_the_page_tells_what_handles_and_events_cost():
+    ranges = [
+        {
+            "handles": 8,
+            "map_all_us": 9.4,
+            "allow_access_us": 44,
+            "unmap_us": 27,
+            "unmapped_at_once": False,
+        }
+    ]
+    found = {"handles_in_a_range": ranges, "events": {"query_pending_us": 0.5}}
+    told = page.ranges_and_events(found)
+    assert "| 8 | 9 µs | 44 µs | 27 µs | no |" in told
+    assert told[-1] == "Events: query pending 0.50 µs."
+    assert page.ranges_and_events({}) == []
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card here")
 def test_without_a_card_it_says_so_in_its_folder_too(tmp_path):
     """As it is made for a machine without network: here with a gate that is none."""

@@ -57,7 +57,28 @@ def gate(part):
         f"({copies['alone_gb_per_s']:.1f} alone). Beside a kernel of 50 ms a block was mapped in "
         f"{one['create_map_allow_us']:.0f} µs. **Verdict**: memory is "
         f"{'mapped so' if found['verdict']['maps_memory_itself'] else 'not to be mapped so'}.",
+        *ranges_and_events(found),
     ]
+
+
+def ranges_and_events(found):
+    """Which the gate asks since after it first ran on a card."""
+    if "events" not in found:
+        return []
+    rows = [("handles of 2 MiB in a range", "map all", "allow_access", "unmap", "at once")]
+    rows += [
+        (
+            str(each["handles"]),
+            *(f"{each[call]:.0f} µs" for call in ("map_all_us", "allow_access_us", "unmap_us")),
+            "yes" if each["unmapped_at_once"] else "no",
+        )
+        for each in found["handles_in_a_range"]
+    ]
+    events = ", ".join(
+        f"{name.removesuffix('_us').replace('_', ' ')} {took:.2f} µs"
+        for name, took in found["events"].items()
+    )
+    return ["", *rows_of(rows), "", f"Events: {events}."]
 
 
 def outcomes_of(part):
