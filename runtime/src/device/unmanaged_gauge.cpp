@@ -33,6 +33,7 @@ void UnmanagedGauge::note_nothing(TimeNs began, TimeNs ended) {
 }
 
 bool UnmanagedGauge::note(const Look& look) {
+  const std::lock_guard lock(mutex_);
   const auto [least, most] = std::minmax(look.managed_before, look.managed_after);
   const Bytes before = held();
   const Bytes now = std::clamp(before, saturating_sub(look.process, most + look.pool),

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
@@ -52,7 +53,7 @@ class UnmanagedGauge {
   std::atomic<std::uint64_t> held_{0};
   std::atomic<std::uint64_t> expected_{0};
   std::atomic<TimeNs> look_at_{0};
-  // Of who claimed a look.
+  std::mutex mutex_;  // of what follows: a look may outlast the time until the next is due
   Bytes first_{};
   TimeNs first_at_ = 0;
   bool settled_ = false;
