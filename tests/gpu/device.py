@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the programs train, and what makes two runs of one of them equal there."""
 
+import hashlib
 import os
 
 import torch
 
 #: The card, or the processor where there is none: then only what the two share is tested.
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def digest_of(*tensors):
+    """The hash of all their bytes, whatever their types."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def train_the_same_every_time():
