@@ -39,14 +39,18 @@ TEST_F(UnmanagedGaugeTest, IsWhatTheProcessHoldsLessTensorsAndPool) {
 }
 
 TEST_F(UnmanagedGaugeTest, ExpectsHalfOfTheContextMoreUntilThreeStepsAreDone) {
-  look(kMiB * 500);
-  EXPECT_EQ(gauge_.expected(), kMiB * 250);
+  look(kMiB * 480);
+  EXPECT_EQ(gauge_.expected(), kMiB * 240);
   look(kMiB * 600, kMiB, 2);
-  EXPECT_EQ(gauge_.expected(), kMiB * 150) << "that of it has come";
+  EXPECT_EQ(gauge_.expected(), kMiB * 120) << "that of it has come";
+}
+
+TEST_F(UnmanagedGaugeTest, ExpectsOneMoreModuleAtAnyTimeAfterThreeSteps) {
+  look(kMiB * 480);
   EXPECT_TRUE(look(kMiB * 600, kMiB, 3));
-  EXPECT_EQ(gauge_.expected(), Bytes{});
-  look(kMiB * 650, kMiB, 4);
-  EXPECT_EQ(gauge_.expected(), Bytes{}) << "for good";
+  EXPECT_EQ(gauge_.expected(), kMiB * 30);
+  EXPECT_TRUE(look(kMiB * 630, kMiB, 9));
+  EXPECT_EQ(gauge_.expected(), kMiB * 30) << "another, when that one has come";
 }
 
 TEST_F(UnmanagedGaugeTest, ExpectsNothingBeyondThat) {
@@ -56,13 +60,13 @@ TEST_F(UnmanagedGaugeTest, ExpectsNothingBeyondThat) {
   EXPECT_EQ(gauge_.expected(), Bytes{});
 }
 
-TEST_F(UnmanagedGaugeTest, WithoutStepsExpectsNothingAfterAMinute) {
-  look(kMiB * 500);
+TEST_F(UnmanagedGaugeTest, WithoutStepsIsSettledAfterAMinute) {
+  look(kMiB * 480);
   now_ += kMs * 58'000;
-  look(kMiB * 500);
-  EXPECT_EQ(gauge_.expected(), kMiB * 250);
-  look(kMiB * 500);
-  EXPECT_EQ(gauge_.expected(), Bytes{});
+  look(kMiB * 480);
+  EXPECT_EQ(gauge_.expected(), kMiB * 240);
+  look(kMiB * 480);
+  EXPECT_EQ(gauge_.expected(), kMiB * 30);
 }
 
 //   held, if tensors held `after`   |-- what it may be --|   if they held `before`

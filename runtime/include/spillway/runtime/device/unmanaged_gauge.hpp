@@ -6,10 +6,11 @@
 //         |        ____________|
 //         |_______|   expected to come
 //         |-------------------|------------|
-//           first count         settled: three steps are done, nothing more is expected
+//           first count         settled: three steps are done, one more module is expected
 //
 // Libraries load within a launch, without asking anybody. So until the program has repeated itself
-// room is kept for as much as they usually come to.
+// room is kept for as much as they usually come to, and after that for one more module of kernels:
+// another part of the program may launch it at any time.
 #pragma once
 
 #include <atomic>
