@@ -13,7 +13,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -23,9 +22,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "beside.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/device/cuda_driver.hpp"
 
@@ -74,38 +73,31 @@ struct Block {
   PagesHandle handle{};
 };
 
-/// Does something again and again on a thread of its own, until it is told to end.
-class Beside {
+/// Page-locked, and written to, so that every page is there.
+class LockedMemory {
  public:
-  explicit Beside(std::function<void()> turn)
-      : thread_([this, turn = std::move(turn)] {
-          try {
-            for (; !over_; ++turns_) turn();
-          } catch (...) {
-            failure_ = std::current_exception();
-          }
-        }) {}
-  ~Beside() { end(); }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
-
-  /// How often it did it. Throws what it threw.
-  std::uint64_t finish() {
-    end();
-    if (failure_) std::rethrow_exception(failure_);
-    return turns_;
+  LockedMemory(CudaDriver& card, Bytes bytes) : card_(card), bytes_(bytes) {
+    void* const memory = mmap(nullptr, bytes.count, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) throw DeviceFailure("the machine has no memory for copies");
+    memory_ = static_cast<std::byte*>(memory);
+    const DeviceStatus status = card_.register_host(memory_, bytes);
+    if (!status.done()) munmap(memory_, bytes.count);
+    expect_done(card_, status, "page-locking memory");
   }
+  ~LockedMemory() {
+    static_cast<void>(card_.unregister_host(memory_));
+    munmap(memory_, bytes_.count);
+  }
+  LockedMemory(const LockedMemory&) = delete;
+  LockedMemory& operator=(const LockedMemory&) = delete;
+
+  [[nodiscard]] std::byte* begin() const { return memory_; }
 
  private:
-  void end() {
-    over_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-
-  std::atomic<bool> over_{false};
-  std::uint64_t turns_ = 0;
-  std::exception_ptr failure_;
-  std::thread thread_;  // last: it uses what is above
+  CudaDriver& card_;
+  const Bytes bytes_;
+  std::byte* memory_ = nullptr;
 };
 
 class Gate {
@@ -121,8 +113,12 @@ class Gate {
     start();
     if (card_.facts().granule == 0)
       return decide("the card maps no memory of the program's choice");
-    costs("idle");
-    costs("beside_kernels");
+    costs("idle", {});
+    costs("beside_kernels", [this] {
+      for (int i = 0; i < 20; ++i) launch(kernels_, cycles_);
+      ok(card_.synchronize_stream(kernels_), "waiting for kernels");
+    });
+    costs_beside_copies();
     foreign_kernel();
     kernels_beside_mapping();
     copies_beside_mapping();
@@ -182,7 +178,9 @@ class Gate {
   /// Returns how often it did.
   std::uint64_t beside_mapping(bool really, const std::function<void()>& body);
   nlohmann::json costs_of(Bytes bytes);
-  void costs(const char* when);
+  /// Another thread does `busy` meanwhile, again and again, if there is any.
+  void costs(const char* when, const std::function<void()>& busy);
+  void costs_beside_copies();
   void foreign_kernel();
   void kernels_beside_mapping();
   void copies_beside_mapping();
@@ -272,19 +270,37 @@ nlohmann::json Gate::costs_of(Bytes bytes) {
   return row;
 }
 
-void Gate::costs(const char* when) {
-  std::optional<Beside> busy;
-  if (std::string_view(when) != "idle") {
-    busy.emplace([this] {
+void Gate::costs(const char* when, const std::function<void()>& busy) {
+  std::optional<Beside> beside;
+  if (busy) {
+    beside.emplace([&] {
       ok(card_.enter_thread(), "entering a thread");
-      for (int i = 0; i < 20; ++i) launch(kernels_, cycles_);
-      ok(card_.synchronize_stream(kernels_), "waiting for kernels");
+      busy();
     });
   }
   nlohmann::json rows;
   for (const std::uint64_t mib : {2U, 8U, 32U, 128U, 256U}) rows.push_back(costs_of(kMiB * mib));
-  if (busy) busy->finish();
+  if (beside) beside->finish();
   tell(when, std::move(rows));
+}
+
+// Tables of pages are written by a copy engine, which may be at a copy.
+void Gate::costs_beside_copies() {
+  const Bytes piece = kMiB * 16;
+  Block block{upper_half(), piece, {}};
+  open(block);
+  const LockedMemory host(card_, piece);
+  for (const bool out : {true, false}) {
+    costs(out ? "beside_copies_out" : "beside_copies_in", [&] {
+      for (int i = 0; i < 8; ++i) {
+        ok(out ? card_.copy_out(host.begin(), block.address, piece, copies_)
+               : card_.copy_in(block.address, host.begin(), piece, copies_),
+           "copying");
+      }
+      ok(card_.synchronize_stream(copies_), "waiting for copies");
+    });
+  }
+  close(block);
 }
 
 void Gate::foreign_kernel() {
@@ -353,25 +369,19 @@ void Gate::copies_beside_mapping() {
   const int count = quick_ ? 2 : 20;
   Block block{addresses_, bytes, {}};
   open(block);
-  void* const memory = mmap(nullptr, bytes.count, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED) throw DeviceFailure("the machine has no memory for copies");
-  auto* const host = static_cast<std::byte*>(memory);
-  ok(card_.register_host(host, bytes), "page-locking memory");
+  const LockedMemory host(card_, bytes);
   double rate[2] = {};
   for (const bool maps : {false, true}) {
     beside_mapping(maps, [&] {
       const double taken = timed([&] {
         for (int i = 0; i < count; ++i) {
-          ok(card_.copy_out(host, block.address, bytes, copies_), "copying out");
+          ok(card_.copy_out(host.begin(), block.address, bytes, copies_), "copying out");
         }
         ok(card_.synchronize_stream(copies_), "waiting for copies");
       });
       rate[maps ? 1 : 0] = static_cast<double>(bytes.count) * count / taken / 1e3;
     });
   }
-  ok(card_.unregister_host(host), "ending page-locking");
-  munmap(memory, bytes.count);
   close(block);
   tell("copies_out", {{"mib", bytes.count >> 20},
                       {"alone_gb_per_s", rate[0]},
@@ -430,7 +440,7 @@ void Gate::handles_in_a_range() {
 
 // The host asks for events while it looks for memory that may be used again.
 void Gate::events() {
-  const int count = quick_ ? 10 : 1000;
+  const int count = quick_ ? 10 : 200;  // a queue that is full of records would be measured else
   DeviceEvent event{};
   ok(card_.create_event(EventTiming::kNo, event), "making an event");
   launch(kernels_, cycles_ * 500);

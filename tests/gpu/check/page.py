@@ -27,6 +27,13 @@ TITLES = {
     "programs": "The oracle's programs",
 }
 
+BESIDE = {  # the gate's names; the last two it asks since after it first ran on a card
+    "idle": "nothing",
+    "beside_kernels": "kernels",
+    "beside_copies_out": "copies out",
+    "beside_copies_in": "copies in",
+}
+
 
 def rows_of(rows):
     head, *body = rows
@@ -37,11 +44,11 @@ def gate(part):
     """Medians of the calls by size, and what was seen beside kernels."""
     found = part["gate"]
     calls = ("create", "map", "allow_access", "unmap", "release")
-    rows = [("MiB", "kernels run", *calls)]
-    for name, beside in (("idle", "no"), ("beside_kernels", "yes")):
+    rows = [("MiB", "beside", *calls)]
+    for name, beside in BESIDE.items():
         rows += [
             (str(size["mib"]), beside, *(f"{size[call]['median_us']:.0f} µs" for call in calls))
-            for size in found[name]
+            for size in found.get(name, ())
         ]
     kernels, copies, one = (
         found[name] for name in ("kernels_of_100_us", "copies_out", "beside_a_kernel_of_50_ms")
