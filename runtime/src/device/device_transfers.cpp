@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "spillway/base/error.hpp"
@@ -14,6 +16,7 @@ namespace spillway::runtime {
 namespace {
 
 constexpr const char* kRefused = "the device's driver refused the copy";
+constexpr const char* kNoMemory = "the device refused the memory that it was to fill";
 
 }  // namespace
 
@@ -50,13 +53,16 @@ TransferId DeviceTransfers::submit(Transfer transfer, TransferDone done) {
   if (block == nullptr) return disk_->submit(transfer, std::move(done));
   const std::lock_guard lock(mutex_);
   refuse_if_lost();
+  const bool in = transfer.direction == Direction::kIn;
+  const auto opening = in ? tier_.opening(*block) : nullptr;
   const TransferId id = passage_.submit({.direction = transfer.direction,
                                          .device = device_address(transfer.memory),
                                          .bytes = {transfer.length},
                                          .extent = transfer.extent,
                                          .descriptor = transfer.descriptor,
-                                         .after = tier_.uses(*block)});
-  passages_[id] = {block, nullptr, transfer.direction, std::move(done)};
+                                         .after = tier_.uses(*block),
+                                         .opening = opening});
+  passages_[id] = {block, nullptr, transfer.direction, opening, std::move(done)};
   wake();
   return id | kOfPassage;
 }
@@ -69,12 +75,16 @@ std::optional<TransferId> DeviceTransfers::copy(const MemoryCopy& copy, Transfer
   DeviceBlock& block = out ? *source : *target;
   // What is copied out goes to memory that the mover has, and what is copied in is only read.
   auto* const host = const_cast<std::byte*>(out ? copy.to : copy.from);
+  const auto opening = out ? nullptr : tier_.opening(block);
+  // One without pages is told of like all others.
+  const bool at_once = copy.awaited && !out && (opening == nullptr || opening->finish());
   const std::lock_guard lock(mutex_);
   refuse_if_lost();
-  const Pending pending{&block, host, out ? Direction::kOut : Direction::kIn, std::move(done)};
-  const TransferId id = streams_.submit(
-      {pending.direction, device_address(block.address), host, copy.bytes, tier_.uses(block)});
-  if (copy.awaited && !out) {
+  const Pending pending{&block, host, out ? Direction::kOut : Direction::kIn, opening,
+                        std::move(done)};
+  const TransferId id = streams_.submit({pending.direction, device_address(block.address), host,
+                                         copy.bytes, tier_.uses(block), opening});
+  if (at_once) {
     const auto fence = streams_.hurry(id);
     if (!fence) throw UserError(kRefused);
     issued(pending, *fence);
@@ -115,7 +125,7 @@ bool DeviceTransfers::issue_now(TransferId id) {
   if (fence) {
     issued(found->second, *fence);
   } else {
-    refused_.push_back(std::move(found->second.done));
+    refused_.push_back({std::move(found->second.done), refusal_of(found->second)});
     wake();
   }
   copies_.erase(found);
@@ -127,9 +137,13 @@ void DeviceTransfers::issued(const Pending& copy, const Fence& fence) {
   if (copy.host != nullptr) host_.note_use(copy.host, fence);
 }
 
+TransferResult DeviceTransfers::refusal_of(const Pending& copy) {
+  const bool unplaced = copy.opening != nullptr && !copy.opening->open();
+  return {.error = EIO, .said = unplaced ? kNoMemory : kRefused, .unplaced = unplaced};
+}
+
 void DeviceTransfers::take_news(std::vector<Over>& over) {
-  for (TransferDone& done : refused_)
-    over.push_back({std::move(done), {.error = EIO, .said = kRefused}});
+  std::ranges::move(refused_, std::back_inserter(over));
   refused_.clear();
   for (const CopyNews& news : news_) {
     const auto found = copies_.find(news.id);
@@ -139,7 +153,7 @@ void DeviceTransfers::take_news(std::vector<Over>& over) {
     if (news.stage == CopyStage::kIssued && !in) continue;
     if (news.stage == CopyStage::kIssued) issued(copy, news.fence);
     TransferResult result;
-    if (news.stage == CopyStage::kFailed) result = {.error = EIO, .said = kRefused};
+    if (news.stage == CopyStage::kFailed) result = refusal_of(copy);
     over.push_back({std::move(copy.done), std::move(result)});
     copies_.erase(found);
   }
@@ -153,7 +167,7 @@ void DeviceTransfers::take_disk_news(std::vector<Over>& over) {
     // Parts of a copy that failed are on their way into the block, too.
     if (copy.direction == Direction::kIn) issued(copy, news.fence);
     TransferResult result{.error = news.error};
-    if (news.by_device) result.said = kRefused;
+    if (news.by_device) result = refusal_of(copy);
     over.push_back({std::move(copy.done), std::move(result)});
     passages_.erase(found);
   }
@@ -200,9 +214,7 @@ void DeviceTransfers::end_all(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     lost_ = why;
-    for (TransferDone& done : refused_) {
-      over.push_back({std::move(done), {.error = EIO, .said = why}});
-    }
+    for (Over& one : refused_) over.push_back({std::move(one.done), {.error = EIO, .said = why}});
     for (Table* const table : {&copies_, &passages_}) {
       for (auto& [id, pending] : *table) {
         over.push_back({std::move(pending.done), {.error = EIO, .said = why}});

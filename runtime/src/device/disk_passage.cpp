@@ -101,7 +101,8 @@ void DiskPassage::to_device_stream(const Part& part, Passage& passage) {
                                            passage.copy.device + Bytes{part.offset},
                                            part.chunk,
                                            {part.bytes},
-                                           passage.copy.after});
+                                           passage.copy.after,
+                                           passage.copy.opening});
   device_parts_[id] = part;
   if (!passage.urgent || passage.copy.direction == Direction::kOut) return;
   const auto fence = transfers_.hurry(id);

@@ -19,11 +19,11 @@ constexpr std::byte kPoison{0xcb};  // as a float and as an integer, an unlikely
 
 }  // namespace
 
-StreamTier::StreamTier(StreamClock& clock, Bytes limit, Bytes addresses)
+StreamTier::StreamTier(StreamClock& clock, Bytes limit, Bytes addresses, OpensAhead ahead)
     : clock_(clock),
       driver_(clock.driver()),
       budget_(limit),
-      pages_(clock, budget_, addresses),
+      pages_(clock, budget_, addresses, ahead),
       by_granule_(pages_.addresses().count / driver_.facts().granule) {
   expect_done(driver_, driver_.create_stream(own_.handle), "making a stream");
   own_ = number(own_.handle);
@@ -90,22 +90,23 @@ Allocation StreamTier::allocate(Bytes bytes, Overbooking overbooking,
   if (!address) return {};
   StreamBlock& block = make_block(*address, whole);
   if (const auto before = pages_.recall(*address)) return hand_out(block, bytes, *before, stream);
-  if (open(block, overbooking)) return hand_out(block, bytes, {}, stream);
+  if (open(block, overbooking, Haste::kNow)) return hand_out(block, bytes, {}, stream);
   freed_.add_vacant(*address, whole);
   return lacking(whole);
 }
 
 // In this order: pages that are ready, the budget's, those of blocks that nobody has.
-bool StreamTier::open(StreamBlock& block, Overbooking overbooking) {
+bool StreamTier::open(StreamBlock& block, Overbooking overbooking, Haste haste) {
   pages_.settle();
-  if (pages_.open(address_of(block), block.pages, Overbooking::kRefuse)) return true;
+  if (take_pages(block, Overbooking::kRefuse, haste)) return true;
   give_up_freed(block.pages);
-  if (pages_.settle() != Bytes{} &&
-      pages_.open(address_of(block), block.pages, Overbooking::kRefuse)) {
-    return true;
-  }
-  return overbooking == Overbooking::kAllow &&
-         pages_.open(address_of(block), block.pages, Overbooking::kAllow);
+  if (pages_.settle() != Bytes{} && take_pages(block, Overbooking::kRefuse, haste)) return true;
+  return overbooking == Overbooking::kAllow && take_pages(block, Overbooking::kAllow, haste);
+}
+
+bool StreamTier::take_pages(StreamBlock& block, Overbooking overbooking, Haste haste) {
+  return haste == Haste::kAhead ? pages_.open_ahead(address_of(block), block.pages, overbooking)
+                                : pages_.open(address_of(block), block.pages, overbooking);
 }
 
 Bytes StreamTier::give_up_oldest() {
@@ -218,6 +219,7 @@ void StreamTier::take_freed(std::vector<DeviceBlock*>& records) {
 // The last use may be of an op that is still open and is noted nowhere: so the fence is of now.
 void StreamTier::free_block(DeviceBlock& freed) {
   StreamBlock& block = as_stream(freed);
+  if (block.mapped && !pages_.end_opening(address_of(block))) let_go(block);
   if (!block.mapped) {
     freed_.add_vacant(address_of(block), block.pages);
     return;
@@ -249,8 +251,10 @@ bool StreamTier::unseal(DeviceBlock& block) {
 
 void StreamTier::evict(DeviceBlock& evicted) {
   StreamBlock& block = as_stream(evicted);
-  if (poison_ == Poison::kYes) spoil(block);
-  pages_.close(address_of(block), uses(block));
+  if (pages_.end_opening(address_of(block))) {
+    if (poison_ == Poison::kYes) spoil(block);
+    pages_.close(address_of(block), uses(block));
+  }
   let_go(block);
 }
 
@@ -260,13 +264,12 @@ Allocation StreamTier::restore(DeviceBlock& block, Overbooking overbooking) {
   return made;
 }
 
-Allocation StreamTier::restore_apart(DeviceBlock& away, Overbooking overbooking) {
-  StreamBlock& block = as_stream(away);
+Allocation StreamTier::restore_pages(StreamBlock& block, Overbooking overbooking, Haste haste) {
   const Allocation here{.pointer = block.address, .block = &block, .short_by = {}};
   if (block.mapped) return here;  // asked for again, while what has to end first goes on
   trim_cache();
   if (!pages_.recall(address_of(block))) {
-    if (!open(block, overbooking)) return lacking(block.pages);
+    if (!open(block, overbooking, haste)) return lacking(block.pages);
     block.intact = false;
   }
   hold(block);

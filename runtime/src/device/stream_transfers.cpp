@@ -44,6 +44,7 @@ bool StreamTransfers::queued(TransferId id) const {
 
 std::optional<Fence> StreamTransfers::issue(Lane& lane, const Queued& queued) {
   const DeviceCopy& copy = queued.copy;
+  if (copy.opening != nullptr && !copy.opening->finish()) return std::nullopt;
   clock_.order_after(lane.stream, copy.after);
   const DeviceStatus status =
       copy.direction == Direction::kOut
@@ -78,7 +79,10 @@ std::optional<Fence> StreamTransfers::hurry(TransferId id) {
 
 void StreamTransfers::issue_queued(Direction direction, Lane& lane, std::vector<CopyNews>& news) {
   std::deque<Queued>& waiting = queue(direction);
-  while (!waiting.empty() && lane.flights.size() < kInFlight) {
+  const auto opened = [](const Queued& queued) {
+    return queued.copy.opening == nullptr || queued.copy.opening->over();
+  };
+  while (!waiting.empty() && lane.flights.size() < kInFlight && opened(waiting.front())) {
     const Queued queued = waiting.front();
     waiting.pop_front();
     const auto fence = issue(lane, queued);

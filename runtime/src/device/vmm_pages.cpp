@@ -11,12 +11,13 @@
 
 namespace spillway::runtime {
 
-VmmPages::VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses)
+VmmPages::VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses, OpensAhead ahead)
     : driver_(clock.driver()),
       clock_(clock),
       budget_(budget),
       granule_(driver_.facts().granule),
-      addresses_(granule_ == 0 ? Bytes{} : round_up(addresses, granule_)) {
+      addresses_(granule_ == 0 ? Bytes{} : round_up(addresses, granule_)),
+      opener_(driver_, ahead) {
   if (granule_ == 0) {
     throw UserError(
         fmt::format("The device {} cannot map memory at addresses of the program's "
@@ -33,6 +34,11 @@ VmmPages::VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses)
 }
 
 VmmPages::~VmmPages() {
+  opener_.discard();
+  for (auto at = mapped_.begin(); at != mapped_.end();) {
+    const DeviceAddress block = (at++)->first;  // first: the block may have no pages
+    static_cast<void>(end_opening(block));
+  }
   // A lost device has taken everything with it: there is nothing to give back, and nobody to tell.
   static_cast<void>(driver_.synchronize());
   for (const Leaving& left : leaving_) mapped_[left.block] = left.pages;
@@ -61,7 +67,7 @@ std::optional<DeviceAddress> VmmPages::carve(Bytes bytes) {
 std::optional<VmmPages::Pages> VmmPages::take_ready(Bytes bytes) {
   const auto found = ready_.find(bytes.count);
   if (found == ready_.end()) return std::nullopt;
-  const Pages pages{found->second.back(), bytes};
+  Pages pages{found->second.back(), bytes};
   found->second.pop_back();
   if (found->second.empty()) ready_.erase(found);
   ready_bytes_ -= bytes;
@@ -87,51 +93,104 @@ Bytes VmmPages::trim(Bytes bytes) {
   return returned;
 }
 
-std::optional<VmmPages::Pages> VmmPages::create(Bytes bytes, Overbooking overbooking) {
+bool VmmPages::pay(Bytes bytes, Overbooking overbooking) {
   auto promise = budget_.try_reserve(bytes, Overbooking::kRefuse);
   if (!promise) {
     trim(saturating_sub(bytes, budget_.available()));
     promise = budget_.try_reserve(bytes, overbooking);
-    if (!promise) return std::nullopt;
   }
-  Pages pages{{}, bytes};
-  DeviceStatus status = driver_.create(bytes, pages.handle);
-  // Others may hold the card's memory; what nobody needs of ours makes room.
-  if (status.outcome == DeviceOutcome::kOutOfMemory && trim(bytes) != Bytes{}) {
-    status = driver_.create(bytes, pages.handle);
-  }
-  if (status.outcome == DeviceOutcome::kOutOfMemory) return std::nullopt;
-  expect_done(driver_, status, fmt::format("creating {} of memory", to_string(bytes)));
-  promise->spend(bytes);
-  ++created_handles_;
-  return pages;
+  if (promise) promise->spend(bytes);
+  return promise.has_value();
+}
+
+// Null: there is no ready handle, and the budget has no room for another.
+std::shared_ptr<PageOpening> VmmPages::pay_for(DeviceAddress block, Bytes bytes,
+                                               Overbooking overbooking) {
+  SPILLWAY_CHECK(!mapped_.contains(block), "a block that has pages is opened");
+  const auto ready = take_ready(bytes);
+  if (!ready && !pay(bytes, overbooking)) return nullptr;
+  if (!ready) ++created_handles_;
+  return std::make_shared<PageOpening>(driver_, block, bytes,
+                                       ready ? std::optional(ready->handle) : std::nullopt);
+}
+
+void VmmPages::note_mapped(DeviceAddress block, Pages pages) {
+  mapped_bytes_ += pages.bytes;
+  mapped_[block] = std::move(pages);
 }
 
 bool VmmPages::open(DeviceAddress block, Bytes bytes, Overbooking overbooking) {
   const Bytes whole = pages_for(bytes);
-  SPILLWAY_CHECK(!mapped_.contains(block), "a block that has pages is opened");
-  auto pages = take_ready(whole);
-  if (!pages) pages = create(whole, overbooking);
-  if (!pages) return false;
-  const DeviceStatus mapped = driver_.map(block, whole, pages->handle);
-  const DeviceStatus allowed = mapped.done() ? driver_.allow_access(block, whole) : DeviceStatus{};
-  if (mapped.done() && allowed.done()) {
-    mapped_[block] = *pages;
-    mapped_bytes_ += whole;
+  auto opening = pay_for(block, whole, overbooking);
+  return opening != nullptr && open_now(block, whole, std::move(opening));
+}
+
+bool VmmPages::open_now(DeviceAddress block, Bytes bytes, std::shared_ptr<PageOpening> opening) {
+  const auto lacks_memory = [&] {
+    return opening->status().outcome == DeviceOutcome::kOutOfMemory && !opening->handle();
+  };
+  // Others may hold the card's memory, which tables of pages take, too; what nobody needs of ours
+  // makes room.
+  if (!opening->finish() && lacks_memory() && trim(bytes) != Bytes{}) {
+    opening = std::make_shared<PageOpening>(driver_, block, bytes, std::nullopt);
+  }
+  if (opening->finish()) {
+    note_mapped(block, {*opening->handle(), bytes});
+    opens_ahead_ = true;
     return true;
   }
-  if (mapped.done()) expect_done(driver_, driver_.unmap(block, whole), "unmapping memory");
-  give_back(*pages);
-  // Tables of pages take the card's memory, too.
-  const DeviceStatus failed = mapped.done() ? allowed : mapped;
-  if (failed.outcome == DeviceOutcome::kOutOfMemory) return false;
-  expect_done(driver_, failed, fmt::format("mapping {} of memory", to_string(whole)));
+  take_account_of_failed(*opening, bytes);
+  if (!lacks_memory()) expect_done(driver_, opening->status(), opening->doing());
+  return false;
+}
+
+bool VmmPages::open_ahead(DeviceAddress block, Bytes bytes, Overbooking overbooking) {
+  if (!opens_ahead_) return open(block, bytes, overbooking);
+  const Bytes whole = pages_for(bytes);
+  auto opening = pay_for(block, whole, overbooking);
+  if (opening == nullptr) return false;
+  if (!opener_.add(opening)) return open_now(block, whole, std::move(opening));
+  note_mapped(block, {{}, whole, std::move(opening)});
+  return true;
+}
+
+std::shared_ptr<PageOpening> VmmPages::opening(DeviceAddress block) const {
+  const auto found = mapped_.find(block);
+  return found == mapped_.end() ? nullptr : found->second.opening;
+}
+
+// Memory that could not be given back the card still holds.
+void VmmPages::take_account_of_failed(const PageOpening& opening, Bytes bytes) {
+  if (!opening.handle()) {
+    budget_.give_back(bytes);
+  } else if (!opening.begun()) {
+    ready_[bytes.count].push_back(*opening.handle());
+    ready_bytes_ += bytes;
+  }
+}
+
+bool VmmPages::end_opening(DeviceAddress block) {
+  const auto found = mapped_.find(block);
+  SPILLWAY_CHECK(found != mapped_.end(), "a block without pages is asked for its opening");
+  const auto opening = std::exchange(found->second.opening, nullptr);
+  if (opening == nullptr) return true;
+  opening->take_back();
+  if (opening->open()) {
+    found->second.handle = *opening->handle();
+    return true;
+  }
+  const Bytes bytes = found->second.bytes;
+  mapped_.erase(found);
+  mapped_bytes_ -= bytes;
+  take_account_of_failed(*opening, bytes);
+  opens_ahead_ = opens_ahead_ && opening->status().done();
   return false;
 }
 
 void VmmPages::close(DeviceAddress block, const Fence& fence) {
   const auto found = mapped_.find(block);
-  SPILLWAY_CHECK(found != mapped_.end(), "a block without pages is closed");
+  SPILLWAY_CHECK(found != mapped_.end() && found->second.opening == nullptr,
+                 "a block without pages is closed");
   mapped_bytes_ -= found->second.bytes;
   leaving_bytes_ += found->second.bytes;
   leaving_.push_back({block, found->second, fence});

@@ -13,7 +13,8 @@ CardTiers::CardTiers(std::unique_ptr<DeviceDriver> driver, const CardOptions& op
       clock_(*driver_, options.ticks),
       device_(clock_, kNoLimit,
               options.addresses.count != 0 ? options.addresses
-                                           : driver_->facts().memory * kAddressFactor),
+                                           : driver_->facts().memory * kAddressFactor,
+              OpensAhead::kOnThread),
       host_(clock_, Bytes{}, options.slab),
       chunk_(options.chunk),
       chunks_(clock_, options.chunk * DiskPassage::kChunks, options.chunk * DiskPassage::kChunks) {}

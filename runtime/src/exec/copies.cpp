@@ -143,6 +143,8 @@ void Copies::complete(StorageRecord& record, Tier from, Tier to, const TransferR
                                     disk ? "the spool file" : "host memory", fault));
   }
   if (to == Tier::kDevice && record.checksum != 0) ledger_.compared_checksum();
+  // Whoever came to need it meanwhile asks again, and room is made as for others.
+  if (result.unplaced) record.prefetched = true;
   settled_.notify_all();  // before what may throw, where a device is lost: who waits needs the lock
   finish(record, from, to, fault.empty() ? Ending::kDone : Ending::kFailed);
   freed = std::exchange(remains_.pages, {});

@@ -206,8 +206,9 @@ Mover::Request Mover::ask(StorageRecord& record, Access access, Overbooking over
   // To verify is to look at what comes back from the slower tier.
   if (copies_.verifies()) record.block->intact = false;
   const bool copied = machine_.state(record.id) != ResidencyState::kDropped;
-  const Allocation pages = copied ? memory_.restore_apart(*record.block, overbooking)
-                                  : memory_.restore(*record.block, overbooking);
+  const Allocation pages = !copied             ? memory_.restore(*record.block, overbooking)
+                           : record.prefetched ? memory_.restore_ahead(*record.block, overbooking)
+                                               : memory_.restore_apart(*record.block, overbooking);
   if (pages.pointer == nullptr) {
     if (addresses_shown()) refusals_.refuse(record);
     return {.outcome = Outcome::kNeedsRoom, .short_by = pages.short_by, .refused = pages.refused};

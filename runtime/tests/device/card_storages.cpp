@@ -16,7 +16,7 @@ constexpr Bytes kChunk{4096};
 }  // namespace
 
 CardStorages::CardStorages(StreamClock& clock, const CardStorageOptions& options)
-    : tier_(clock, options.device, options.addresses),
+    : tier_(clock, options.device, options.addresses, options.ahead),
       host_(clock, options.host, options.slab),
       chunks_(clock, kChunk, kChunk),
       mover_(mutex_, settled_, tier_, host_, owner_, remains_) {
@@ -75,6 +75,7 @@ void CardStorages::advance() {
     throw;
   }
   mutex_.lock();
+  tier_.open_next();
   tier_.settle();
 }
 

@@ -29,6 +29,7 @@ struct CardStorageOptions {
   Bytes host{};
   Bytes slab = PinnedHostMemory::kSlab;
   Bytes addresses{kMiB * 64};
+  OpensAhead ahead = OpensAhead::kAtOnce;
 };
 
 class CardStorages final : private residency::TransitionObserver {

@@ -69,7 +69,19 @@ class DeviceTransfersTest : public DeviceFixture {
                               into(over));
   }
 
-  StreamTier tier_{clock_, kGranule * 20, kMiB};
+  /// A block whose bytes are on the disk, and that waits to be opened.
+  DeviceBlock& make_unopened(int value) {
+    DeviceBlock& block = make(value);
+    std::promise<TransferResult> left;
+    pass(block, Direction::kOut, left);
+    EXPECT_EQ(left.get_future().get().error, 0);
+    tier_.evict(block);
+    while (tier_.coming() != Bytes{0}) tier_.settle();
+    EXPECT_NE(tier_.restore_ahead(block, Overbooking::kRefuse).pointer, nullptr);
+    return block;
+  }
+
+  StreamTier tier_{clock_, kGranule * 20, kMiB, OpensAhead::kOnCall};
   PinnedHostMemory host_{clock_, kGranule * 16, kGranule * 8};
   PinnedHostMemory chunks_{clock_, kChunk * 4, kChunk * 4};
   Spool spool_{{.directory = ::testing::TempDir(), .budget = kMiB * 16, .warn = {}}};
@@ -214,6 +226,51 @@ TEST_F(DeviceTransfersTest, ALostDeviceEndsAllThatIsUnderWayInItsWords) {
   std::promise<TransferResult> never;
   EXPECT_THROW(copy_out(block, host, never), UserError);
   transfers_->drain();
+}
+
+TEST_F(DeviceTransfersTest, BytesFromTheDiskWaitForTheirBlockToBeOpened) {
+  DeviceBlock& block = make_unopened(5);
+  std::promise<TransferResult> came;
+  pass(block, Direction::kIn, came);
+  std::future<TransferResult> result = came.get_future();
+  EXPECT_EQ(result.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  ASSERT_TRUE(tier_.open_next());
+  EXPECT_EQ(result.get().error, 0);
+  EXPECT_EQ(last_byte(block), 5);
+}
+
+TEST_F(DeviceTransfersTest, AHurriedPassageOpensItsBlock) {
+  DeviceBlock& block = make_unopened(5);
+  std::promise<TransferResult> came;
+  transfers_->hurry(pass(block, Direction::kIn, came));
+  EXPECT_EQ(came.get_future().get().error, 0);
+  EXPECT_EQ(last_byte(block), 5);
+}
+
+TEST_F(DeviceTransfersTest, ACopyIntoABlockThatCannotBeOpenedIsUnplaced) {
+  std::byte* const host = host_.allocate(kSize);
+  for (const bool awaited : {false, true}) {
+    DeviceBlock& block = make_unopened(5);
+    device_.fail(DeviceCall::kMap, 1, ThreadDevice::kOutOfMemory);
+    std::promise<TransferResult> came;
+    ASSERT_TRUE(copy_in(block, host, awaited, came)) << "it is told of";
+    tier_.open_next();
+    const TransferResult result = came.get_future().get();
+    EXPECT_TRUE(result.unplaced);
+    EXPECT_THAT(result.said, HasSubstr("refused the memory"));
+    tier_.evict(block);
+    EXPECT_EQ(tier_.budget().used(), device_.used());
+    EXPECT_NE(tier_.restore(block, Overbooking::kRefuse).pointer, nullptr);
+  }
+}
+
+TEST_F(DeviceTransfersTest, APassageIntoABlockThatCannotBeOpenedIsUnplaced) {
+  DeviceBlock& block = make_unopened(5);
+  device_.fail(DeviceCall::kMap, 1, ThreadDevice::kOutOfMemory);
+  std::promise<TransferResult> came;
+  pass(block, Direction::kIn, came);
+  tier_.open_next();
+  EXPECT_TRUE(came.get_future().get().unplaced);
 }
 
 TEST_F(DeviceTransfersTest, DrainingWaitsForCopiesOfAllKinds) {

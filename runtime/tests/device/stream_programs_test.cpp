@@ -42,9 +42,11 @@ struct Machine {
     for (DeviceStream& stream : streams) {
       expect_done(device, device.create_stream(stream), "making a stream");
     }
-    storages.emplace(
-        clock,
-        CardStorageOptions{.device = kGranule * 14, .host = kGranule * 40, .slab = kGranule * 16});
+    storages.emplace(clock, CardStorageOptions{.device = kGranule * 14,
+                                               .host = kGranule * 40,
+                                               .slab = kGranule * 16,
+                                               .ahead = seed % 2 == 0 ? OpensAhead::kOnCall
+                                                                      : OpensAhead::kAtOnce});
   }
 
   ThreadDevice device;

@@ -6,10 +6,11 @@
 //              host <-> disk      the transfers of the disk, as they are
 //
 // A copy into the card is over, for who asked, when it is *issued*: the block's fence then tells
-// what each stream has to wait for. One that the program waits for is issued at once, past all
-// others, and over when `copy` or `hurry` returns. A copy out is over when the host has seen its
-// end. Which fences there are, the tier knows: copies begin after `StreamTier::uses`, on the
-// device.
+// what each stream has to wait for. It is issued when its block is open, which for one that is
+// fetched ahead may take a while; where the block could not be opened the copy is `unplaced`. One
+// that the program waits for is issued at once, past all others, and over when `copy` or `hurry`
+// returns. A copy out is over when the host has seen its end. Which fences there are, the tier
+// knows: copies begin after `StreamTier::uses`, on the device.
 //
 // A thread looks for what has ended (DeviceWatcher) and tells of it. Where a test says when to
 // look, there is no thread. When the device is lost, every copy under way ends with EIO, and no
@@ -71,6 +72,7 @@ class DeviceTransfers final : public Transfers {
     DeviceBlock* block = nullptr;
     const std::byte* host = nullptr;
     Direction direction = Direction::kOut;
+    std::shared_ptr<PageOpening> opening{};  // kIn: of the block
     TransferDone done;
   };
   struct Over {
@@ -86,6 +88,7 @@ class DeviceTransfers final : public Transfers {
   void refuse_if_lost() const;
   bool issue_now(TransferId id);
   void issued(const Pending& copy, const Fence& fence);
+  [[nodiscard]] static TransferResult refusal_of(const Pending& copy);
   void take_news(std::vector<Over>& over);
   void take_disk_news(std::vector<Over>& over);
   void tell(std::vector<Over>& over);
@@ -100,9 +103,9 @@ class DeviceTransfers final : public Transfers {
   std::condition_variable told_;
   StreamTransfers streams_;
   DiskPassage passage_;
-  Table copies_;                       // by StreamTransfers' id
-  Table passages_;                     // by DiskPassage's id
-  std::vector<TransferDone> refused_;  // by the driver, and not told of yet
+  Table copies_;               // by StreamTransfers' id
+  Table passages_;             // by DiskPassage's id
+  std::vector<Over> refused_;  // by the driver, and not told of yet
   std::vector<CopyNews> news_;
   std::vector<DiskNews> disk_news_;
   std::size_t telling_ = 0;               // threads in `done`

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -43,7 +44,8 @@ struct DiskCopy {
   Bytes bytes{};
   Extent extent{};
   int descriptor = -1;
-  Fence after;  ///< on the device, copies begin when this has passed
+  Fence after;                             ///< on the device, copies begin when this has passed
+  std::shared_ptr<PageOpening> opening{};  ///< kIn: of the block; null: it is open
 };
 
 struct DiskNews {

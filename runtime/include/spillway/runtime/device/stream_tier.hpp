@@ -7,6 +7,7 @@
 //     evict       the pages leave when the host has seen the fence; until then the bytes can be had
 //                 again as they are
 //     restore     those pages, or others, which are idle since the host saw that
+//     ... ahead   a thread puts them behind the block (PageOpener); copies into it wait for that
 //     free        the block is anyone's of its size
 //
 // Pages whose fence has not passed are `coming`: nobody's, and not yet to be had. Every allocation
@@ -37,7 +38,8 @@ namespace spillway::runtime {
 class StreamTier final : public DeviceTier, public StreamUses {
  public:
   /// `addresses`: for all blocks together, for life. Throws UserError where the device cannot map.
-  StreamTier(StreamClock& clock, Bytes limit, Bytes addresses);
+  StreamTier(StreamClock& clock, Bytes limit, Bytes addresses,
+             OpensAhead ahead = OpensAhead::kAtOnce);
   ~StreamTier() override;
   StreamTier(const StreamTier&) = delete;
   StreamTier& operator=(const StreamTier&) = delete;
@@ -71,6 +73,10 @@ class StreamTier final : public DeviceTier, public StreamUses {
     all.join(unknown_uses_.fence(clock_));
     return all;
   }
+  /// What a copy into the block has to wait for on the host, or null. Under the owner's lock.
+  [[nodiscard]] std::shared_ptr<PageOpening> opening(const DeviceBlock& block) const {
+    return pages_.opening(address_of(block));
+  }
   /// A copy into the block is in its stream: who uses the block starts after the fence.
   void arrives(DeviceBlock& block, const Fence& fence) { as_stream(block).uses.arrives(fence); }
 
@@ -87,7 +93,12 @@ class StreamTier final : public DeviceTier, public StreamUses {
   [[nodiscard]] bool unseal(DeviceBlock& block) override;
   void evict(DeviceBlock& block) override;
   Allocation restore(DeviceBlock& block, Overbooking overbooking) override;
-  Allocation restore_apart(DeviceBlock& block, Overbooking overbooking) override;
+  Allocation restore_apart(DeviceBlock& block, Overbooking overbooking) override {
+    return restore_pages(as_stream(block), overbooking, Haste::kNow);
+  }
+  Allocation restore_ahead(DeviceBlock& block, Overbooking overbooking) override {
+    return restore_pages(as_stream(block), overbooking, Haste::kAhead);
+  }
   [[nodiscard]] bool land(DeviceBlock& block) override;
   void abandon_landing(DeviceBlock& /*block*/) override {}
 
@@ -106,8 +117,8 @@ class StreamTier final : public DeviceTier, public StreamUses {
   bool settle() override { return pages_.settle() != Bytes{}; }
   [[nodiscard]] StreamUses* stream_uses() override { return this; }
 
-  /// A child has no use of the card.
-  void before_fork() override {}
+  /// A child has no use of the card, and no thread of this one.
+  void before_fork() override { pages_.stop_thread(); }
   void set_limit(Bytes limit) override { budget_.set_limit(limit); }
   Bytes obey_limit() override;
   void set_small_objects(SmallObjects /*small*/) override {}
@@ -124,8 +135,11 @@ class StreamTier final : public DeviceTier, public StreamUses {
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] MemoryRefusal refusal() const override;
   [[nodiscard]] const VmmPages& pages() const { return pages_; }
+  /// For OpensAhead::kOnCall: opens the block that waits for it first. False if there is none.
+  bool open_next() { return pages_.open_next(); }
 
  private:
+  enum class Haste : bool { kNow, kAhead };
   struct StreamBlock : DeviceBlock {
     Bytes pages{};
     bool mapped = false;  // its pages are its user's
@@ -144,7 +158,9 @@ class StreamTier final : public DeviceTier, public StreamUses {
   StreamBlock& make_block(DeviceAddress address, Bytes pages);
   Allocation hand_out(StreamBlock& block, Bytes bytes, const Fence& before,
                       const NumberedStream& stream);
-  bool open(StreamBlock& block, Overbooking overbooking);
+  Allocation restore_pages(StreamBlock& block, Overbooking overbooking, Haste haste);
+  bool open(StreamBlock& block, Overbooking overbooking, Haste haste);
+  bool take_pages(StreamBlock& block, Overbooking overbooking, Haste haste);
   [[nodiscard]] Allocation lacking(Bytes pages) const;
   void hold(StreamBlock& block);
   void let_go(StreamBlock& block);

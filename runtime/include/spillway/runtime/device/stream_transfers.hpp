@@ -7,11 +7,13 @@
 //                 hurry  ──> IN-URGENT   at once, past all that wait
 //
 // Two copies in flight keep a link busy; what waits here and not in the stream can still be taken
-// back, or overtaken. Each copy begins, on the device, after its fence; the host waits for none.
+// back, or overtaken. Each copy begins, on the device, after its fence; the host waits for none. A
+// copy into a block that is still being opened waits in the queue for it, with those behind it;
+// one that is hurried has the block opened.
 //
 //   kIssued   it is in its stream: who is ordered after its fence sees the bytes
 //   kEnded    the host knows that it is over: its memory may be another's
-//   kFailed   it was never issued, since the driver refused it
+//   kFailed   it was never issued, since the driver refused it, or the block has no pages
 //
 // The news are told by `advance` alone, which a watcher calls while `busy`, so that they come in
 // one place, under the owner's lock, and in the order of a program where a test drives it. Nobody
@@ -24,10 +26,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/runtime/device/page_opening.hpp"
 #include "spillway/runtime/device/stream_clock.hpp"
 #include "spillway/runtime/transfer/transfer.hpp"
 
@@ -38,7 +42,8 @@ struct DeviceCopy {
   DeviceAddress device{};
   std::byte* host = nullptr;
   Bytes bytes{};
-  Fence after;  ///< on the device, the copy begins when this has passed
+  Fence after;                             ///< on the device, the copy begins when this has passed
+  std::shared_ptr<PageOpening> opening{};  ///< of the block; null: it is open
 };
 
 enum class CopyStage : std::uint8_t { kIssued, kEnded, kFailed };

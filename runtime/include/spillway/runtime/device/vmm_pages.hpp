@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages of a card's memory, put behind addresses that are for life: one handle for each block.
 //
-//                 open                    close(fence)            the host has seen the fence
+//            open, open_ahead             close(fence)            the host has seen the fence
 //     ready  ------------------> mapped ------------------> leaving ------------------> ready
 //       ^  |trim                   ^__________ recall __________|
 //     create, release: the driver
@@ -11,22 +11,33 @@
 // Unmapping waits for no work of the device, so pages stay mapped until the *host* has seen the
 // fence of all that used them; until then `recall` has them back with their bytes.
 //
+// A block that is opened ahead of need has paid for its pages and is counted as mapped at once, but
+// a thread (PageOpener) makes the calls. Who uses the block asks `opening` before, and `finish`es
+// that where it cannot wait. Closing a block ends its opening first: nothing that leaves, is ready
+// or is recalled is still being opened.
+//
 // Held is what is mapped, leaving or ready, in whole granules: all of it is memory that the driver
 // counts for this process, and is paid for with the budget before it is created. The recycler lets
 // handles of other sizes go when the budget or the card has no room for a new one.
 //
-// Errors: memory that is not there is an answer; anything else that fails is a DeviceFailure.
-// Not thread-safe: guarded by its owner's lock.
+// Errors: memory that is not there is an answer; anything else that fails is a DeviceFailure. What
+// fails ahead of need is told by the opening; until a block was opened again, all are opened at
+// once then, so that room is made for it as for others.
+// Not thread-safe: guarded by its owner's lock, which the thread never takes. It shares nothing
+// with this but openings and the driver.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/device/page_opener.hpp"
+#include "spillway/runtime/device/page_opening.hpp"
 #include "spillway/runtime/device/stream_clock.hpp"
 #include "spillway/runtime/memory/memory_budget.hpp"
 
@@ -36,8 +47,9 @@ class VmmPages {
  public:
   /// Reserves `addresses` of the device's. Throws UserError where the device cannot map memory or
   /// does not give that many.
-  VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses);
-  /// Waits for what is leaving, and gives everything back.
+  VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses,
+           OpensAhead ahead = OpensAhead::kAtOnce);
+  /// Waits for what is leaving or being opened, and gives everything back.
   ~VmmPages();
   VmmPages(const VmmPages&) = delete;
   VmmPages& operator=(const VmmPages&) = delete;
@@ -53,7 +65,19 @@ class VmmPages {
   /// no room, and nothing has changed but that ready handles may be gone.
   [[nodiscard]] bool open(DeviceAddress block, Bytes bytes,
                           Overbooking overbooking = Overbooking::kRefuse);
-  /// Nobody uses the block after the fence.
+  /// As `open`, but the calls may be made later, on another thread: `opening`.
+  [[nodiscard]] bool open_ahead(DeviceAddress block, Bytes bytes, Overbooking overbooking);
+  /// How far that has come; null where the block was opened at once.
+  [[nodiscard]] std::shared_ptr<PageOpening> opening(DeviceAddress block) const;
+  /// Takes the opening of a block back if it has not begun, else waits for its end. False: the
+  /// block has no pages, and has given back what it paid.
+  [[nodiscard]] bool end_opening(DeviceAddress block);
+  /// Where no thread opens: opens the block that waits for it first. False if there is none.
+  bool open_next() { return opener_.open_next(); }
+  /// Ends the thread that opens, until it is needed again. Nothing is being opened.
+  void stop_thread() { opener_.stop(); }
+
+  /// Nobody uses the block after the fence. Its opening has ended.
   void close(DeviceAddress block, const Fence& fence);
   /// The block is mapped as it was, if its pages have not left yet: tells the fence of those who
   /// used it before.
@@ -69,6 +93,7 @@ class VmmPages {
   [[nodiscard]] Bytes mapped() const { return mapped_bytes_; }
   [[nodiscard]] Bytes leaving() const { return leaving_bytes_; }
   [[nodiscard]] Bytes ready() const { return ready_bytes_; }
+  /// That were created, or are to be.
   [[nodiscard]] std::uint64_t created_handles() const { return created_handles_; }
   [[nodiscard]] std::uint64_t recycled_handles() const { return recycled_handles_; }
 
@@ -76,6 +101,7 @@ class VmmPages {
   struct Pages {
     PagesHandle handle{};
     Bytes bytes{};
+    std::shared_ptr<PageOpening> opening{};  // set: it knows the handle
   };
   struct Leaving {
     DeviceAddress block{};
@@ -84,7 +110,11 @@ class VmmPages {
   };
 
   std::optional<Pages> take_ready(Bytes bytes);
-  std::optional<Pages> create(Bytes bytes, Overbooking overbooking);
+  [[nodiscard]] bool pay(Bytes bytes, Overbooking overbooking);
+  std::shared_ptr<PageOpening> pay_for(DeviceAddress block, Bytes bytes, Overbooking overbooking);
+  bool open_now(DeviceAddress block, Bytes bytes, std::shared_ptr<PageOpening> opening);
+  void note_mapped(DeviceAddress block, Pages pages);
+  void take_account_of_failed(const PageOpening& opening, Bytes bytes);
   void give_back(const Pages& pages);
   void take_from_block(const Leaving& leaving);
 
@@ -103,6 +133,8 @@ class VmmPages {
   Bytes ready_bytes_{};
   std::uint64_t created_handles_ = 0;
   std::uint64_t recycled_handles_ = 0;
+  bool opens_ahead_ = true;  // false: an opening failed, and none was well since
+  PageOpener opener_;
 };
 
 }  // namespace spillway::runtime

@@ -89,6 +89,11 @@ class DeviceTier {
   /// The same for bytes that are copied in: they belong into `copy_range`, and `block` stays
   /// inaccessible until `land`, where the tier can make it.
   virtual Allocation restore_apart(DeviceBlock& block, Overbooking overbooking) = 0;
+  /// The same ahead of need: the room is the block's, but what lies behind it may come later,
+  /// before the copy. Where it cannot be had then, the copy says so.
+  virtual Allocation restore_ahead(DeviceBlock& block, Overbooking overbooking) {
+    return restore_apart(block, overbooking);
+  }
   /// All bytes are in place. False if the system refuses: they are gone then.
   [[nodiscard]] virtual bool land(DeviceBlock& block) = 0;
   /// They will never be.

@@ -46,6 +46,9 @@ struct TransferResult {
   std::uint64_t bytes = 0;  ///< moved; on an error those of the chunks that succeeded
   TimeNs duration = 0;      ///< from the start of the first chunk, so without time in the queue
   std::string said{};       ///< of the error, by whoever knows more than the errno
+  /// An error: the memory to be filled, taken ahead of need, could not be had. Who needs the bytes
+  /// now asks for memory again.
+  bool unplaced = false;
 };
 
 /// Called exactly once, on a thread of the transfers', with no lock held. Must not throw, and must
