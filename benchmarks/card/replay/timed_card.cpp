@@ -89,7 +89,12 @@ TimedCard::Status TimedCard::map(Address address, Bytes bytes, Handle handle) {
 }
 
 TimedCard::Status TimedCard::allow_access(Address address, Bytes bytes) {
-  hold_caller(times_.allow_access);
+  bool beside = false;
+  {
+    const std::lock_guard lock(mutex_);
+    beside = running_[kOut] != 0;
+  }
+  hold_caller(beside ? times_.allow_access_beside_out : times_.allow_access);
   return ForwardingDriver::allow_access(address, bytes);
 }
 

@@ -22,17 +22,20 @@
 
 namespace spillway::replay {
 
-/// The defaults are medians of an H100 (SXM, driver 580), as `spillway_card_gate` and copies of
-/// 256 MiB measured them.
+/// Rates are an H100's (SXM, driver 580), by copies of 256 MiB. Calls are those of a training
+/// process on an H200 (the same driver; GPT-2 medium at half of its peak, by a profile): two to
+/// three times what `spillway_card_gate` finds, whose loop has everything in the processor's
+/// caches. Tables of pages are written by a copy engine, which copies out of the card keep busy.
 struct CardTimes {
   double stretch = 20;
   double one_way = 55e9;    ///< bytes per second while the other direction rests
   double both_ways = 47e9;  ///< of each direction while both are busy
-  TimeNs create = 12'000;
-  TimeNs map = 1'000;
-  TimeNs allow_access = 43'000;
-  TimeNs unmap = 25'000;
-  TimeNs release = 11'000;           ///< of a handle,
+  TimeNs create = 27'000;
+  TimeNs map = 5'000;
+  TimeNs allow_access = 60'000;
+  TimeNs allow_access_beside_out = 450'000;  ///< the gate: 330 to 900 us
+  TimeNs unmap = 57'000;
+  TimeNs release = 20'000;           ///< of a handle,
   double release_of_byte = 0.52e-3;  ///< and of each of its bytes: 15 us for 8 MiB, 80 for 128
 
   [[nodiscard]] TimeNs stretched(double time) const { return static_cast<TimeNs>(time * stretch); }
