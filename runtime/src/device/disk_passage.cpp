@@ -75,12 +75,25 @@ void DiskPassage::begin_parts() {
   if (!order_.empty() && chunks_.empty() && !make_chunks()) {
     for (const TransferId id : std::exchange(order_, {})) passages_.at(id).error = ENOMEM;
   }
-  while (!order_.empty() && !free_chunks_.empty()) {
-    const TransferId id = order_.front();
-    Passage& passage = passages_.at(id);
-    if (passage.error == 0) begin_part(id, passage);
-    if (passage.error != 0 || passage.begun == passage.copy.bytes.count) order_.pop_front();
+  const auto may_begin = [this](TransferId id) {
+    const Passage& passage = passages_.at(id);
+    return passage.urgent || passage.copy.opening == nullptr || passage.copy.opening->over();
+  };
+  while (!free_chunks_.empty()) {
+    const auto next = std::ranges::find_if(order_, may_begin);
+    if (next == order_.end()) return;
+    Passage& passage = passages_.at(*next);
+    note_opening(passage);
+    if (passage.error == 0) begin_part(*next, passage);
+    if (passage.error != 0 || passage.begun == passage.copy.bytes.count) order_.erase(next);
   }
+}
+
+void DiskPassage::note_opening(Passage& passage) {
+  const auto& opening = passage.copy.opening;
+  if (passage.error != 0 || opening == nullptr || !opening->over() || opening->open()) return;
+  passage.error = EIO;
+  passage.by_device = true;
 }
 
 void DiskPassage::begin_part(TransferId id, Passage& passage) {

@@ -239,6 +239,24 @@ TEST_F(DeviceTransfersTest, BytesFromTheDiskWaitForTheirBlockToBeOpened) {
   EXPECT_EQ(last_byte(block), 5);
 }
 
+// There are four chunks, of which two such passages would hold all.
+TEST_F(DeviceTransfersTest, WhoWaitsForABlockToBeOpenedKeepsNoChunkFromOthers) {
+  DeviceBlock* const blocks[] = {&make_unopened(5), &make_unopened(6)};
+  std::promise<TransferResult> came[2];
+  for (int i = 0; i < 2; ++i) pass(*blocks[i], Direction::kIn, came[i]);
+  std::promise<TransferResult> left;
+  pass(make(7), Direction::kOut, left);
+  std::future<TransferResult> result = left.get_future();
+  EXPECT_EQ(result.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  while (tier_.open_next()) {
+  }
+  EXPECT_EQ(result.get().error, 0);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(came[i].get_future().get().error, 0);
+    EXPECT_EQ(last_byte(*blocks[i]), 7) << "what lies there now";
+  }
+}
+
 TEST_F(DeviceTransfersTest, AHurriedPassageOpensItsBlock) {
   DeviceBlock& block = make_unopened(5);
   std::promise<TransferResult> came;

@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <future>
-#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "card_storages.hpp"
@@ -18,6 +22,27 @@ namespace spillway::runtime {
 namespace {
 
 using residency::ResidencyState;
+
+/// Of this process.
+int threads_that_open() {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    count += name == "spillway-pages" ? 1 : 0;
+  }
+  return count;
+}
+
+/// A thread that has ended is listed a little longer.
+bool none_opens_soon() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (threads_that_open() != 0) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 class OpeningAheadTest : public DeviceFixture {
  protected:
@@ -257,13 +282,16 @@ TEST_F(OpeningAheadTest, TheEndWaitsForTheOpeningThatHasBegunAndForNoOther) {
   EXPECT_EQ(driver_.calls_of_others(), begun);
 }
 
-TEST_F(OpeningAheadTest, AThreadThatWasStoppedForAForkStartsAgain) {
+TEST_F(OpeningAheadTest, TheThreadIsThereWhereItIsNeededAndInNoFork) {
   begin(OpensAhead::kOnThread);
   StorageRecord& storage = away(3);
+  EXPECT_EQ(threads_that_open(), 0);
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(storages_->prefetch(storage));
     settle();
+    EXPECT_EQ(threads_that_open(), 1);
     storages_->tier().before_fork();
+    EXPECT_TRUE(none_opens_soon());
     EXPECT_EQ(read(storage), 3);
     ASSERT_TRUE(storages_->evict(storage));
     while (storages_->tier().coming() != Bytes{0}) storages_->advance();

@@ -9,7 +9,9 @@
 // A card reads and writes page-locked memory at the speed of its link and other memory at a part of
 // it, and page-locking costs more than a chunk's copy: so there are a few chunks, locked once, and
 // both legs of a copy are under way at the same time in different ones. Copies in come before
-// copies out, since a program waits for them; of each kind the first submitted comes first.
+// copies out, since a program waits for them; of each kind the first submitted comes first. One
+// into a block that is still being opened gets no chunk before that, which others can use; one that
+// is hurried is read meanwhile.
 //
 // The disk's part ends on threads of its own, which leave a note here; everything else happens in
 // `advance`, under the owner's lock, as in StreamTransfers, whose news it takes. After an error no
@@ -110,6 +112,7 @@ class DiskPassage {
   void take_landed();
   void begin_parts();
   bool make_chunks();
+  static void note_opening(Passage& passage);
   void begin_part(TransferId id, Passage& passage);
   void to_device_stream(const Part& part, Passage& passage);
   void to_disk(const Part& part, Passage& passage);
