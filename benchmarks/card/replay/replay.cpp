@@ -12,7 +12,8 @@
 //     bound     the longest of: kernels, the host's work, bytes / rate in each direction
 //     out, in   bytes moved, as shares of the peak
 //     waits     time that ops and allocations waited in the engine
-//     maps      time that calls of the driver for memory held the host up
+//     maps      time that calls of the driver for memory held the program's thread up
+//     aside     the same of other threads
 //     idle:     no kernel runs: one is launched and waits for a copy (copy), or none is (host)
 //     beside    share of the copies' time in which kernels run
 //
@@ -184,12 +185,12 @@ void print_row(const Options& options, const Trace& trace, const std::string& bu
   const double beside =
       copies == 0 ? 0 : static_cast<double>(run.busy.copies_beside_kernels) / copies;
   fmt::print(
-      "{:>6} {:>6.2f} {:>6.2f} {:>5.2f} {:>5.2f} {:>6} {:>6.2f} {:>5.2f} {:>11.2f} {:>5.2f} "
-      "{:>7.2f}\n",
+      "{:>6} {:>6.2f} {:>6.2f} {:>5.2f} {:>5.2f} {:>6} {:>6.2f} {:>5.2f} {:>6.2f} {:>11.2f} "
+      "{:>5.2f} {:>7.2f}\n",
       budget, run.duration / stock, bound(options, trace, run) / stock,
       of_peak(run.moved.moves.evicted), of_peak(run.moved.moves.fetched), moves,
-      in_stock(run.moved.stall_ns), in_stock(run.busy.calls), in_stock(run.busy.awaited),
-      in_stock(run.busy.nothing_launched), beside);
+      in_stock(run.moved.stall_ns), in_stock(run.busy.calls), in_stock(run.busy.calls_beside),
+      in_stock(run.busy.awaited), in_stock(run.busy.nothing_launched), beside);
   std::fflush(stdout);
 }
 
@@ -204,7 +205,8 @@ int replay(const Options& options) {
   fmt::print("{} ops, stock step {:.1f} ms, peak of tensors {}; {} steps, stretched {} times\n\n",
              trace.ops.size(), stock_step(options, trace) / 1e6, to_string(fits.peak),
              options.steps, options.times.stretch);
-  fmt::print("budget   step  bound   out    in  moves  waits  maps  idle: copy  host  beside\n");
+  fmt::print(
+      "budget   step  bound   out    in  moves  waits  maps  aside  idle: copy  host  beside\n");
   print_row(options, trace, "none", stock, fits.peak);
   print_row(options, trace, "fits", fits, fits.peak);
   for (const double share : options.shares) {
@@ -223,6 +225,7 @@ int main(int count, char** arguments) {
   Options options;
   double op_us = 12;
   double hook_us = 5;
+  double access_us = 43;
   double gigabytes = 55;
   CLI::App app{"Replays a recorded step under budgets of a card that is none."};
   app.add_option("trace", options.trace, "as spillway record writes it")->required();
@@ -232,10 +235,12 @@ int main(int count, char** arguments) {
   app.add_option("--op-us", op_us, "what the framework spends on an op");
   app.add_option("--hook-us", hook_us, "what the adapter spends on an op");
   app.add_option("--look-us", options.look_us, "what a look ahead takes");
+  app.add_option("--access-us", access_us, "what it takes to allow access to mapped memory");
   app.add_option("--gigabytes", gigabytes, "a second, over the link, one way");
   CLI11_PARSE(app, count, arguments);
   options.costs = {.op = static_cast<spillway::TimeNs>(op_us * 1e3),
                    .hook = static_cast<spillway::TimeNs>(hook_us * 1e3)};
+  options.times.allow_access = static_cast<spillway::TimeNs>(access_us * 1e3);
   options.times.both_ways *= gigabytes * 1e9 / options.times.one_way;
   options.times.one_way = gigabytes * 1e9;
   try {

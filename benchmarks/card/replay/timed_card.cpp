@@ -69,8 +69,8 @@ TimeNs common(const std::vector<Span>& one, const std::vector<Span>& other) {
 void TimedCard::hold_caller(TimeNs time) {
   {
     const std::lock_guard lock(mutex_);
-    calls_ += times_.stretched(static_cast<double>(time));
-    ++call_count_;
+    TimeNs& calls = std::this_thread::get_id() == programs_ ? calls_ : calls_beside_;
+    calls += times_.stretched(static_cast<double>(time));
   }
   HostTime::spend(times_.stretched(static_cast<double>(time)));
 }
@@ -180,8 +180,8 @@ TimedCard::Status TimedCard::copy_in(Address to, const std::byte* /*from*/, Byte
 void TimedCard::begin_account() {
   const std::lock_guard lock(mutex_);
   for (auto& intervals : done_) intervals.clear();
-  calls_ = 0;
-  call_count_ = 0;
+  programs_ = std::this_thread::get_id();
+  calls_ = calls_beside_ = 0;
 }
 
 Busy TimedCard::busy() {
@@ -197,7 +197,7 @@ Busy TimedCard::busy() {
             .copies_beside_kernels = common(kernels, merged(either)),
             .both_ways = common(out, in),
             .calls = calls_,
-            .call_count = call_count_};
+            .calls_beside = calls_beside_};
   // Gaps of the one stream that computes: until the next kernel is launched the host is late, then
   // the kernel waits.
   std::vector<Interval> order = done_[kKernel];

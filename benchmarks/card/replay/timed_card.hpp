@@ -5,7 +5,8 @@
 //     kernels    one after the other within a stream, as long as they are told to last
 //     copies     bytes / rate of their direction, one after the other within it; both directions
 //                share the link, which is less than twice as fast as one
-//     calls      create, map, allow_access, unmap and release hold the caller up
+//     calls      create, map, allow_access, unmap and release hold the caller up; the program's
+//                thread is the one that called `begin_account`
 //
 // No byte moves: contents are not this tool's question. What is timed is written down, and `busy`
 // tells how it lies beside each other. Times without the word stretched are a real card's.
@@ -15,6 +16,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "spillway/testing/device/forwarding_driver.hpp"
@@ -50,8 +52,8 @@ struct Busy {
   TimeNs both_ways = 0;              ///< copies ran in both directions
   TimeNs awaited = 0;           ///< a kernel was launched and did not start: it waited for a copy
   TimeNs nothing_launched = 0;  ///< every kernel that was launched had ended
-  TimeNs calls = 0;             ///< that map memory, unmap it, and so on
-  std::uint64_t call_count = 0;
+  TimeNs calls = 0;             ///< that map memory, unmap it, and so on, of the program's thread
+  TimeNs calls_beside = 0;      ///< likewise, of other threads
 };
 
 class TimedCard final : public testing::ForwardingDriver {
@@ -93,8 +95,9 @@ class TimedCard final : public testing::ForwardingDriver {
   std::array<int, kKinds> running_{};
   std::array<std::map<std::size_t, TimeNs>, kKinds> free_at_;  // by stream, or direction
   std::map<Handle, Bytes> handles_;
-  TimeNs calls_ = 0;
-  std::uint64_t call_count_ = 0;
+  std::thread::id programs_;
+  TimeNs calls_ = 0;  // of that thread
+  TimeNs calls_beside_ = 0;
 };
 
 }  // namespace spillway::replay
