@@ -88,6 +88,7 @@ Allocation StreamTier::allocate(Bytes bytes, Overbooking overbooking,
   const auto vacant = freed_.take_vacant(whole);
   const auto address = vacant ? vacant : pages_.carve(whole);
   if (!address) return {};
+  allowance_.takes(whole);
   StreamBlock& block = make_block(*address, whole);
   if (const auto before = pages_.recall(*address)) return hand_out(block, bytes, *before, stream);
   if (open(block, overbooking, Haste::kNow)) return hand_out(block, bytes, {}, stream);
@@ -138,20 +139,19 @@ Allocation StreamTier::lacking(Bytes pages) const {
           .refused = refused};
 }
 
-// What is held beyond the limit, or beyond what was ever needed at once and some, goes back. Less
-// would have to be mapped again in each step: on an H100 a block that left and came back took some
-// 100 us of the host, and GPT-2 medium 370 of them in a step that fitted.
+// What is held beyond the limit, or beyond what the program has shown to need, goes back.
 void StreamTier::trim_cache() {
-  const auto slack =
-      static_cast<std::uint64_t>(static_cast<double>(peak_live_.count) * cache_slack_);
-  const Bytes excess = std::max(saturating_sub(budget_.used(), budget_.limit()),
-                                saturating_sub(budget_.used(), peak_live_ + Bytes{slack}));
+  const Bytes over_limit = saturating_sub(budget_.used(), budget_.limit());
+  const Bytes excess =
+      std::max(over_limit, saturating_sub(budget_.used(), allowance_.most(peak_live_)));
   if (excess.count == 0) return;
   pages_.settle();
   Bytes going = pages_.trim(excess) + pages_.leaving();
   while (going < excess) {
+    const bool has_room = over_limit <= going;
     const Bytes given_up = give_up_oldest();
     if (given_up == Bytes{}) break;
+    if (has_room) allowance_.gave_up(given_up);
     going += given_up;
   }
 }
@@ -296,6 +296,7 @@ Bytes StreamTier::rounding(const DeviceBlock& block) const {
 Bytes StreamTier::coming() const { return pages_.leaving(); }
 
 void StreamTier::release_idle() {
+  allowance_.forget();
   while (give_up_oldest() != Bytes{}) {
   }
   while (pages_.settle_one()) {

@@ -33,6 +33,13 @@ class StreamTierTest : public DeviceFixture {
   void settle() {
     while (tier_.coming() != Bytes{0}) tier_.settle();
   }
+  /// Of 21 granules, no more than 6 of them at once.
+  void step_of_sizes() {
+    for (const std::uint64_t granules : {1U, 2U, 3U, 4U, 5U, 6U}) {
+      tier_.free_block(*allocate(kGranule * granules, one_));
+      settle();
+    }
+  }
 
   StreamTier tier_{clock_, kGranule * 4, kMiB};
 };
@@ -104,6 +111,36 @@ TEST_F(StreamTierTest, NoMoreStaysMappedThanWasNeededAtOnceAndSome) {
   settle();
   tier_.obey_limit();
   EXPECT_LE(tier_.budget().used().count, (kGranule * 33).count / 2);
+}
+
+// A block serves one size alone, so a step may need more pages than its peak.
+TEST_F(StreamTierTest, WhatEachStepNeedsAgainStaysMapped) {
+  tier_.set_limit(kMiB);
+  for (int i = 0; i < 3; ++i) step_of_sizes();
+  const std::size_t created = tier_.pages().created_handles();
+  const std::size_t recycled = tier_.pages().recycled_handles();
+  step_of_sizes();
+  EXPECT_EQ(tier_.pages().created_handles(), created);
+  EXPECT_EQ(tier_.pages().recycled_handles(), recycled);
+  EXPECT_EQ(tier_.peak_live(), kGranule * 6);
+  EXPECT_EQ(tier_.budget().used(), kGranule * 21);
+}
+
+// However much the program needs again, the limit holds, and what is idle goes back when it asks.
+TEST_F(StreamTierTest, WhatIsNeededAgainObeysTheLimit) {
+  tier_.set_limit(kMiB);
+  for (int i = 0; i < 3; ++i) step_of_sizes();
+  tier_.set_limit(kGranule * 8);
+  tier_.obey_limit();
+  settle();
+  EXPECT_EQ(tier_.obey_limit(), Bytes{});
+  EXPECT_LE(tier_.budget().used(), kGranule * 8);
+  tier_.set_limit(kMiB);
+  for (int i = 0; i < 3; ++i) step_of_sizes();
+  tier_.release_idle();
+  EXPECT_EQ(tier_.budget().used(), Bytes{});
+  step_of_sizes();
+  EXPECT_LT(tier_.budget().used(), kGranule * 21) << "as before it was seen";
 }
 
 // Others have the rest of the card: what nobody uses of ours makes room.

@@ -8,7 +8,7 @@
 //                 again as they are
 //     restore     those pages, or others, which are idle since the host saw that
 //     ... ahead   a thread puts them behind the block (PageOpener); copies into it wait for that
-//     free        the block is anyone's of its size
+//     free        the block is anyone's of its size; its pages stay as CacheAllowance says
 //
 // Pages whose fence has not passed are `coming`: nobody's, and not yet to be had. Every allocation
 // is a block of its own in whole granules; small ones are another allocator's affair.
@@ -26,6 +26,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/device/block_uses.hpp"
+#include "spillway/runtime/device/cache_allowance.hpp"
 #include "spillway/runtime/device/freed_blocks.hpp"
 #include "spillway/runtime/device/stream_clock.hpp"
 #include "spillway/runtime/device/stream_uses.hpp"
@@ -123,7 +124,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   Bytes obey_limit() override;
   void set_small_objects(SmallObjects /*small*/) override {}
   void set_poison(Poison poison) override { poison_ = poison; }
-  void set_cache_slack(double share) override { cache_slack_ = share; }
+  void set_cache_slack(double share) override { allowance_.set_slack(share); }
   void release_idle() override;
 
   [[nodiscard]] const MemoryBudget& budget() const override { return budget_; }
@@ -177,13 +178,13 @@ class StreamTier final : public DeviceTier, public StreamUses {
   MemoryBudget budget_;
   VmmPages pages_;
   FreedBlocks freed_;
+  CacheAllowance allowance_;
   std::deque<StreamBlock> blocks_;  // addresses stay
   std::vector<std::atomic<StreamBlock*>> by_granule_;
   std::atomic<StreamBlock*> freed_later_{nullptr};
   BlockUses unknown_uses_;  // of any block
   NumberedStream own_;      // for what is done with a block that is nobody's
   Poison poison_ = Poison::kNo;
-  double cache_slack_ = 0.125;
   Bytes live_{};
   Bytes peak_live_{};
 };
