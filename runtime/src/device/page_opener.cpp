@@ -9,7 +9,7 @@
 
 namespace spillway::runtime {
 
-bool PageOpener::add(const std::shared_ptr<PageOpening>& opening) {
+bool PageOpener::add(const std::shared_ptr<PageJob>& job) {
   if (who_ == OpensAhead::kAtOnce) return false;
   {
     const std::lock_guard lock(mutex_);
@@ -21,13 +21,13 @@ bool PageOpener::add(const std::shared_ptr<PageOpening>& opening) {
         return false;
       }
     }
-    queue_.push_back(opening);
+    queue_.push_back(job);
   }
   changed_.notify_all();
   return true;
 }
 
-std::shared_ptr<PageOpening> PageOpener::take_next_locked() {
+std::shared_ptr<PageJob> PageOpener::take_next_locked() {
   if (queue_.empty()) return nullptr;
   auto next = std::move(queue_.front());
   queue_.pop_front();

@@ -99,9 +99,13 @@ Allocation StreamTier::allocate(Bytes bytes, Overbooking overbooking,
 // In this order: pages that are ready, the budget's, those of blocks that nobody has.
 bool StreamTier::open(StreamBlock& block, Overbooking overbooking, Haste haste) {
   pages_.settle();
-  if (take_pages(block, Overbooking::kRefuse, haste)) return true;
+  do {
+    if (take_pages(block, Overbooking::kRefuse, haste)) return true;
+  } while (pages_.settle() != Bytes{});
   give_up_freed(block.pages);
-  if (pages_.settle() != Bytes{} && take_pages(block, Overbooking::kRefuse, haste)) return true;
+  while (pages_.settle() != Bytes{}) {
+    if (take_pages(block, Overbooking::kRefuse, haste)) return true;
+  }
   return overbooking == Overbooking::kAllow && take_pages(block, Overbooking::kAllow, haste);
 }
 

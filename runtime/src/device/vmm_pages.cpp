@@ -41,7 +41,13 @@ VmmPages::~VmmPages() {
   }
   // A lost device has taken everything with it: there is nothing to give back, and nobody to tell.
   static_cast<void>(driver_.synchronize());
-  for (const Leaving& left : leaving_) mapped_[left.block] = left.pages;
+  for (const Leaving& left : leaving_) {
+    if (left.closing == nullptr || left.closing->take_back()) {
+      mapped_[left.block] = left.pages;
+    } else {
+      ready_[left.pages.bytes.count].push_back(left.pages.handle);
+    }
+  }
   for (const auto& [block, pages] : mapped_) {
     static_cast<void>(driver_.unmap(block, pages.bytes));
     static_cast<void>(driver_.release(pages.handle));
@@ -193,13 +199,24 @@ void VmmPages::close(DeviceAddress block, const Fence& fence) {
                  "a block without pages is closed");
   mapped_bytes_ -= found->second.bytes;
   leaving_bytes_ += found->second.bytes;
-  leaving_.push_back({block, found->second, fence});
+  Leaving leaving{block, found->second, fence};
+  if (opener_.has_thread() && clock_.passed(fence)) {
+    auto closing = std::make_shared<PageClosing>(driver_, block, found->second.bytes);
+    if (opener_.add(closing)) leaving.closing = std::move(closing);
+  }
+  leaving_.push_back(std::move(leaving));
   mapped_.erase(found);
 }
 
 std::optional<Fence> VmmPages::recall(DeviceAddress block) {
   const auto found = std::ranges::find(leaving_, block, &Leaving::block);
   if (found == leaving_.end()) return std::nullopt;
+  if (found->closing != nullptr && !found->closing->take_back()) {
+    const Leaving leaving = *found;
+    leaving_.erase(found);
+    make_ready(leaving);
+    return std::nullopt;
+  }
   leaving_bytes_ -= found->pages.bytes;
   mapped_bytes_ += found->pages.bytes;
   mapped_[block] = found->pages;
@@ -208,29 +225,61 @@ std::optional<Fence> VmmPages::recall(DeviceAddress block) {
   return fence;
 }
 
-void VmmPages::take_from_block(const Leaving& leaving) {
+void VmmPages::make_ready(const Leaving& leaving) {
   const Bytes bytes = leaving.pages.bytes;
   leaving_bytes_ -= bytes;  // first, as it is no longer among them: nobody may wait for it
-  expect_done(driver_, driver_.unmap(leaving.block, bytes), "unmapping memory");
+  const bool closed =
+      leaving.closing != nullptr && (leaving.closing->finish() || leaving.closing->begun());
+  expect_done(driver_, closed ? leaving.closing->status() : driver_.unmap(leaving.block, bytes),
+              "unmapping memory");
   ready_[bytes.count].push_back(leaving.pages.handle);
   ready_bytes_ += bytes;
 }
 
 Bytes VmmPages::settle() {
-  if (leaving_.empty()) return {};
+  const Bytes became = settle_passed() + settle_closed();
+  if (became != Bytes{}) return became;
+  const auto first =
+      std::ranges::find_if(leaving_, [](const Leaving& one) { return one.closing != nullptr; });
+  if (first == leaving_.end()) return {};
+  const Leaving leaving = *first;
+  leaving_.erase(first);
+  make_ready(leaving);
+  return leaving.pages.bytes;
+}
+
+// What no thread was told of, since its fence had not passed yet.
+Bytes VmmPages::settle_passed() {
   std::vector<Fence> fences;
-  std::ranges::transform(leaving_, std::back_inserter(fences), &Leaving::fence);
+  for (const Leaving& one : leaving_) {
+    if (one.closing == nullptr) fences.push_back(one.fence);
+  }
+  if (fences.empty()) return {};
   const std::vector<bool> passed = clock_.passed(fences);
   const Bytes before = ready_bytes_;
-  auto at = leaving_.begin();
-  for (const bool gone : passed) {
-    if (!gone) {
+  auto gone = passed.begin();
+  for (auto at = leaving_.begin(); at != leaving_.end();) {
+    if (at->closing != nullptr || !*gone++) {
       ++at;
       continue;
     }
     const Leaving leaving = *at;
     at = leaving_.erase(at);  // first: unmapping may throw
-    take_from_block(leaving);
+    make_ready(leaving);
+  }
+  return ready_bytes_ - before;
+}
+
+Bytes VmmPages::settle_closed() {
+  const Bytes before = ready_bytes_;
+  for (auto at = leaving_.begin(); at != leaving_.end();) {
+    if (at->closing == nullptr || !at->closing->over()) {
+      ++at;
+      continue;
+    }
+    const Leaving leaving = *at;
+    at = leaving_.erase(at);
+    make_ready(leaving);
   }
   return ready_bytes_ - before;
 }
@@ -240,7 +289,7 @@ bool VmmPages::settle_one() {
   clock_.wait(leaving_.front().fence);
   const Leaving leaving = leaving_.front();
   leaving_.pop_front();
-  take_from_block(leaving);
+  make_ready(leaving);
   return true;
 }
 

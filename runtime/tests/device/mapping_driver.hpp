@@ -10,7 +10,8 @@
 
 namespace spillway::runtime {
 
-/// Counts calls that put memory behind addresses, by the thread that makes them. A test may hold up
+/// Counts calls that put memory behind addresses or take it from there, by the thread that makes
+/// them. A test may hold up
 /// those of other threads. Thread-safe.
 class MappingDriver final : public spillway::testing::ForwardingDriver {
  public:
@@ -41,6 +42,15 @@ class MappingDriver final : public spillway::testing::ForwardingDriver {
     return ForwardingDriver::allow_access(address, bytes);
   }
 
+  Status unmap(Address address, Bytes bytes) override {
+    {
+      const std::lock_guard lock(mutex_);
+      ++unmaps_[std::this_thread::get_id() == programs_];
+      changed_.notify_all();
+    }
+    return ForwardingDriver::unmap(address, bytes);
+  }
+
   void hold() {
     const std::lock_guard lock(mutex_);
     holds_ = true;
@@ -57,6 +67,14 @@ class MappingDriver final : public spillway::testing::ForwardingDriver {
   /// Calls of the thread that made this, and of all others.
   int calls_of_program() { return count(true); }
   int calls_of_others() { return count(false); }
+  int unmaps_of_program() {
+    const std::lock_guard lock(mutex_);
+    return unmaps_[true];
+  }
+  void wait_until_others_unmapped(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return unmaps_[false] == count; });
+  }
 
   bool thread_enters = true;  ///< set before a thread starts
 
@@ -74,6 +92,7 @@ class MappingDriver final : public spillway::testing::ForwardingDriver {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<bool, int> calls_;
+  std::map<bool, int> unmaps_;
   bool holds_ = false;
   bool held_ = false;
 };

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that opens blocks which are fetched ahead of need, beside the program's.
+// A thread that opens blocks which are fetched ahead of need, and closes those that nobody uses,
+// beside the program's.
 //
-//     add ──> [ c | d | e ] ──> the thread: finish(b)         first added, first opened
+//     add ──> [ c | d | e ] ──> the thread: finish(b)         first added, first done
 //
 // A driver maps memory in 55 us as a rule, but may take 900 us for it while copies leave the card
 // (an H200, driver 580): the tables of pages are written by an engine that copies, too. That holds
 // up who maps, and nobody who launches on another thread.
 //
-// What is done or taken back in the queue is passed over. The thread starts with the first opening.
+// What is done or taken back in the queue is passed over. The thread starts with the first job.
 // Thread-safe, except `stop`, beside which nothing is added.
 #pragma once
 
@@ -19,7 +20,7 @@
 #include <thread>
 
 #include "spillway/runtime/device/device_driver.hpp"
-#include "spillway/runtime/device/page_opening.hpp"
+#include "spillway/runtime/device/page_job.hpp"
 
 namespace spillway::runtime {
 
@@ -34,29 +35,30 @@ class PageOpener {
  public:
   /// The driver outlives this.
   PageOpener(DeviceDriver& driver, OpensAhead who) : driver_(driver), who_(who) {}
-  /// Waits for the opening that the thread is at; those behind it are left as they are.
+  /// Waits for what the thread is at; those behind it are left as they are.
   ~PageOpener() { discard(); }
   PageOpener(const PageOpener&) = delete;
   PageOpener& operator=(const PageOpener&) = delete;
 
-  /// False: nobody opens it but the caller, now.
-  bool add(const std::shared_ptr<PageOpening>& opening);
-  /// OpensAhead::kOnCall: opens the first of the queue. False if there is none.
+  [[nodiscard]] bool has_thread() const { return who_ == OpensAhead::kOnThread; }
+  /// False: nobody does it but the caller, now.
+  bool add(const std::shared_ptr<PageJob>& job);
+  /// OpensAhead::kOnCall: does the first of the queue. False if there is none.
   bool open_next();
-  /// Ends the thread when all that was added is open; the next opening starts another.
+  /// Ends the thread when all that was added is done; the next job starts another.
   void stop();
   /// Ends the thread; what is queued is left as it is.
   void discard();
 
  private:
   void work();
-  std::shared_ptr<PageOpening> take_next_locked();
+  std::shared_ptr<PageJob> take_next_locked();
 
   DeviceDriver& driver_;
   const OpensAhead who_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<PageOpening>> queue_;
+  std::deque<std::shared_ptr<PageJob>> queue_;
   bool stopping_ = false;
   std::thread thread_;
 };

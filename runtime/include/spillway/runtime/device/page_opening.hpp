@@ -18,24 +18,22 @@
 #include <string>
 
 #include "spillway/base/bytes.hpp"
-#include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/device/page_job.hpp"
 
 namespace spillway::runtime {
 
-class PageOpening {
+class PageOpening final : public PageJob {
  public:
   /// `handle`: pages for the block, none: they are created. The driver outlives this.
   PageOpening(DeviceDriver& driver, DeviceAddress block, Bytes bytes,
               std::optional<PagesHandle> handle)
       : driver_(driver), block_(block), bytes_(bytes), handle_(handle) {}
-  PageOpening(const PageOpening&) = delete;
-  PageOpening& operator=(const PageOpening&) = delete;
 
   /// Opens the block on this thread if nobody has, and waits while another thread is at it. False:
   /// it has no pages.
-  bool finish();
+  bool finish() override;
   /// It shall not be done, since the thread that was to do it cannot make calls.
-  void fail(DeviceStatus why);
+  void fail(DeviceStatus why) override;
   /// It shall not be done, since nobody needs it: true. False: it was begun, and is over now.
   bool take_back();
 

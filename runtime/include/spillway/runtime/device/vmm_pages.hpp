@@ -11,6 +11,9 @@
 // Unmapping waits for no work of the device, so pages stay mapped until the *host* has seen the
 // fence of all that used them; until then `recall` has them back with their bytes.
 //
+// A block whose fence has passed as it is closed is unmapped by that thread, too, or by whoever
+// needs its pages first.
+//
 // A block that is opened ahead of need has paid for its pages and is counted as mapped at once, but
 // a thread (PageOpener) makes the calls. Who uses the block asks `opening` before, and `finish`es
 // that where it cannot wait. Closing a block ends its opening first: nothing that leaves, is ready
@@ -36,6 +39,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/device/page_closing.hpp"
 #include "spillway/runtime/device/page_opener.hpp"
 #include "spillway/runtime/device/page_opening.hpp"
 #include "spillway/runtime/device/stream_clock.hpp"
@@ -83,7 +87,8 @@ class VmmPages {
   /// used it before.
   std::optional<Fence> recall(DeviceAddress block);
 
-  /// Takes pages whose fence has passed from their blocks. Returns how many bytes became ready.
+  /// Takes pages whose fence has passed from their blocks; of those that a thread takes, what it
+  /// has done, or else the first. Returns how many bytes became ready: none if all wait for work.
   Bytes settle();
   /// Waits on the host for the pages that began to leave first. False if none are leaving.
   bool settle_one();
@@ -107,6 +112,7 @@ class VmmPages {
     DeviceAddress block{};
     Pages pages;
     Fence fence;
+    std::shared_ptr<PageClosing> closing{};  // set: the fence has passed
   };
 
   std::optional<Pages> take_ready(Bytes bytes);
@@ -116,7 +122,9 @@ class VmmPages {
   void note_mapped(DeviceAddress block, Pages pages);
   void take_account_of_failed(const PageOpening& opening, Bytes bytes);
   void give_back(const Pages& pages);
-  void take_from_block(const Leaving& leaving);
+  void make_ready(const Leaving& leaving);
+  Bytes settle_passed();
+  Bytes settle_closed();
 
   DeviceDriver& driver_;
   StreamClock& clock_;

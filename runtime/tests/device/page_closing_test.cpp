@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that nobody uses any more are unmapped on another thread: who may need them meanwhile.
+#include <gmock/gmock.h>
+
+#include <optional>
+
+#include "device_fixture.hpp"
+#include "mapping_driver.hpp"
+#include "spillway/runtime/device/vmm_pages.hpp"
+
+namespace spillway::runtime {
+namespace {
+
+class PageClosingTest : public DeviceFixture {
+ protected:
+  ~PageClosingTest() override {
+    driver_.release_held();
+    pages_.reset();
+    EXPECT_EQ(device_.used(), lost_);
+    EXPECT_EQ(budget_.used(), lost_);
+  }
+
+  DeviceAddress opened() {
+    const DeviceAddress block = *pages_->carve(kGranule);
+    EXPECT_TRUE(pages_->open(block, kGranule));
+    return block;
+  }
+  /// Its last use is over.
+  void close(DeviceAddress block) {
+    EXPECT_TRUE(device_.fill(block, std::byte{1}, kGranule, one_).done());
+    const Fence fence = clock_.fence(clock_.slot_of(one_));
+    clock_.wait(fence);
+    pages_->close(block, fence);
+  }
+  /// The thread is at an opening until `release_held`.
+  void keep_thread_busy() {
+    driver_.hold();
+    ASSERT_TRUE(pages_->open_ahead(*pages_->carve(kGranule), kGranule, Overbooking::kRefuse));
+    driver_.wait_until_held();
+  }
+  void expect_accounts() {
+    EXPECT_EQ(budget_.used(), pages_->mapped() + pages_->leaving() + pages_->ready());
+  }
+
+  MappingDriver driver_{device_};
+  StreamClock clock_{driver_};
+  MemoryBudget budget_{kGranule * 8};
+  std::optional<VmmPages> pages_{std::in_place, clock_, budget_, kMiB, OpensAhead::kOnThread};
+  Bytes lost_{};  // which the driver would not take back
+};
+
+TEST_F(PageClosingTest, AThreadUnmapsWhatNobodyUses) {
+  close(opened());
+  EXPECT_EQ(pages_->leaving(), kGranule);
+  driver_.wait_until_others_unmapped(1);
+  EXPECT_EQ(pages_->settle(), kGranule);
+  EXPECT_EQ(driver_.unmaps_of_program(), 0);
+  EXPECT_EQ(pages_->ready(), kGranule);
+  EXPECT_EQ(pages_->settle(), Bytes{});
+  expect_accounts();
+}
+
+TEST_F(PageClosingTest, WhatIsStillUsedIsUnmappedByWhoeverAsksAfterwards) {
+  const DeviceAddress block = opened();
+  HeldStream held(device_, one_);
+  pages_->close(block, clock_.fence(clock_.slot_of(one_)));
+  EXPECT_EQ(pages_->settle(), Bytes{});
+  held.release();
+  while (pages_->settle() == Bytes{}) {
+  }
+  EXPECT_EQ(driver_.unmaps_of_program(), 1);
+}
+
+TEST_F(PageClosingTest, WhoNeedsPagesDoesNotWaitForTheThread) {
+  const DeviceAddress first = opened();
+  const DeviceAddress second = opened();
+  keep_thread_busy();
+  close(first);
+  close(second);
+  EXPECT_EQ(pages_->settle(), kGranule) << "one is enough to go on with";
+  EXPECT_EQ(driver_.unmaps_of_program(), 1);
+  EXPECT_EQ(pages_->leaving(), kGranule);
+  EXPECT_EQ(pages_->settle(), kGranule);
+  EXPECT_EQ(driver_.unmaps_of_program(), 2);
+  expect_accounts();
+}
+
+TEST_F(PageClosingTest, ABlockIsRecalledBeforeTheThreadComesToIt) {
+  const DeviceAddress block = opened();
+  keep_thread_busy();
+  close(block);
+  EXPECT_TRUE(pages_->recall(block));
+  driver_.release_held();
+  pages_->stop_thread();
+  EXPECT_EQ(driver_.unmaps_of_program(), 0);
+  EXPECT_TRUE(device_.fill(block, std::byte{2}, kGranule, one_).done());
+  EXPECT_TRUE(device_.synchronize_stream(one_).done());
+  expect_accounts();
+}
+
+TEST_F(PageClosingTest, OneThatTheThreadHasUnmappedIsOpenedAnew) {
+  const DeviceAddress block = opened();
+  close(block);
+  pages_->stop_thread();
+  EXPECT_FALSE(pages_->recall(block));
+  EXPECT_EQ(pages_->ready(), kGranule);
+  ASSERT_TRUE(pages_->open(block, kGranule));
+  close(block);
+  pages_->stop_thread();
+  EXPECT_FALSE(pages_->recall(block)) << "nor is an older closing found";
+  expect_accounts();
+}
+
+TEST_F(PageClosingTest, WhatTheThreadCouldNotUnmapIsToldToWhoSettles) {
+  const DeviceAddress block = opened();
+  device_.fail(DeviceCall::kUnmap, 1, ThreadDevice::kInvalid);
+  close(block);
+  pages_->stop_thread();
+  EXPECT_THROW(pages_->settle(), DeviceFailure);
+  EXPECT_EQ(pages_->leaving(), Bytes{}) << "nobody waits for it again";
+  lost_ = kGranule;
+}
+
+TEST_F(PageClosingTest, AThreadThatCannotMakeCallsLeavesItToOthers) {
+  driver_.thread_enters = false;
+  close(opened());
+  pages_->stop_thread();
+  EXPECT_EQ(pages_->settle(), kGranule);
+  EXPECT_EQ(driver_.unmaps_of_program(), 1);
+}
+
+TEST_F(PageClosingTest, WhatIsQueuedAtTheEndIsGivenBack) {
+  const DeviceAddress block = opened();
+  const DeviceAddress closed = opened();
+  close(closed);
+  driver_.wait_until_others_unmapped(1);
+  keep_thread_busy();
+  close(block);
+  driver_.release_held();
+}
+
+}  // namespace
+}  // namespace spillway::runtime
