@@ -438,25 +438,37 @@ void Gate::handles_in_a_range() {
   tell("handles_in_a_range", std::move(rows));
 }
 
-// The host asks for events while it looks for memory that may be used again.
+// The host asks for events while it looks for memory that may be used again. Each is recorded once
+// before it has passed, as the runtime does: 200 records of one event behind a kernel of 50 ms took
+// an H200's host 49 ms together, and so did 1000.
 void Gate::events() {
-  const int count = quick_ ? 10 : 200;  // a queue that is full of records would be measured else
-  DeviceEvent event{};
-  ok(card_.create_event(EventTiming::kNo, event), "making an event");
+  std::vector<DeviceEvent> events(quick_ ? 10 : 200);
+  for (DeviceEvent& event : events) {
+    ok(card_.create_event(EventTiming::kNo, event), "making an event");
+  }
+  const int count = static_cast<int>(events.size());
+  const DeviceEvent last = events.back();
   launch(kernels_, cycles_ * 500);
-  const double recorded =
-      each(count, [&] { ok(card_.record(event, kernels_), "recording an event"); });
-  const double pending = each(count, [&] { static_cast<void>(card_.query(event)); });
+  std::vector<double> recorded;
+  for (const DeviceEvent event : events) {
+    recorded.push_back(timed([&] { ok(card_.record(event, kernels_), "recording an event"); }));
+  }
+  const bool pending_still = !card_.query(last).done();
+  const double pending = each(count, [&] { static_cast<void>(card_.query(last)); });
   const double ordered =
-      each(count, [&] { ok(card_.stream_wait(copies_, event), "letting a stream wait"); });
+      each(count, [&] { ok(card_.stream_wait(copies_, last), "letting a stream wait"); });
+  const double again = timed([&] { ok(card_.record(last, kernels_), "recording an event"); });
   ok(card_.synchronize_stream(kernels_), "waiting for kernels");
-  const double passed = each(count, [&] { ok(card_.query(event), "asking for an event"); });
+  const double passed = each(count, [&] { ok(card_.query(last), "asking for an event"); });
   ok(card_.synchronize_stream(copies_), "waiting for copies");
-  ok(card_.destroy_event(event), "ending an event");
-  tell("events", {{"record_us", recorded},
+  for (const DeviceEvent event : events) ok(card_.destroy_event(event), "ending an event");
+  tell("events", {{"record_us", quantile(recorded, 0.5)},
+                  {"record_worst_us", quantile(recorded, 1)},
+                  {"record_again_us", again},
                   {"query_pending_us", pending},
                   {"query_passed_us", passed},
-                  {"stream_wait_us", ordered}});
+                  {"stream_wait_us", ordered},
+                  {"kernel_ran_beside", pending_still}});
 }
 
 int Gate::decide(const std::string& impossible) {

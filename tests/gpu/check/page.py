@@ -84,6 +84,7 @@ def ranges_and_events(found):
     events = ", ".join(
         f"{name.removesuffix('_us').replace('_', ' ')} {took:.2f} µs"
         for name, took in found["events"].items()
+        if name.endswith("_us")
     )
     return ["", *rows_of(rows), "", f"Events: {events}."]
 
