@@ -225,7 +225,7 @@ int main(int count, char** arguments) {
   Options options;
   double op_us = 12;
   double hook_us = 5;
-  double access_us = 43;
+  double access_us = static_cast<double>(options.times.allow_access) / 1e3;
   double gigabytes = 55;
   CLI::App app{"Replays a recorded step under budgets of a card that is none."};
   app.add_option("trace", options.trace, "as spillway record writes it")->required();

@@ -138,7 +138,7 @@ void DeviceTransfers::issued(const Pending& copy, const Fence& fence) {
 }
 
 TransferResult DeviceTransfers::refusal_of(const Pending& copy) {
-  const bool unplaced = copy.opening != nullptr && !copy.opening->open();
+  const bool unplaced = copy.opening != nullptr && !copy.opening->done();
   return {.error = EIO, .said = unplaced ? kNoMemory : kRefused, .unplaced = unplaced};
 }
 

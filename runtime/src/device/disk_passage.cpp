@@ -91,7 +91,7 @@ void DiskPassage::begin_parts() {
 
 void DiskPassage::note_opening(Passage& passage) {
   const auto& opening = passage.copy.opening;
-  if (passage.error != 0 || opening == nullptr || !opening->over() || opening->open()) return;
+  if (passage.error != 0 || opening == nullptr || !opening->over() || opening->done()) return;
   passage.error = EIO;
   passage.by_device = true;
 }

@@ -45,7 +45,7 @@ VmmPages::~VmmPages() {
     if (left.closing == nullptr || left.closing->take_back()) {
       mapped_[left.block] = left.pages;
     } else {
-      ready_[left.pages.bytes.count].push_back(left.pages.handle);
+      add_ready(left.pages);
     }
   }
   for (const auto& [block, pages] : mapped_) {
@@ -79,6 +79,11 @@ std::optional<VmmPages::Pages> VmmPages::take_ready(Bytes bytes) {
   ready_bytes_ -= bytes;
   ++recycled_handles_;
   return pages;
+}
+
+void VmmPages::add_ready(const Pages& pages) {
+  ready_[pages.bytes.count].push_back(pages.handle);
+  ready_bytes_ += pages.bytes;
 }
 
 void VmmPages::give_back(const Pages& pages) {
@@ -170,8 +175,7 @@ void VmmPages::take_account_of_failed(const PageOpening& opening, Bytes bytes) {
   if (!opening.handle()) {
     budget_.give_back(bytes);
   } else if (!opening.begun()) {
-    ready_[bytes.count].push_back(*opening.handle());
-    ready_bytes_ += bytes;
+    add_ready({*opening.handle(), bytes});
   }
 }
 
@@ -181,7 +185,7 @@ bool VmmPages::end_opening(DeviceAddress block) {
   const auto opening = std::exchange(found->second.opening, nullptr);
   if (opening == nullptr) return true;
   opening->take_back();
-  if (opening->open()) {
+  if (opening->done()) {
     found->second.handle = *opening->handle();
     return true;
   }
@@ -193,6 +197,16 @@ bool VmmPages::end_opening(DeviceAddress block) {
   return false;
 }
 
+// Blocks are closed where nobody may throw, as when a device that is lost ends its copies: who
+// settles says it.
+bool VmmPages::has_passed(const Fence& fence) noexcept {
+  try {
+    return clock_.passed(fence);
+  } catch (const DeviceFailure&) {
+    return false;
+  }
+}
+
 void VmmPages::close(DeviceAddress block, const Fence& fence) {
   const auto found = mapped_.find(block);
   SPILLWAY_CHECK(found != mapped_.end() && found->second.opening == nullptr,
@@ -200,7 +214,7 @@ void VmmPages::close(DeviceAddress block, const Fence& fence) {
   mapped_bytes_ -= found->second.bytes;
   leaving_bytes_ += found->second.bytes;
   Leaving leaving{block, found->second, fence};
-  if (opener_.has_thread() && clock_.passed(fence)) {
+  if (opener_.has_thread() && has_passed(fence)) {
     auto closing = std::make_shared<PageClosing>(driver_, block, found->second.bytes);
     if (opener_.add(closing)) leaving.closing = std::move(closing);
   }
@@ -212,9 +226,7 @@ std::optional<Fence> VmmPages::recall(DeviceAddress block) {
   const auto found = std::ranges::find(leaving_, block, &Leaving::block);
   if (found == leaving_.end()) return std::nullopt;
   if (found->closing != nullptr && !found->closing->take_back()) {
-    const Leaving leaving = *found;
-    leaving_.erase(found);
-    make_ready(leaving);
+    make_ready(found);
     return std::nullopt;
   }
   leaving_bytes_ -= found->pages.bytes;
@@ -225,71 +237,51 @@ std::optional<Fence> VmmPages::recall(DeviceAddress block) {
   return fence;
 }
 
-void VmmPages::make_ready(const Leaving& leaving) {
-  const Bytes bytes = leaving.pages.bytes;
-  leaving_bytes_ -= bytes;  // first, as it is no longer among them: nobody may wait for it
-  const bool closed =
-      leaving.closing != nullptr && (leaving.closing->finish() || leaving.closing->begun());
-  expect_done(driver_, closed ? leaving.closing->status() : driver_.unmap(leaving.block, bytes),
+// Returns the one behind it. Out of the queue first, and of the sum: unmapping may throw, and
+// nobody may wait for it again.
+std::deque<VmmPages::Leaving>::iterator VmmPages::make_ready(std::deque<Leaving>::iterator at) {
+  const Leaving leaving = std::move(*at);
+  at = leaving_.erase(at);
+  leaving_bytes_ -= leaving.pages.bytes;
+  if (leaving.closing != nullptr) leaving.closing->finish();
+  const bool begun = leaving.closing != nullptr && leaving.closing->begun();
+  expect_done(driver_,
+              begun ? leaving.closing->status() : driver_.unmap(leaving.block, leaving.pages.bytes),
               "unmapping memory");
-  ready_[bytes.count].push_back(leaving.pages.handle);
-  ready_bytes_ += bytes;
+  add_ready(leaving.pages);
+  return at;
 }
 
 Bytes VmmPages::settle() {
-  const Bytes became = settle_passed() + settle_closed();
-  if (became != Bytes{}) return became;
-  const auto first =
-      std::ranges::find_if(leaving_, [](const Leaving& one) { return one.closing != nullptr; });
-  if (first == leaving_.end()) return {};
-  const Leaving leaving = *first;
-  leaving_.erase(first);
-  make_ready(leaving);
-  return leaving.pages.bytes;
+  if (leaving_.empty()) return {};
+  const Bytes before = ready_bytes_;
+  settle_gone();
+  if (ready_bytes_ == before) {
+    const auto passed = [](const Leaving& one) { return one.closing != nullptr; };
+    const auto first = std::ranges::find_if(leaving_, passed);
+    if (first != leaving_.end()) make_ready(first);
+  }
+  return ready_bytes_ - before;
 }
 
-// What no thread was told of, since its fence had not passed yet.
-Bytes VmmPages::settle_passed() {
+// What a thread has closed, and what none was told of, since its fence had not passed yet.
+void VmmPages::settle_gone() {
   std::vector<Fence> fences;
   for (const Leaving& one : leaving_) {
     if (one.closing == nullptr) fences.push_back(one.fence);
   }
-  if (fences.empty()) return {};
   const std::vector<bool> passed = clock_.passed(fences);
-  const Bytes before = ready_bytes_;
-  auto gone = passed.begin();
+  auto next = passed.begin();
   for (auto at = leaving_.begin(); at != leaving_.end();) {
-    if (at->closing != nullptr || !*gone++) {
-      ++at;
-      continue;
-    }
-    const Leaving leaving = *at;
-    at = leaving_.erase(at);  // first: unmapping may throw
-    make_ready(leaving);
+    const bool gone = at->closing != nullptr ? at->closing->over() : *next++;
+    at = gone ? make_ready(at) : std::next(at);
   }
-  return ready_bytes_ - before;
-}
-
-Bytes VmmPages::settle_closed() {
-  const Bytes before = ready_bytes_;
-  for (auto at = leaving_.begin(); at != leaving_.end();) {
-    if (at->closing == nullptr || !at->closing->over()) {
-      ++at;
-      continue;
-    }
-    const Leaving leaving = *at;
-    at = leaving_.erase(at);
-    make_ready(leaving);
-  }
-  return ready_bytes_ - before;
 }
 
 bool VmmPages::settle_one() {
   if (leaving_.empty()) return false;
   clock_.wait(leaving_.front().fence);
-  const Leaving leaving = leaving_.front();
-  leaving_.pop_front();
-  make_ready(leaving);
+  make_ready(leaving_.begin());
   return true;
 }
 

@@ -93,6 +93,12 @@ class OpeningAheadTest : public DeviceFixture {
   void settle() {
     while (storages_->mover().in_flight() != 0) storages_->advance();
   }
+  std::future<void> release_held_soon() {
+    return std::async(std::launch::async, [this] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      driver_.release_held();
+    });
+  }
   void expect_accounts() {
     const VmmPages& pages = storages_->tier().pages();
     EXPECT_EQ(storages_->tier().budget().used(), pages.mapped() + pages.leaving() + pages.ready());
@@ -163,10 +169,7 @@ TEST_F(OpeningAheadTest, WhoNeedsABlockInTheMidstOfItsOpeningWaitsForThat) {
   driver_.hold();
   ASSERT_TRUE(storages_->prefetch(storage));
   driver_.wait_until_held();
-  const auto later = std::async(std::launch::async, [this] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    driver_.release_held();
-  });
+  const auto later = release_held_soon();
   EXPECT_EQ(read(storage), 3);
   EXPECT_EQ(driver_.calls_of_program(), before);
   expect_accounts();
@@ -240,10 +243,7 @@ TEST_F(OpeningAheadTest, AFetchTakenBackInTheMidstOfItsOpeningIsWaitedFor) {
   driver_.hold();
   ASSERT_TRUE(storages_->prefetch(storage));
   driver_.wait_until_held();
-  const auto later = std::async(std::launch::async, [this] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    driver_.release_held();
-  });
+  const auto later = release_held_soon();
   storages_->give_up(storage);
   EXPECT_EQ(state(storage), ResidencyState::kOnHost);
   EXPECT_EQ(storages_->tier().coming(), kGranule);
@@ -274,10 +274,7 @@ TEST_F(OpeningAheadTest, TheEndWaitsForTheOpeningThatHasBegunAndForNoOther) {
   for (StorageRecord* const storage : all) ASSERT_TRUE(storages_->prefetch(*storage));
   driver_.wait_until_held();
   const int begun = driver_.calls_of_others();
-  const auto later = std::async(std::launch::async, [this] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    driver_.release_held();
-  });
+  const auto later = release_held_soon();
   end();
   EXPECT_EQ(driver_.calls_of_others(), begun);
 }

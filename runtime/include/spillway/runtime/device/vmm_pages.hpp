@@ -122,9 +122,10 @@ class VmmPages {
   void note_mapped(DeviceAddress block, Pages pages);
   void take_account_of_failed(const PageOpening& opening, Bytes bytes);
   void give_back(const Pages& pages);
-  void make_ready(const Leaving& leaving);
-  Bytes settle_passed();
-  Bytes settle_closed();
+  [[nodiscard]] bool has_passed(const Fence& fence) noexcept;
+  void add_ready(const Pages& pages);
+  std::deque<Leaving>::iterator make_ready(std::deque<Leaving>::iterator at);
+  void settle_gone();
 
   DeviceDriver& driver_;
   StreamClock& clock_;
