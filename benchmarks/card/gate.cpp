@@ -119,6 +119,11 @@ class Gate {
       ok(card_.synchronize_stream(kernels_), "waiting for kernels");
     });
     costs_beside_copies();
+    costs("beside_a_thread_that_maps", [this] {
+      Block block{upper_half(), kMiB * 16, {}};
+      open(block);
+      close(block);
+    });
     foreign_kernel();
     kernels_beside_mapping();
     copies_beside_mapping();

@@ -72,6 +72,7 @@ void TimedCard::hold_caller(TimeNs time) {
     TimeNs& calls = std::this_thread::get_id() == programs_ ? calls_ : calls_beside_;
     calls += times_.stretched(static_cast<double>(time));
   }
+  const std::lock_guard turn(mapping_);
   HostTime::spend(times_.stretched(static_cast<double>(time)));
 }
 

@@ -19,15 +19,16 @@
 #include <thread>
 #include <vector>
 
+#include "spillway/runtime/device/fair_mutex.hpp"
 #include "spillway/testing/device/forwarding_driver.hpp"
 #include "spillway/testing/device/thread_device.hpp"
 
 namespace spillway::replay {
 
-/// Rates are an H100's (SXM, driver 580), by copies of 256 MiB. Calls are those of a training
-/// process on an H200 (the same driver; GPT-2 medium at half of its peak, by a profile): two to
-/// three times what `spillway_card_gate` finds, whose loop has everything in the processor's
-/// caches. Tables of pages are written by a copy engine, which copies out of the card keep busy.
+/// Those of an H100 (SXM, driver 580): rates by copies of 256 MiB; calls as a training process
+/// spent them, each with a clock around it (GPT-2 medium at half of its peak). `spillway_card_gate`
+/// finds less, as its loop has everything in the processor's caches. Tables of pages are written by
+/// a copy engine, which copies out of the card keep busy.
 struct CardTimes {
   double stretch = 20;
   double one_way = 55e9;    ///< bytes per second while the other direction rests
@@ -35,8 +36,8 @@ struct CardTimes {
   TimeNs create = 27'000;
   TimeNs map = 5'000;
   TimeNs allow_access = 60'000;
-  TimeNs allow_access_beside_out = 450'000;  ///< the gate: 330 to 900 us
-  TimeNs unmap = 57'000;
+  TimeNs allow_access_beside_out = 100'000;  ///< which make pauses (CudaDriver); else 330 to 900 us
+  TimeNs unmap = 45'000;
   TimeNs release = 20'000;           ///< of a handle,
   double release_of_byte = 0.52e-3;  ///< and of each of its bytes: 15 us for 8 MiB, 80 for 128
 
@@ -90,6 +91,7 @@ class TimedCard final : public testing::ForwardingDriver {
 
   testing::ThreadDevice& device_;
   const CardTimes times_;
+  runtime::FairMutex mapping_;  // a driver makes one of these calls after the other
   std::mutex mutex_;
   std::array<std::vector<Interval>, kKinds> done_;
   std::array<int, kKinds> running_{};

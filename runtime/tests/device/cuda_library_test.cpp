@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/device/cuda_driver.hpp"
@@ -70,6 +71,42 @@ TEST(CudaDriverTest, TellsWhatTheCardIs) {
   EXPECT_EQ(driver.facts().memory, kGiB);
   EXPECT_EQ(driver.facts().granule, (kMiB * 2).count);
   EXPECT_TRUE(driver.enter_thread().done());
+}
+
+TEST(CudaDriverTest, GivesBackAllThatItTook) {
+  const auto library = std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA);
+  CudaDriver driver(library, 0);
+  DeviceMemoryInfo before;
+  DeviceMemoryInfo after;
+  ASSERT_TRUE(driver.memory_info(before).done());
+  { const CudaDriver other(library, 0); }
+  ASSERT_TRUE(driver.memory_info(after).done());
+  EXPECT_EQ(after.free, before.free);
+}
+
+TEST(CudaDriverTest, CopiesLargeBlocksOutWhole) {
+  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
+  const Bytes bytes = kMiB * 20;
+  DeviceAddress block{};
+  PagesHandle pages{};
+  DeviceStream stream{};
+  ASSERT_TRUE(driver.reserve(bytes, driver.facts().granule, block).done());
+  ASSERT_TRUE(driver.create(bytes, pages).done());
+  ASSERT_TRUE(driver.map(block, bytes, pages).done());
+  ASSERT_TRUE(driver.allow_access(block, bytes).done());
+  ASSERT_TRUE(driver.create_stream(stream).done());
+  std::vector<std::byte> there(bytes.count);
+  for (std::size_t i = 0; i < there.size(); ++i) there[i] = std::byte(i / 4096 + i);
+  std::vector<std::byte> back(bytes.count - 3);
+  ASSERT_TRUE(driver.copy_in(block, there.data(), bytes, stream).done());
+  ASSERT_TRUE(driver.copy_out(back.data(), block, {back.size()}, stream).done());
+  ASSERT_TRUE(driver.synchronize_stream(stream).done());
+  there.resize(back.size());
+  EXPECT_TRUE(there == back);
+  ASSERT_TRUE(driver.unmap(block, bytes).done());
+  ASSERT_TRUE(driver.release(pages).done());
+  ASSERT_TRUE(driver.free_reservation(block, bytes).done());
+  ASSERT_TRUE(driver.destroy_stream(stream).done());
 }
 
 // As of a thread of the program's whose first op allocates: nothing of CUDA's runtime, which would

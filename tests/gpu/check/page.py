@@ -27,11 +27,12 @@ TITLES = {
     "programs": "The oracle's programs",
 }
 
-BESIDE = {  # the gate's names; the last two it asks since after it first ran on a card
+BESIDE = {  # the gate's names; the last three it asks since after it first ran on a card
     "idle": "nothing",
     "beside_kernels": "kernels",
     "beside_copies_out": "copies out",
     "beside_copies_in": "copies in",
+    "beside_a_thread_that_maps": "a thread that maps",
 }
 
 

@@ -151,7 +151,7 @@ cuda::Result host_register(void* memory, std::size_t bytes, unsigned) {
 cuda::Result host_unregister(void* memory) {
   return in_context([=] { return card().unregister_host(bytes_of(memory)); });
 }
-cuda::Result stream_create(cuda::Stream* stream, unsigned flags) {
+cuda::Result stream_create(cuda::Stream* stream, unsigned flags, int) {
   DeviceStream made{};
   if (flags != 1) return 1;
   const cuda::Result result = in_context([&made] { return card().create_stream(made); });

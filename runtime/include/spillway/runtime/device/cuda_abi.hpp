@@ -115,7 +115,7 @@ struct MemAccessDesc {
   SPILLWAY_CUDA_FUNCTION(mem_release, cuMemRelease, (Handle))                                     \
   SPILLWAY_CUDA_FUNCTION(host_register, cuMemHostRegister, (void*, std::size_t, unsigned))        \
   SPILLWAY_CUDA_FUNCTION(host_unregister, cuMemHostUnregister, (void*))                           \
-  SPILLWAY_CUDA_FUNCTION(stream_create, cuStreamCreate, (Stream*, unsigned))                      \
+  SPILLWAY_CUDA_FUNCTION(stream_create, cuStreamCreateWithPriority, (Stream*, unsigned, int))     \
   SPILLWAY_CUDA_FUNCTION(stream_destroy, cuStreamDestroy, (Stream))                               \
   SPILLWAY_CUDA_FUNCTION(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))               \
   SPILLWAY_CUDA_FUNCTION(stream_synchronize, cuStreamSynchronize, (Stream))                       \

@@ -116,7 +116,8 @@ class DeviceDriver {
   virtual DeviceStatus register_host(std::byte* memory, Bytes bytes) = 0;
   virtual DeviceStatus unregister_host(std::byte* memory) = 0;
 
-  /// A stream that the default stream does not wait for, nor the other way round.
+  /// A stream that the default stream does not wait for, nor the other way round. Its kernels go
+  /// before those of others that have not begun.
   virtual DeviceStatus create_stream(DeviceStream& stream) = 0;
   /// What is enqueued is still done.
   virtual DeviceStatus destroy_stream(DeviceStream stream) = 0;
@@ -133,6 +134,7 @@ class DeviceDriver {
   /// Between two events with timing that have both passed.
   virtual DeviceStatus elapsed(DeviceEvent from, DeviceEvent to, TimeNs& duration) = 0;
 
+  /// May be made in pieces, between which others have the engine that copies.
   virtual DeviceStatus copy_out(std::byte* to, DeviceAddress from, Bytes bytes,
                                 DeviceStream stream) = 0;
   virtual DeviceStatus copy_in(DeviceAddress to, const std::byte* from, Bytes bytes,
