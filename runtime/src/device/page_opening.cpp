@@ -3,6 +3,13 @@
 
 namespace spillway::runtime {
 
+bool PageOpening::give_others_back() {
+  for (const PagesHandle other : given_back_) {
+    if (!step(driver_.release(other), "giving others back for")) return false;
+  }
+  return true;
+}
+
 bool PageOpening::create_and_map() {
   if (!handle_) {
     PagesHandle made{};
@@ -21,7 +28,7 @@ void PageOpening::let_go_of_memory() {
 }
 
 bool PageOpening::make_calls() {
-  const bool done = create_and_map();
+  const bool done = give_others_back() && create_and_map();
   if (!done) let_go_of_memory();
   return done;
 }

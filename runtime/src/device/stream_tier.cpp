@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::byte kPoison{0xcb};  // as a float and as an integer, an unlikely value
 
+Allocation opened(Allocation made) {
+  made.opened = true;
+  return made;
+}
+
 }  // namespace
 
 StreamTier::StreamTier(StreamClock& clock, Bytes limit, Bytes addresses, OpensAhead ahead)
@@ -85,26 +90,75 @@ Allocation StreamTier::allocate(Bytes bytes, Overbooking overbooking,
   if (const auto freed = freed_.take(whole, stream.slot)) {
     return hand_out(make_block(freed->address, whole), bytes, freed->fence, stream);
   }
-  const auto vacant = freed_.take_vacant(whole);
-  const auto address = vacant ? vacant : pages_.carve(whole);
+  if (const auto ready = take_prepared(whole)) {
+    return opened(hand_out(make_block(ready->address, whole), bytes, ready->fence, stream));
+  }
+  const auto address = vacant_addresses(whole);
   if (!address) return {};
   allowance_.takes(whole);
   StreamBlock& block = make_block(*address, whole);
   if (const auto before = pages_.recall(*address)) return hand_out(block, bytes, *before, stream);
-  if (open(block, overbooking, Haste::kNow)) return hand_out(block, bytes, {}, stream);
+  if (open(block, overbooking, Haste::kNow)) return opened(hand_out(block, bytes, {}, stream));
   freed_.add_vacant(*address, whole);
   return lacking(whole);
 }
 
+std::optional<DeviceAddress> StreamTier::vacant_addresses(Bytes pages) {
+  const auto vacant = freed_.take_vacant(pages);
+  return vacant ? vacant : pages_.carve(pages);
+}
+
+// ---- Blocks for allocations to come -------------------------------------------------------------
+
+void StreamTier::expect(std::span<const Bytes> blocks) {
+  for (const Bytes pages : prepared_.lacking(blocks)) {
+    if (!prepare(pages)) return;
+  }
+}
+
+bool StreamTier::prepare(Bytes pages) {
+  const auto address = vacant_addresses(pages);
+  if (!address) return false;
+  const auto before = pages_.recall(*address);
+  if (before || open(make_block(*address, pages), Overbooking::kRefuse, Haste::kAhead)) {
+    allowance_.takes(pages);
+    prepared_.add({*address, pages, before.value_or(Fence{})});
+    return true;
+  }
+  freed_.add_vacant(*address, pages);
+  return false;
+}
+
+// Nothing: there is none of that size, or its pages could not be had after all.
+std::optional<FreedBlock> StreamTier::take_prepared(Bytes pages) {
+  const auto ready = prepared_.take(pages);
+  if (!ready) return std::nullopt;
+  const auto opening = pages_.opening(ready->address);
+  if (opening == nullptr || opening->finish()) return ready;
+  static_cast<void>(pages_.end_opening(ready->address));
+  freed_.add_vacant(ready->address, pages);
+  return std::nullopt;
+}
+
+// The one that is needed last. Returns its bytes; zero: there is none.
+Bytes StreamTier::give_up_prepared() {
+  const auto block = prepared_.take_last();
+  if (!block) return {};
+  if (pages_.end_opening(block->address)) pages_.close(block->address, block->fence);
+  freed_.add_vacant(block->address, block->pages);
+  return block->pages;
+}
+
 // In this order: pages that are ready, the budget's, those of blocks that nobody has.
 bool StreamTier::open(StreamBlock& block, Overbooking overbooking, Haste haste) {
-  pages_.settle();
+  pages_.look();
   do {
     if (take_pages(block, Overbooking::kRefuse, haste)) return true;
   } while (pages_.settle() != Bytes{});
-  give_up_freed(block.pages);
-  while (pages_.settle() != Bytes{}) {
+  bool has_more = give_up_freed(block.pages, haste);
+  while (has_more || pages_.settle() != Bytes{}) {
     if (take_pages(block, Overbooking::kRefuse, haste)) return true;
+    has_more = false;
   }
   return overbooking == Overbooking::kAllow && take_pages(block, Overbooking::kAllow, haste);
 }
@@ -122,13 +176,21 @@ Bytes StreamTier::give_up_oldest() {
   return block->pages;
 }
 
-// Where the budget has room for them and yet they are not there, the card is full.
-void StreamTier::give_up_freed(Bytes bytes) {
+// Where the budget has room for them and yet they are not there, the card is full. What was to be
+// opened ahead and is not begun is there at once.
+bool StreamTier::give_up_freed(Bytes bytes, Haste haste) {
   const Bytes available = budget_.available();
-  const Bytes room = available < bytes ? available : Bytes{};
-  while (pages_.leaving() + pages_.ready() + room < bytes) {
-    if (give_up_oldest() == Bytes{}) return;
+  const Bytes at_once = available + pages_.ready();
+  const bool card_is_full = available >= bytes;
+  const auto room = [&] {
+    const Bytes gone = pages_.leaving() + pages_.ready();
+    return card_is_full ? gone : gone + budget_.available();
+  };
+  while (room() < bytes) {
+    if (give_up_oldest() != Bytes{}) continue;
+    if (haste == Haste::kAhead || give_up_prepared() == Bytes{}) break;
   }
+  return budget_.available() + pages_.ready() > at_once;
 }
 
 // Where the budget has room and the card has none, others hold its memory: as much of ours has to
@@ -146,14 +208,15 @@ Allocation StreamTier::lacking(Bytes pages) const {
 // What is held beyond the limit, or beyond what the program has shown to need, goes back.
 void StreamTier::trim_cache() {
   const Bytes over_limit = saturating_sub(budget_.used(), budget_.limit());
-  const Bytes excess =
-      std::max(over_limit, saturating_sub(budget_.used(), allowance_.most(peak_live_)));
+  const Bytes needed = allowance_.most(peak_live_) + prepared_.bytes();
+  const Bytes excess = std::max(over_limit, saturating_sub(budget_.used(), needed));
   if (excess.count == 0) return;
   pages_.settle();
   Bytes going = pages_.trim(excess) + pages_.leaving();
   while (going < excess) {
     const bool has_room = over_limit <= going;
-    const Bytes given_up = give_up_oldest();
+    Bytes given_up = give_up_oldest();
+    if (given_up == Bytes{} && !has_room) given_up = give_up_prepared();
     if (given_up == Bytes{}) break;
     if (has_room) allowance_.gave_up(given_up);
     going += given_up;
@@ -301,7 +364,7 @@ Bytes StreamTier::coming() const { return pages_.leaving(); }
 
 void StreamTier::release_idle() {
   allowance_.forget();
-  while (give_up_oldest() != Bytes{}) {
+  while (give_up_oldest() != Bytes{} || give_up_prepared() != Bytes{}) {
   }
   while (pages_.settle_one()) {
   }

@@ -39,6 +39,7 @@ VmmPages::~VmmPages() {
     const DeviceAddress block = (at++)->first;  // first: the block may have no pages
     static_cast<void>(end_opening(block));
   }
+  settle_exchanges();
   // A lost device has taken everything with it: there is nothing to give back, and nobody to tell.
   static_cast<void>(driver_.synchronize());
   for (const Leaving& left : leaving_) {
@@ -105,9 +106,12 @@ Bytes VmmPages::trim(Bytes bytes) {
 }
 
 bool VmmPages::pay(Bytes bytes, Overbooking overbooking) {
+  settle_exchanges();
   auto promise = budget_.try_reserve(bytes, Overbooking::kRefuse);
   if (!promise) {
-    trim(saturating_sub(bytes, budget_.available()));
+    const Bytes missing = saturating_sub(bytes, budget_.available());
+    if (overbooking == Overbooking::kRefuse && ready_bytes_ < missing) return false;
+    trim(missing);
     promise = budget_.try_reserve(bytes, overbooking);
   }
   if (promise) promise->spend(bytes);
@@ -123,6 +127,32 @@ std::shared_ptr<PageOpening> VmmPages::pay_for(DeviceAddress block, Bytes bytes,
   if (!ready) ++created_handles_;
   return std::make_shared<PageOpening>(driver_, block, bytes,
                                        ready ? std::optional(ready->handle) : std::nullopt);
+}
+
+// With ready handles of other sizes, which a thread gives back first. Null: they do not suffice, or
+// none is needed.
+std::shared_ptr<PageOpening> VmmPages::pay_by_exchange(DeviceAddress block, Bytes bytes) {
+  settle_exchanges();
+  const Bytes missing = saturating_sub(bytes, budget_.available());
+  if (missing.count == 0 || ready_bytes_ < missing || ready_.contains(bytes.count)) return nullptr;
+  Bytes given{};
+  std::vector<PageExchanges::Given> others;
+  std::vector<PagesHandle> handles;
+  while (given < missing) {
+    const Pages other = *take_ready(Bytes{ready_.rbegin()->first});  // the largest: as in `trim`
+    --recycled_handles_;
+    given += other.bytes;
+    others.push_back({other.handle, other.bytes});
+    handles.push_back(other.handle);
+  }
+  auto besides = budget_.try_reserve(saturating_sub(bytes, given), Overbooking::kRefuse);
+  SPILLWAY_CHECK(besides.has_value(), "an exchange is paid for");
+  besides->spend(saturating_sub(bytes, given));
+  ++created_handles_;
+  auto opening =
+      std::make_shared<PageOpening>(driver_, block, bytes, std::nullopt, std::move(handles));
+  exchanges_.add({opening, std::move(others), saturating_sub(given, bytes)});
+  return opening;
 }
 
 void VmmPages::note_mapped(DeviceAddress block, Pages pages) {
@@ -158,7 +188,8 @@ bool VmmPages::open_now(DeviceAddress block, Bytes bytes, std::shared_ptr<PageOp
 bool VmmPages::open_ahead(DeviceAddress block, Bytes bytes, Overbooking overbooking) {
   if (!opens_ahead_) return open(block, bytes, overbooking);
   const Bytes whole = pages_for(bytes);
-  auto opening = pay_for(block, whole, overbooking);
+  auto opening = opener_.has_thread() ? pay_by_exchange(block, whole) : nullptr;
+  if (opening == nullptr) opening = pay_for(block, whole, overbooking);
   if (opening == nullptr) return false;
   if (!opener_.add(opening)) return open_now(block, whole, std::move(opening));
   note_mapped(block, {{}, whole, std::move(opening)});
@@ -172,11 +203,24 @@ std::shared_ptr<PageOpening> VmmPages::opening(DeviceAddress block) const {
 
 // Memory that could not be given back the card still holds.
 void VmmPages::take_account_of_failed(const PageOpening& opening, Bytes bytes) {
-  if (!opening.handle()) {
+  if (!opening.begun()) {
+    take_account_of_not_begun(opening, bytes);
+  } else if (!opening.handle()) {
     budget_.give_back(bytes);
-  } else if (!opening.begun()) {
-    add_ready({*opening.handle(), bytes});
   }
+}
+
+void VmmPages::take_account_of_not_begun(const PageOpening& opening, Bytes bytes) {
+  if (opening.handle()) return add_ready({*opening.handle(), bytes});
+  Bytes paid = bytes;
+  if (const auto exchange = exchanges_.take(opening)) {
+    paid += exchange->surplus;
+    for (const PageExchanges::Given& other : exchange->given) {
+      add_ready({other.handle, other.bytes});
+      paid -= other.bytes;
+    }
+  }
+  budget_.give_back(paid);
 }
 
 bool VmmPages::end_opening(DeviceAddress block) {
@@ -213,13 +257,18 @@ void VmmPages::close(DeviceAddress block, const Fence& fence) {
                  "a block without pages is closed");
   mapped_bytes_ -= found->second.bytes;
   leaving_bytes_ += found->second.bytes;
-  Leaving leaving{block, found->second, fence};
-  if (opener_.has_thread() && has_passed(fence)) {
-    auto closing = std::make_shared<PageClosing>(driver_, block, found->second.bytes);
-    if (opener_.add(closing)) leaving.closing = std::move(closing);
-  }
-  leaving_.push_back(std::move(leaving));
+  leaving_.push_back({block, found->second, fence});
   mapped_.erase(found);
+  if (opener_.has_thread() && has_passed(fence)) static_cast<void>(hand_over(leaving_.back()));
+}
+
+// To the thread, if there is one. Its fence has passed.
+bool VmmPages::hand_over(Leaving& leaving) {
+  if (!opener_.has_thread()) return false;
+  auto closing = std::make_shared<PageClosing>(driver_, leaving.block, leaving.pages.bytes);
+  if (!opener_.add(closing)) return false;
+  leaving.closing = std::move(closing);
+  return true;
 }
 
 std::optional<Fence> VmmPages::recall(DeviceAddress block) {
@@ -253,9 +302,8 @@ std::deque<VmmPages::Leaving>::iterator VmmPages::make_ready(std::deque<Leaving>
 }
 
 Bytes VmmPages::settle() {
-  if (leaving_.empty()) return {};
   const Bytes before = ready_bytes_;
-  settle_gone();
+  look();
   if (ready_bytes_ == before) {
     const auto passed = [](const Leaving& one) { return one.closing != nullptr; };
     const auto first = std::ranges::find_if(leaving_, passed);
@@ -264,8 +312,9 @@ Bytes VmmPages::settle() {
   return ready_bytes_ - before;
 }
 
-// What a thread has closed, and what none was told of, since its fence had not passed yet.
-void VmmPages::settle_gone() {
+void VmmPages::look() {
+  settle_exchanges();
+  if (leaving_.empty()) return;
   std::vector<Fence> fences;
   for (const Leaving& one : leaving_) {
     if (one.closing == nullptr) fences.push_back(one.fence);
@@ -273,7 +322,7 @@ void VmmPages::settle_gone() {
   const std::vector<bool> passed = clock_.passed(fences);
   auto next = passed.begin();
   for (auto at = leaving_.begin(); at != leaving_.end();) {
-    const bool gone = at->closing != nullptr ? at->closing->over() : *next++;
+    const bool gone = at->closing != nullptr ? at->closing->over() : *next++ && !hand_over(*at);
     at = gone ? make_ready(at) : std::next(at);
   }
 }

@@ -23,6 +23,9 @@ constexpr TimeNs kLookShare = 20;
 // Demand is known to the page, but blocks of less than a chunk stay cached where they were freed,
 // and slabs come in spans: of the budget, this part is not planned with.
 constexpr std::uint64_t kUnplannedShare = 64;
+// Of so many ops the blocks are made ready that they will allocate: of a transformer's some ten,
+// which takes a thread one to two milliseconds, about what the ops do.
+constexpr std::uint64_t kOpsExpected = 64;
 
 void act_out_delay(std::string_view point) {
   if (const auto fault = fault_at(point)) {
@@ -84,6 +87,7 @@ std::optional<TimeNs> AheadMover::move_ahead(Lane& lane) {
   outlook.note_ahead(true);
   TimeNs moving = 0;
   if (ahead.shortage().count != 0) moving += write_behind(ahead, outlook, lane);
+  moving += expect(outlook);
   if (!mover_.addresses_shown()) moving += prefetch(ahead, lane);
   return moving;
 }
@@ -129,6 +133,12 @@ TimeNs AheadMover::write_behind(LookAhead& ahead, const Lane::Outlook& outlook, 
     if (rules_.start_at() < 1.0 && room_.above_start().count == 0) break;
     mover_.write_behind(*records[index], &lane);
   }
+  return now_ns() - begin;
+}
+
+TimeNs AheadMover::expect(const Lane::Outlook& outlook) {
+  const TimeNs begin = now_ns();
+  memory_.expect(outlook.opened(kOpsExpected));
   return now_ns() - begin;
 }
 

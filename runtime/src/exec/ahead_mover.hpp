@@ -28,7 +28,7 @@ namespace spillway::runtime {
 
 class AheadMover {
  public:
-  AheadMover(EngineMutex& mutex, const DeviceTier& memory, Mover& mover, const BudgetShare& budget,
+  AheadMover(EngineMutex& mutex, DeviceTier& memory, Mover& mover, const BudgetShare& budget,
              const MoveRules& rules, const StepCounter& steps, FreedStorages& freed,
              const RoomMaker& room)
       : mutex_(mutex),
@@ -51,10 +51,11 @@ class AheadMover {
   std::optional<TimeNs> move_ahead(Lane& lane);
   std::vector<AwayStorage> away_storages(const Lane::Outlook& outlook);
   TimeNs write_behind(LookAhead& ahead, const Lane::Outlook& outlook, const Lane& lane);
+  TimeNs expect(const Lane::Outlook& outlook);
   TimeNs prefetch(LookAhead& ahead, const Lane& lane);
 
   EngineMutex& mutex_;
-  const DeviceTier& memory_;
+  DeviceTier& memory_;
   Mover& mover_;
   const BudgetShare& budget_;
   const MoveRules& rules_;

@@ -51,6 +51,14 @@ class MappingDriver final : public spillway::testing::ForwardingDriver {
     return ForwardingDriver::unmap(address, bytes);
   }
 
+  Status release(Handle handle) override {
+    {
+      const std::lock_guard lock(mutex_);
+      ++releases_[std::this_thread::get_id() == programs_];
+    }
+    return ForwardingDriver::release(handle);
+  }
+
   void hold() {
     const std::lock_guard lock(mutex_);
     holds_ = true;
@@ -70,6 +78,10 @@ class MappingDriver final : public spillway::testing::ForwardingDriver {
   int unmaps_of_program() {
     const std::lock_guard lock(mutex_);
     return unmaps_[true];
+  }
+  int releases_of_program() {
+    const std::lock_guard lock(mutex_);
+    return releases_[true];
   }
   void wait_until_others_unmapped(int count) {
     std::unique_lock lock(mutex_);
@@ -93,6 +105,7 @@ class MappingDriver final : public spillway::testing::ForwardingDriver {
   std::condition_variable changed_;
   std::map<bool, int> calls_;
   std::map<bool, int> unmaps_;
+  std::map<bool, int> releases_;
   bool holds_ = false;
   bool held_ = false;
 };

@@ -61,15 +61,18 @@ TEST_F(PageClosingTest, AThreadUnmapsWhatNobodyUses) {
   expect_accounts();
 }
 
-TEST_F(PageClosingTest, WhatIsStillUsedIsUnmappedByWhoeverAsksAfterwards) {
+TEST_F(PageClosingTest, WhatIsStillUsedIsLeftToTheThreadWhenThatIsOver) {
   const DeviceAddress block = opened();
   HeldStream held(device_, one_);
   pages_->close(block, clock_.fence(clock_.slot_of(one_)));
   EXPECT_EQ(pages_->settle(), Bytes{});
   held.release();
-  while (pages_->settle() == Bytes{}) {
-  }
-  EXPECT_EQ(driver_.unmaps_of_program(), 1);
+  ASSERT_TRUE(device_.synchronize_stream(one_).done());
+  pages_->look();
+  driver_.wait_until_others_unmapped(1);
+  EXPECT_EQ(driver_.unmaps_of_program(), 0);
+  EXPECT_EQ(pages_->settle(), kGranule);
+  expect_accounts();
 }
 
 TEST_F(PageClosingTest, WhoNeedsPagesDoesNotWaitForTheThread) {

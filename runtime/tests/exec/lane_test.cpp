@@ -107,6 +107,28 @@ TEST_F(LaneTest, NextUsesAreTimesOfTheClockThatAllThreadsAdvance) {
   EXPECT_EQ(outlook.ops_in((1 + kOthers) * 10), 10U);
 }
 
+// As an allocation of the backward pass does, whose memory had to be made ready.
+TEST_F(LaneTest, WhatWasOpenedForAnOpIsKnownBeforeItComesAgain) {
+  const std::shared_ptr<Lane> lane = engine_.share_lane();
+  const auto opened_ahead = [&] { return Lane::Outlook(*lane).opened(10); };
+  const auto pass = [&](std::uint64_t opens) {
+    std::vector<std::vector<Bytes>> seen;
+    for (std::uint64_t i = 0; i < kLayers; ++i) {
+      run_op(kFirst + i, *activations_[i], Access::kWrite);
+      seen.push_back(opened_ahead());
+      if (i == opens) lane->note_opened({7});
+    }
+    return seen;
+  };
+  for (int step = 0; step < kStepsToLearn; ++step) pass(20);
+  const auto known = pass(30);
+  EXPECT_EQ(known[9], std::vector<Bytes>{});
+  EXPECT_EQ(known[10], std::vector<Bytes>{{7}}) << "ten ops ahead";
+  EXPECT_EQ(known[19], std::vector<Bytes>{{7}});
+  EXPECT_EQ(known[20], std::vector<Bytes>{}) << "the op itself has it by then";
+  EXPECT_EQ(pass(30)[25], std::vector<Bytes>{{7}}) << "as in the latest pass";
+}
+
 TEST_F(LaneTest, PinsStayWithTheThread) {
   const std::shared_ptr<Lane> lane = engine_.share_lane();
   const FakeStorage& mine = *activations_[0];

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,8 @@ class PlainTier final : public DeviceTier {
 
   Allocation allocate(Bytes bytes, Overbooking overbooking) override {
     Heap& block = blocks_.emplace_back(new_block(bytes));
-    const Allocation result = hold(block, overbooking);
+    Allocation result = hold(block, overbooking);
+    result.opened = true;
     if (result.pointer == nullptr) {
       blocks_.pop_back();
       return result;
@@ -38,6 +40,12 @@ class PlainTier final : public DeviceTier {
     by_address_[block.address] = &block;
     return result;
   }
+
+  void expect(std::span<const Bytes> blocks) override {
+    expected_.assign(blocks.begin(), blocks.end());
+  }
+  /// As the engine said last. Of the thread whose ops they are.
+  [[nodiscard]] const std::vector<Bytes>& expected() const { return expected_; }
 
   void free_later(std::byte* pointer) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -152,6 +160,7 @@ class PlainTier final : public DeviceTier {
   mutable std::mutex mutex_;
   std::map<const std::byte*, Heap*> by_address_;
   std::vector<Heap*> freed_;
+  std::vector<Bytes> expected_;
 };
 
 }  // namespace spillway::runtime

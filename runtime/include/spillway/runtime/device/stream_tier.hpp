@@ -3,7 +3,9 @@
 // of pages (VmmPages), and a fence of all that used it.
 //
 //     allocate    a freed block of the size: its stream's own at once, another's after its fence;
-//                 else addresses that have pages put behind them
+//                 else one that was made ready, or addresses that have pages put behind them
+//     expect      makes blocks ready that the next ops will allocate, with room that nobody needs:
+//                 a thread puts pages behind them (PreparedBlocks)
 //     evict       the pages leave when the host has seen the fence; until then the bytes can be had
 //                 again as they are
 //     restore     those pages, or others, which are idle since the host saw that
@@ -21,6 +23,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +32,7 @@
 #include "spillway/runtime/device/block_uses.hpp"
 #include "spillway/runtime/device/cache_allowance.hpp"
 #include "spillway/runtime/device/freed_blocks.hpp"
+#include "spillway/runtime/device/prepared_blocks.hpp"
 #include "spillway/runtime/device/stream_clock.hpp"
 #include "spillway/runtime/device/stream_uses.hpp"
 #include "spillway/runtime/device/vmm_pages.hpp"
@@ -86,6 +91,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   Allocation allocate(Bytes bytes, Overbooking overbooking) override {
     return allocate(bytes, overbooking, number(DeviceStream{0}));
   }
+  void expect(std::span<const Bytes> blocks) override;
   void free_later(std::byte* pointer) noexcept override;
   void take_freed(std::vector<DeviceBlock*>& records) override;
   void free_block(DeviceBlock& block) override;
@@ -157,6 +163,10 @@ class StreamTier final : public DeviceTier, public StreamUses {
 
   [[nodiscard]] StreamBlock* block_at(std::uint64_t address) const;
   StreamBlock& make_block(DeviceAddress address, Bytes pages);
+  [[nodiscard]] std::optional<DeviceAddress> vacant_addresses(Bytes pages);
+  bool prepare(Bytes pages);
+  std::optional<FreedBlock> take_prepared(Bytes pages);
+  Bytes give_up_prepared();
   Allocation hand_out(StreamBlock& block, Bytes bytes, const Fence& before,
                       const NumberedStream& stream);
   Allocation restore_pages(StreamBlock& block, Overbooking overbooking, Haste haste);
@@ -169,8 +179,9 @@ class StreamTier final : public DeviceTier, public StreamUses {
   /// Of the freed blocks, the one that was freed first gives up its pages. Returns their bytes;
   /// zero: there is none.
   Bytes give_up_oldest();
-  /// Freed blocks give up their pages until so many bytes are leaving or ready.
-  void give_up_freed(Bytes bytes);
+  /// Freed blocks give up their pages until so many bytes are leaving or ready; then, for who needs
+  /// them now, prepared ones. Whether any are to be had at once.
+  bool give_up_freed(Bytes bytes, Haste haste);
   void trim_cache();
 
   StreamClock& clock_;
@@ -178,6 +189,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   MemoryBudget budget_;
   VmmPages pages_;
   FreedBlocks freed_;
+  PreparedBlocks prepared_;
   CacheAllowance allowance_;
   std::deque<StreamBlock> blocks_;  // addresses stay
   std::vector<std::atomic<StreamBlock*>> by_granule_;

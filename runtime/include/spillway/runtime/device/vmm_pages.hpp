@@ -11,11 +11,12 @@
 // Unmapping waits for no work of the device, so pages stay mapped until the *host* has seen the
 // fence of all that used them; until then `recall` has them back with their bytes.
 //
-// A block whose fence has passed as it is closed is unmapped by that thread, too, or by whoever
-// needs its pages first.
+// A block whose fence has passed is unmapped by that thread, too, or by whoever needs its pages
+// first.
 //
 // A block that is opened ahead of need has paid for its pages and is counted as mapped at once, but
-// a thread (PageOpener) makes the calls. Who uses the block asks `opening` before, and `finish`es
+// a thread (PageOpener) makes the calls, and gives ready handles of other sizes back where the
+// budget has no room else (PageExchanges). Who uses the block asks `opening` before, and `finish`es
 // that where it cannot wait. Closing a block ends its opening first: nothing that leaves, is ready
 // or is recalled is still being opened.
 //
@@ -40,6 +41,7 @@
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
 #include "spillway/runtime/device/page_closing.hpp"
+#include "spillway/runtime/device/page_exchanges.hpp"
 #include "spillway/runtime/device/page_opener.hpp"
 #include "spillway/runtime/device/page_opening.hpp"
 #include "spillway/runtime/device/stream_clock.hpp"
@@ -87,8 +89,11 @@ class VmmPages {
   /// used it before.
   std::optional<Fence> recall(DeviceAddress block);
 
-  /// Takes pages whose fence has passed from their blocks; of those that a thread takes, what it
-  /// has done, or else the first. Returns how many bytes became ready: none if all wait for work.
+  /// Looks for blocks whose fence has passed: a thread takes their pages; without one they are
+  /// ready at once, as is what it has taken.
+  void look();
+  /// Looks, and where that made nothing ready takes the pages of the first of them. Returns how
+  /// many bytes became ready: none if all wait for work.
   Bytes settle();
   /// Waits on the host for the pages that began to leave first. False if none are leaving.
   bool settle_one();
@@ -118,14 +123,17 @@ class VmmPages {
   std::optional<Pages> take_ready(Bytes bytes);
   [[nodiscard]] bool pay(Bytes bytes, Overbooking overbooking);
   std::shared_ptr<PageOpening> pay_for(DeviceAddress block, Bytes bytes, Overbooking overbooking);
+  std::shared_ptr<PageOpening> pay_by_exchange(DeviceAddress block, Bytes bytes);
   bool open_now(DeviceAddress block, Bytes bytes, std::shared_ptr<PageOpening> opening);
   void note_mapped(DeviceAddress block, Pages pages);
   void take_account_of_failed(const PageOpening& opening, Bytes bytes);
+  void take_account_of_not_begun(const PageOpening& opening, Bytes bytes);
+  void settle_exchanges() { budget_.give_back(exchanges_.take_surplus()); }
   void give_back(const Pages& pages);
   [[nodiscard]] bool has_passed(const Fence& fence) noexcept;
   void add_ready(const Pages& pages);
   std::deque<Leaving>::iterator make_ready(std::deque<Leaving>::iterator at);
-  void settle_gone();
+  [[nodiscard]] bool hand_over(Leaving& leaving);
 
   DeviceDriver& driver_;
   StreamClock& clock_;
@@ -137,6 +145,7 @@ class VmmPages {
   std::map<DeviceAddress, Pages> mapped_;
   std::deque<Leaving> leaving_;                              // first to leave first
   std::map<std::uint64_t, std::vector<PagesHandle>> ready_;  // by size
+  PageExchanges exchanges_;
   Bytes mapped_bytes_{};
   Bytes leaving_bytes_{};
   Bytes ready_bytes_{};

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
@@ -61,6 +62,8 @@ class Lane {
   bool begin_op(std::uint64_t signature, bool boundary, std::uint64_t clock) {
     const Guard guard(*this);
     recogniser_.note_demand(std::exchange(demand_, {}).count);
+    recogniser_.note_opened(opened_);
+    opened_.clear();
     recogniser_.begin_op(signature, boundary);
     const std::uint64_t repetitions = recogniser_.steps_completed();
     const bool repeated = std::exchange(repetitions_, repetitions) != repetitions;
@@ -83,6 +86,12 @@ class Lane {
     demand_ = std::max(demand_, bytes);
   }
 
+  /// A block was opened for what the current op allocated.
+  void note_opened(Bytes block) {
+    const Guard guard(*this);
+    opened_.push_back(block);
+  }
+
   /// The needs of the step's ops, while it holds the lane: no other thread's op begins meanwhile.
   class Outlook {
    public:
@@ -97,6 +106,10 @@ class Lane {
     /// Most that any of `count` ops needs, from the `first` one on; the current op is op 0.
     [[nodiscard]] Bytes most(std::uint64_t first, std::uint64_t count) const {
       return {lane_.recogniser_.demand()->most(lane_.recogniser_.place() + first, count)};
+    }
+    /// Blocks that have to be opened for `count` ops behind the current one, in order.
+    [[nodiscard]] std::vector<Bytes> opened(std::uint64_t count) const {
+      return lane_.recogniser_.opened().coming(lane_.recogniser_.place() + 1, count);
     }
     /// Ops of the lane, at least one, while the clock goes so far.
     [[nodiscard]] std::uint64_t ops_in(std::uint64_t ticks) const {
@@ -138,6 +151,7 @@ class Lane {
   std::uint64_t measured_op_ = 0;     // of the lane, and
   std::uint64_t measured_clock_ = 0;  // the clock, when the pace was measured; 0: before any op
   Bytes demand_{};                    // most that the current op needed so far
+  std::vector<Bytes> opened_;         // for what the current op allocated
   bool ahead_ = false;                // see Outlook::note_ahead
 };
 

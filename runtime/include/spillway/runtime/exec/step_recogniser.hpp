@@ -89,6 +89,16 @@ class StepRecogniser {
     if (record->demand.ops() == 0) record->demand = DemandProfile(record->ops.size());
     record->demand.set(path_.position(), bytes);
   }
+  /// Notes the blocks that were opened for what the current op allocated. See opened().
+  void note_opened(const std::vector<Bytes>& blocks) {
+    StepRecord* const record = path_.record();
+    if (record == nullptr || !record->loop) return;
+    if (record->opened.ops() == 0) {
+      if (blocks.empty()) return;
+      record->opened = OpenedProfile(record->ops.size());
+    }
+    record->opened.set(path_.position(), blocks);
+  }
 
   /// The needs of the ops of the loop, as noted in the latest pass; null off a loop, or before a
   /// whole pass was noted. The current op is op `place()` of it.
@@ -97,6 +107,11 @@ class StepRecogniser {
     return record != nullptr && record->demand.complete() ? &record->demand : nullptr;
   }
   std::uint64_t place() const { return path_.position(); }
+  /// The blocks that are opened for the ops of the loop, as noted; none off a loop.
+  const OpenedProfile& opened() const {
+    static const OpenedProfile kNone;
+    return path_.record() != nullptr ? path_.record()->opened : kNone;
+  }
 
   /// Ops that memory is held for.
   std::uint64_t remembered_ops() const { return history_.op_capacity(); }

@@ -19,6 +19,7 @@
 
 #include "spillway/runtime/exec/demand_profile.hpp"
 #include "spillway/runtime/exec/op_history.hpp"
+#include "spillway/runtime/exec/opened_profile.hpp"
 
 namespace spillway::runtime {
 
@@ -64,6 +65,7 @@ struct StepRecord {
   std::vector<Op> ops;
   std::vector<Touch> plan;
   DemandProfile demand;  ///< of loops; empty before the first note
+  OpenedProfile opened;  ///< likewise
   std::vector<std::pair<std::uint64_t, std::uint32_t>> windows;  ///< hash, position; sorted
   std::vector<Branch> branches;
   std::size_t oldest_branch = 0;

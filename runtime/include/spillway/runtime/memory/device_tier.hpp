@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Allocation {
   DeviceBlock* block = nullptr;  ///< set if the memory is a block of its own
   Bytes short_by{};      ///< bytes to free first; zero with a null pointer: the system refused
   bool refused = false;  ///< the system refused, and may grant it once `short_by` was freed
+  bool opened = false;   ///< memory was put behind the block for it, now or ahead of need
 };
 
 /// Who refuses memory that the budget allows, a sentence on what may be short there, and one on
@@ -68,6 +70,10 @@ class DeviceTier {
   virtual ~DeviceTier() = default;
 
   virtual Allocation allocate(Bytes bytes, Overbooking overbooking) = 0;
+
+  /// Blocks of such room (`Allocation::opened`) will be allocated soon, in that order: makes those
+  /// ready that it has not yet, as far as it has room that nobody needs.
+  virtual void expect(std::span<const Bytes> /*blocks*/) {}
 
   /// Queues memory of this tier for freeing. Any thread, no lock, never blocks, never throws.
   virtual void free_later(std::byte* pointer) noexcept = 0;
