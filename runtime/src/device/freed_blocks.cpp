@@ -19,6 +19,7 @@ std::optional<FreedBlock> FreedBlocks::take(Bytes pages, StreamSlot slot) {
   if (found == with_pages_.end()) return std::nullopt;
   const FreedBlock block = *found;
   with_pages_.erase(found);
+  bytes_ -= block.pages;
   return block;
 }
 
@@ -35,6 +36,7 @@ std::optional<FreedBlock> FreedBlocks::take_oldest() {
   if (with_pages_.empty()) return std::nullopt;
   const FreedBlock block = with_pages_.front();
   with_pages_.pop_front();
+  bytes_ -= block.pages;
   return block;
 }
 

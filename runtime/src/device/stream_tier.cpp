@@ -110,8 +110,12 @@ std::optional<DeviceAddress> StreamTier::vacant_addresses(Bytes pages) {
 
 // ---- Blocks for allocations to come -------------------------------------------------------------
 
+// Where an opening ahead failed, the card may be full: nothing is opened for a guess then.
 void StreamTier::expect(std::span<const Bytes> blocks) {
-  for (const Bytes pages : prepared_.lacking(blocks)) {
+  const std::vector<Bytes> lacking = prepared_.arrange(blocks);
+  while (prepared_.size() > blocks.size() - lacking.size()) give_up_prepared();
+  if (!pages_.opens_ahead()) return;
+  for (const Bytes pages : lacking) {
     if (!prepare(pages)) return;
   }
 }
@@ -186,6 +190,7 @@ bool StreamTier::give_up_freed(Bytes bytes, Haste haste) {
     const Bytes gone = pages_.leaving() + pages_.ready();
     return card_is_full ? gone : gone + budget_.available();
   };
+  if (haste == Haste::kAhead && room() + freed_.bytes() < bytes) return false;
   while (room() < bytes) {
     if (give_up_oldest() != Bytes{}) continue;
     if (haste == Haste::kAhead || give_up_prepared() == Bytes{}) break;
@@ -207,6 +212,7 @@ Allocation StreamTier::lacking(Bytes pages) const {
 
 // What is held beyond the limit, or beyond what the program has shown to need, goes back.
 void StreamTier::trim_cache() {
+  pages_.settle_exchanges();
   const Bytes over_limit = saturating_sub(budget_.used(), budget_.limit());
   const Bytes needed = allowance_.most(peak_live_) + prepared_.bytes();
   const Bytes excess = std::max(over_limit, saturating_sub(budget_.used(), needed));
@@ -221,6 +227,8 @@ void StreamTier::trim_cache() {
     if (has_room) allowance_.gave_up(given_up);
     going += given_up;
   }
+  // Of blocks whose opening was not begun the pages are ready already.
+  if (over_limit.count != 0) pages_.trim(saturating_sub(budget_.used(), budget_.limit()));
 }
 
 Bytes StreamTier::obey_limit() {
@@ -360,7 +368,7 @@ Bytes StreamTier::rounding(const DeviceBlock& block) const {
   return as_stream(block).mapped ? as_stream(block).pages - Bytes{block.bytes} : Bytes{};
 }
 
-Bytes StreamTier::coming() const { return pages_.leaving(); }
+Bytes StreamTier::coming() const { return pages_.leaving() + pages_.surplus(); }
 
 void StreamTier::release_idle() {
   allowance_.forget();
@@ -369,6 +377,7 @@ void StreamTier::release_idle() {
   while (pages_.settle_one()) {
   }
   pages_.trim(pages_.ready());
+  pages_.settle_exchanges();
 }
 
 void StreamTier::reset_peak() {

@@ -109,7 +109,7 @@ bool VmmPages::pay(Bytes bytes, Overbooking overbooking) {
   settle_exchanges();
   auto promise = budget_.try_reserve(bytes, Overbooking::kRefuse);
   if (!promise) {
-    const Bytes missing = saturating_sub(bytes, budget_.available());
+    const Bytes missing = missing_for(bytes);
     if (overbooking == Overbooking::kRefuse && ready_bytes_ < missing) return false;
     trim(missing);
     promise = budget_.try_reserve(bytes, overbooking);
@@ -133,13 +133,16 @@ std::shared_ptr<PageOpening> VmmPages::pay_for(DeviceAddress block, Bytes bytes,
 // none is needed.
 std::shared_ptr<PageOpening> VmmPages::pay_by_exchange(DeviceAddress block, Bytes bytes) {
   settle_exchanges();
-  const Bytes missing = saturating_sub(bytes, budget_.available());
+  const Bytes missing = missing_for(bytes);
   if (missing.count == 0 || ready_bytes_ < missing || ready_.contains(bytes.count)) return nullptr;
   Bytes given{};
   std::vector<PageExchanges::Given> others;
   std::vector<PagesHandle> handles;
   while (given < missing) {
-    const Pages other = *take_ready(Bytes{ready_.rbegin()->first});  // the largest: as in `trim`
+    // The one that leaves the least over, else the fewest.
+    const auto least = ready_.lower_bound((missing - given).count);
+    const Pages other =
+        *take_ready({least != ready_.end() ? least->first : ready_.rbegin()->first});
     --recycled_handles_;
     given += other.bytes;
     others.push_back({other.handle, other.bytes});
@@ -302,14 +305,14 @@ std::deque<VmmPages::Leaving>::iterator VmmPages::make_ready(std::deque<Leaving>
 }
 
 Bytes VmmPages::settle() {
-  const Bytes before = ready_bytes_;
+  const Bytes before = ready_bytes_ + budget_.available();
   look();
-  if (ready_bytes_ == before) {
+  if (ready_bytes_ + budget_.available() == before) {
     const auto passed = [](const Leaving& one) { return one.closing != nullptr; };
     const auto first = std::ranges::find_if(leaving_, passed);
     if (first != leaving_.end()) make_ready(first);
   }
-  return ready_bytes_ - before;
+  return ready_bytes_ + budget_.available() - before;
 }
 
 void VmmPages::look() {

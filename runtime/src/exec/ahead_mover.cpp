@@ -23,8 +23,8 @@ constexpr TimeNs kLookShare = 20;
 // Demand is known to the page, but blocks of less than a chunk stay cached where they were freed,
 // and slabs come in spans: of the budget, this part is not planned with.
 constexpr std::uint64_t kUnplannedShare = 64;
-// Of so many ops the blocks are made ready that they will allocate: of a transformer's some ten,
-// which takes a thread one to two milliseconds, about what the ops do.
+// So many ops ahead, blocks are made ready for what they allocate. Those of a transformer open some
+// ten, which takes a thread one to two milliseconds, about as long as the ops.
 constexpr std::uint64_t kOpsExpected = 64;
 
 void act_out_delay(std::string_view point) {
@@ -60,6 +60,7 @@ void AheadMover::look_ahead(Lane& lane) {
   if (left) {
     const EngineLock lock(mutex_);  // the lane left the path that they were for
     mover_.cancel_ahead(&lane);
+    memory_.expect({});
     return;
   }
   if (mover_.away().count == 0 && most <= planned_with(budget_.limit())) return;

@@ -65,7 +65,7 @@ void Demands::note_allocated(const Allocation& made, Bytes bytes) {
       recording->allocated(record.id, record.bytes);
     }
     frames.needs.allocated(bytes);
-    if (made.opened) frames.lane->note_opened(memory_.resident(*made.block));
+    if (made.opened && frames.depth != 0) frames.lane->note_opened(memory_.resident(*made.block));
   }
   const Bytes live = memory_.live();
   steps_.allocated(live);

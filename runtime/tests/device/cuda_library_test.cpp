@@ -109,6 +109,28 @@ TEST(CudaDriverTest, CopiesLargeBlocksOutWhole) {
   ASSERT_TRUE(driver.destroy_stream(stream).done());
 }
 
+// The second half has no pages: nothing may be under way into memory that its owner gives away.
+TEST(CudaDriverTest, ACopyOutThatIsRefusedHasEnded) {
+  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
+  const Bytes half = kMiB * 8;
+  DeviceAddress block{};
+  PagesHandle pages{};
+  DeviceStream stream{};
+  ASSERT_TRUE(driver.reserve(half + half, driver.facts().granule, block).done());
+  ASSERT_TRUE(driver.create(half, pages).done());
+  ASSERT_TRUE(driver.map(block, half, pages).done());
+  ASSERT_TRUE(driver.allow_access(block, half).done());
+  ASSERT_TRUE(driver.create_stream(stream).done());
+  ASSERT_TRUE(driver.fill(block, std::byte{7}, half, stream).done());
+  std::vector<std::byte> back((half + half).count);
+  EXPECT_FALSE(driver.copy_out(back.data(), block, half + half, stream).done());
+  EXPECT_EQ(back[half.count - 1], std::byte{7});
+  ASSERT_TRUE(driver.unmap(block, half).done());
+  ASSERT_TRUE(driver.release(pages).done());
+  ASSERT_TRUE(driver.free_reservation(block, half + half).done());
+  ASSERT_TRUE(driver.destroy_stream(stream).done());
+}
+
 // As of a thread of the program's whose first op allocates: nothing of CUDA's runtime, which would
 // have made the context current, was called there.
 TEST(CudaDriverTest, ServesAThreadThatNoContextIsCurrentIn) {

@@ -73,6 +73,49 @@ TEST_F(ExpectedBlocksTest, WhatIsExpectedStillIsMadeReadyOnce) {
   expect_held(4);
 }
 
+TEST_F(ExpectedBlocksTest, WhatIsNotExpectedAnyMoreIsGivenUp) {
+  expect({1, 3});
+  expect({2, 1});
+  settle();
+  expect({2, 1});
+  EXPECT_EQ(tier_->pages().mapped(), kGranule * 3);
+  EXPECT_TRUE(allocate(2).opened);
+  expect({});
+  EXPECT_EQ(tier_->pages().mapped(), kGranule * 2);
+}
+
+//   expected  2 1      1 2        the last is given up first
+TEST_F(ExpectedBlocksTest, TheLatestWordSaysWhatIsNeededFirst) {
+  expect({2, 1});
+  expect({1, 2});
+  ASSERT_NE(allocate(3).pointer, nullptr);
+  EXPECT_EQ(tier_->pages().mapped(), kGranule * 4);
+  const int before = driver_.calls_of_program();
+  EXPECT_NE(allocate(1).pointer, nullptr);
+  EXPECT_EQ(driver_.calls_of_program(), before) << "it was ready still";
+}
+
+TEST_F(ExpectedBlocksTest, WhatCannotBeHadClosesNoFreedBlock) {
+  ASSERT_NE(allocate(2).pointer, nullptr);
+  const Allocation freed = allocate(1);
+  tier_->free_block(*freed.block);
+  expect({3});
+  EXPECT_EQ(allocate(1).block, freed.block);
+}
+
+// As where a card is full of others' memory.
+TEST_F(ExpectedBlocksTest, NothingIsOpenedForAGuessWhereOpeningAheadFailed) {
+  begin(OpensAhead::kOnCall);
+  expect({1});
+  device_.fail(DeviceCall::kCreate, 1, ThreadDevice::kOutOfMemory);
+  EXPECT_TRUE(tier_->open_next());
+  expect({});
+  const int before = driver_.calls_of_program();
+  expect({2});
+  EXPECT_EQ(driver_.calls_of_program(), before);
+  expect_held(0);
+}
+
 TEST_F(ExpectedBlocksTest, NoMoreIsMadeReadyThanThereIsRoomFor) {
   ASSERT_NE(allocate(2).pointer, nullptr);
   expect({1, 2, 1});

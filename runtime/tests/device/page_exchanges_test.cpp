@@ -81,6 +81,24 @@ TEST_F(PageExchangesTest, WhatIsGivenBackBesidesIsPaidForUntilThen) {
   EXPECT_EQ(device_.used(), kGranule * 3);
 }
 
+TEST_F(PageExchangesTest, TheLeastThatSufficesIsGivenBack) {
+  make_ready(3);
+  make_ready(1);
+  driver_.hold();
+  const DeviceAddress block = *pages_->carve(kGranule);
+  budget_.set_limit(kGranule * 5);  // 1 is free
+  ASSERT_TRUE(pages_->open_ahead(block, kGranule * 2, Overbooking::kRefuse));
+  EXPECT_EQ(pages_->ready(), kGranule * 3);
+  EXPECT_EQ(pages_->surplus(), Bytes{});
+}
+
+TEST_F(PageExchangesTest, WhereTheBudgetIsExceededAllOfThatIsMissing) {
+  make_ready(1);
+  ASSERT_TRUE(pages_->open(*pages_->carve(kGranule * 3), kGranule * 3));
+  budget_.set_limit(kGranule * 3);
+  EXPECT_FALSE(open_ahead(2));
+}
+
 TEST_F(PageExchangesTest, WhatIsNotBegunGivesNothingBack) {
   make_ready(3);
   keep_thread_busy();

@@ -134,7 +134,8 @@ class DeviceDriver {
   /// Between two events with timing that have both passed.
   virtual DeviceStatus elapsed(DeviceEvent from, DeviceEvent to, TimeNs& duration) = 0;
 
-  /// May be made in pieces, between which others have the engine that copies.
+  /// May be made in pieces, between which others have the engine that copies, while the device runs
+  /// a kernel of one byte. Where it is refused, nothing of it is under way.
   virtual DeviceStatus copy_out(std::byte* to, DeviceAddress from, Bytes bytes,
                                 DeviceStream stream) = 0;
   virtual DeviceStatus copy_in(DeviceAddress to, const std::byte* from, Bytes bytes,

@@ -28,7 +28,10 @@ struct FreedBlock {
 
 class FreedBlocks {
  public:
-  void add(const FreedBlock& block) { with_pages_.push_back(block); }
+  void add(const FreedBlock& block) {
+    with_pages_.push_back(block);
+    bytes_ += block.pages;
+  }
   void add_vacant(DeviceAddress address, Bytes pages) { vacant_[pages.count].push_back(address); }
 
   /// One with pages of that size, if there is one: first of those that only this stream used, the
@@ -37,9 +40,12 @@ class FreedBlocks {
   std::optional<DeviceAddress> take_vacant(Bytes pages);
   /// The one with pages that was freed first, whatever its size.
   std::optional<FreedBlock> take_oldest();
+  /// Of those with pages.
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
 
  private:
   std::deque<FreedBlock> with_pages_;  // first to be freed first
+  Bytes bytes_{};
   std::map<std::uint64_t, std::vector<DeviceAddress>> vacant_;
 };
 

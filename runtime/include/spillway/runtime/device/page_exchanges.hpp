@@ -19,6 +19,8 @@ namespace spillway::runtime {
 ///     created      12 MiB              8 MiB + paid for besides
 ///     surplus       4 MiB, when done   none
 ///
+/// A driver that does not take a handle back has lost the device, as a rule: the account is not
+/// right then, and nobody can go on.
 /// Not thread-safe: guarded by its owner's lock.
 class PageExchanges {
  public:
@@ -42,7 +44,12 @@ class PageExchanges {
     exchanges_.erase(found);
     return taken;
   }
-  /// Forgets those that gave all back, and returns what nobody pays for any more.
+  [[nodiscard]] Bytes surplus() const {
+    Bytes sum{};
+    for (const Exchange& one : exchanges_) sum += one.surplus;
+    return sum;
+  }
+  /// Forgets those that are over and were begun, and returns what nobody pays for any more.
   Bytes take_surplus() {
     Bytes surplus{};
     std::erase_if(exchanges_, [&](const Exchange& one) {

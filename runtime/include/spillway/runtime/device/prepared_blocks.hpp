@@ -29,17 +29,21 @@ class PreparedBlocks {
   }
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }
-  /// Of blocks that will be allocated in that order, those that are not here yet.
-  [[nodiscard]] std::vector<Bytes> lacking(std::span<const Bytes> expected) const {
-    std::vector<Bytes> here;
-    for (const FreedBlock& block : blocks_) here.push_back(block.pages);
+  [[nodiscard]] std::size_t size() const { return blocks_.size(); }
+  /// Blocks of such sizes will be allocated, in that order: those come first that are here, and of
+  /// them first what is needed first. Returns the sizes that are not here yet. What is behind the
+  /// first `expected.size() - lacking.size()` is not expected any more.
+  std::vector<Bytes> arrange(std::span<const Bytes> expected) {
     std::vector<Bytes> lacking;
+    auto placed = blocks_.begin();
     for (const Bytes pages : expected) {
-      const auto found = std::ranges::find(here, pages);
-      if (found == here.end()) {
+      const auto found = std::find_if(
+          placed, blocks_.end(), [pages](const FreedBlock& block) { return block.pages == pages; });
+      if (found == blocks_.end()) {
         lacking.push_back(pages);
       } else {
-        here.erase(found);
+        std::rotate(placed, found, found + 1);
+        ++placed;
       }
     }
     return lacking;

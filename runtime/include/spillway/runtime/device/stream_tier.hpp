@@ -4,8 +4,8 @@
 //
 //     allocate    a freed block of the size: its stream's own at once, another's after its fence;
 //                 else one that was made ready, or addresses that have pages put behind them
-//     expect      makes blocks ready that the next ops will allocate, with room that nobody needs:
-//                 a thread puts pages behind them (PreparedBlocks)
+//     expect      makes blocks ready that the next ops will allocate, with room that is free or of
+//                 freed blocks: a thread puts pages behind them (PreparedBlocks)
 //     evict       the pages leave when the host has seen the fence; until then the bytes can be had
 //                 again as they are
 //     restore     those pages, or others, which are idle since the host saw that

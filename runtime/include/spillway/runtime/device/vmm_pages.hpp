@@ -11,8 +11,8 @@
 // Unmapping waits for no work of the device, so pages stay mapped until the *host* has seen the
 // fence of all that used them; until then `recall` has them back with their bytes.
 //
-// A block whose fence has passed is unmapped by that thread, too, or by whoever needs its pages
-// first.
+// A block whose fence has passed is unmapped by PageOpener's thread, too, or by whoever needs its
+// pages first.
 //
 // A block that is opened ahead of need has paid for its pages and is counted as mapped at once, but
 // a thread (PageOpener) makes the calls, and gives ready handles of other sizes back where the
@@ -89,11 +89,13 @@ class VmmPages {
   /// used it before.
   std::optional<Fence> recall(DeviceAddress block);
 
+  /// Gives the budget what openings gave back besides what they took.
+  void settle_exchanges() { budget_.give_back(exchanges_.take_surplus()); }
   /// Looks for blocks whose fence has passed: a thread takes their pages; without one they are
   /// ready at once, as is what it has taken.
   void look();
   /// Looks, and where that made nothing ready takes the pages of the first of them. Returns how
-  /// many bytes became ready: none if all wait for work.
+  /// many bytes became ready, or the budget's: none if all wait for work.
   Bytes settle();
   /// Waits on the host for the pages that began to leave first. False if none are leaving.
   bool settle_one();
@@ -103,6 +105,10 @@ class VmmPages {
   [[nodiscard]] Bytes mapped() const { return mapped_bytes_; }
   [[nodiscard]] Bytes leaving() const { return leaving_bytes_; }
   [[nodiscard]] Bytes ready() const { return ready_bytes_; }
+  /// That openings give back besides what they take: the budget's when they are done.
+  [[nodiscard]] Bytes surplus() const { return exchanges_.surplus(); }
+  /// Whether `open_ahead` leaves the calls to a thread: not since an opening failed.
+  [[nodiscard]] bool opens_ahead() const { return opens_ahead_; }
   /// That were created, or are to be.
   [[nodiscard]] std::uint64_t created_handles() const { return created_handles_; }
   [[nodiscard]] std::uint64_t recycled_handles() const { return recycled_handles_; }
@@ -128,7 +134,10 @@ class VmmPages {
   void note_mapped(DeviceAddress block, Pages pages);
   void take_account_of_failed(const PageOpening& opening, Bytes bytes);
   void take_account_of_not_begun(const PageOpening& opening, Bytes bytes);
-  void settle_exchanges() { budget_.give_back(exchanges_.take_surplus()); }
+  /// By how much the budget would be exceeded.
+  [[nodiscard]] Bytes missing_for(Bytes bytes) const {
+    return saturating_sub(budget_.used() + bytes, budget_.limit());
+  }
   void give_back(const Pages& pages);
   [[nodiscard]] bool has_passed(const Fence& fence) noexcept;
   void add_ready(const Pages& pages);

@@ -34,7 +34,7 @@ struct Allocation {
   DeviceBlock* block = nullptr;  ///< set if the memory is a block of its own
   Bytes short_by{};      ///< bytes to free first; zero with a null pointer: the system refused
   bool refused = false;  ///< the system refused, and may grant it once `short_by` was freed
-  bool opened = false;   ///< memory was put behind the block for it, now or ahead of need
+  bool opened = false;   ///< memory was put behind the block for it, or was kept ready (`expect`)
 };
 
 /// Who refuses memory that the budget allows, a sentence on what may be short there, and one on
@@ -71,8 +71,9 @@ class DeviceTier {
 
   virtual Allocation allocate(Bytes bytes, Overbooking overbooking) = 0;
 
-  /// Blocks of such room (`Allocation::opened`) will be allocated soon, in that order: makes those
-  /// ready that it has not yet, as far as it has room that nobody needs.
+  /// Blocks of such room (`Allocation::opened`) will be allocated soon, in that order, and no
+  /// others that were expected before: makes those ready that are not yet, as far as there is room
+  /// without evicting.
   virtual void expect(std::span<const Bytes> /*blocks*/) {}
 
   /// Queues memory of this tier for freeing. Any thread, no lock, never blocks, never throws.
