@@ -18,6 +18,8 @@ namespace {
 // to 190 us beside such copies and 350 to 900 beside others, and the link is used to 94 % (8 MiB;
 // an H100, driver 580: docs/gpu, "What mapping costs").
 constexpr Bytes kPieceOut = kMiB * 8;
+// The byte takes a whole page of the budget: no more than such a share of the card is given for it.
+constexpr std::uint64_t kPauseShare = 1024;
 // Beyond what any driver has: it takes the highest instead.
 constexpr int kHighestPriority = -1000;
 
@@ -82,7 +84,7 @@ CudaDriver::CudaDriver(std::shared_ptr<const CudaLibrary> library, int ordinal)
   place_.location.id = device_;
   access_.location.id = device_;
   if (code == cuda::kSuccess) read_facts();
-  if (facts_.granule != 0) make_pause();
+  if (facts_.granule != 0 && facts_.granule * kPauseShare <= facts_.memory.count) make_pause();
 }
 
 CudaDriver::~CudaDriver() {
@@ -95,7 +97,7 @@ CudaDriver::~CudaDriver() {
   call_.context_release(device_);
 }
 
-// Where the card has no room for it, copies make no pauses.
+// Where the card has no room for it, or is small, copies make no pauses.
 void CudaDriver::make_pause() {
   const Bytes bytes{facts_.granule};
   DeviceAddress address{};
