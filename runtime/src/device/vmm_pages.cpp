@@ -78,7 +78,6 @@ std::optional<VmmPages::Pages> VmmPages::take_ready(Bytes bytes) {
   found->second.pop_back();
   if (found->second.empty()) ready_.erase(found);
   ready_bytes_ -= bytes;
-  ++recycled_handles_;
   return pages;
 }
 
@@ -97,9 +96,7 @@ Bytes VmmPages::trim(Bytes bytes) {
   while (returned < bytes && !ready_.empty()) {
     // The largest first: the fewest calls.
     const Bytes size{ready_.rbegin()->first};
-    const auto pages = take_ready(size);
-    --recycled_handles_;
-    give_back(*pages);
+    give_back(*take_ready(size));
     returned += size;
   }
   return returned;
@@ -124,7 +121,7 @@ std::shared_ptr<PageOpening> VmmPages::pay_for(DeviceAddress block, Bytes bytes,
   SPILLWAY_CHECK(!mapped_.contains(block), "a block that has pages is opened");
   const auto ready = take_ready(bytes);
   if (!ready && !pay(bytes, overbooking)) return nullptr;
-  if (!ready) ++created_handles_;
+  ++(ready ? recycled_handles_ : created_handles_);
   return std::make_shared<PageOpening>(driver_, block, bytes,
                                        ready ? std::optional(ready->handle) : std::nullopt);
 }
@@ -143,14 +140,12 @@ std::shared_ptr<PageOpening> VmmPages::pay_by_exchange(DeviceAddress block, Byte
     const auto least = ready_.lower_bound((missing - given).count);
     const Pages other =
         *take_ready({least != ready_.end() ? least->first : ready_.rbegin()->first});
-    --recycled_handles_;
     given += other.bytes;
     others.push_back({other.handle, other.bytes});
     handles.push_back(other.handle);
   }
-  auto besides = budget_.try_reserve(saturating_sub(bytes, given), Overbooking::kRefuse);
-  SPILLWAY_CHECK(besides.has_value(), "an exchange is paid for");
-  besides->spend(saturating_sub(bytes, given));
+  const bool paid = pay(saturating_sub(bytes, given), Overbooking::kRefuse);
+  SPILLWAY_CHECK(paid, "an exchange is paid for");
   ++created_handles_;
   auto opening =
       std::make_shared<PageOpening>(driver_, block, bytes, std::nullopt, std::move(handles));

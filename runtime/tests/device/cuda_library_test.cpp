@@ -84,51 +84,56 @@ TEST(CudaDriverTest, GivesBackAllThatItTook) {
   EXPECT_EQ(after.free, before.free);
 }
 
-TEST(CudaDriverTest, CopiesLargeBlocksOutWhole) {
-  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
-  const Bytes bytes = kMiB * 20;
-  DeviceAddress block{};
-  PagesHandle pages{};
-  DeviceStream stream{};
-  ASSERT_TRUE(driver.reserve(bytes, driver.facts().granule, block).done());
-  ASSERT_TRUE(driver.create(bytes, pages).done());
-  ASSERT_TRUE(driver.map(block, bytes, pages).done());
-  ASSERT_TRUE(driver.allow_access(block, bytes).done());
-  ASSERT_TRUE(driver.create_stream(stream).done());
-  std::vector<std::byte> there(bytes.count);
+/// A stream, and addresses of which the first so many bytes have pages.
+class CudaCopyTest : public ::testing::Test {
+ public:
+  ~CudaCopyTest() override {
+    EXPECT_TRUE(driver_.unmap(block_, mapped_).done());
+    EXPECT_TRUE(driver_.release(pages_).done());
+    EXPECT_TRUE(driver_.free_reservation(block_, kReserved).done());
+    EXPECT_TRUE(driver_.destroy_stream(stream_).done());
+  }
+
+ protected:
+  CudaCopyTest() {
+    EXPECT_TRUE(driver_.create_stream(stream_).done());
+    EXPECT_TRUE(driver_.reserve(kReserved, driver_.facts().granule, block_).done());
+  }
+  void map(Bytes bytes) {
+    mapped_ = bytes;
+    ASSERT_TRUE(driver_.create(bytes, pages_).done());
+    ASSERT_TRUE(driver_.map(block_, bytes, pages_).done());
+    ASSERT_TRUE(driver_.allow_access(block_, bytes).done());
+  }
+
+  static constexpr Bytes kReserved = kMiB * 20;
+  CudaDriver driver_{std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0};
+  DeviceStream stream_{};
+  DeviceAddress block_{};
+  PagesHandle pages_{};
+  Bytes mapped_{};
+};
+
+TEST_F(CudaCopyTest, LargeBlocksComeOutWhole) {
+  map(kReserved);
+  std::vector<std::byte> there(kReserved.count);
   for (std::size_t i = 0; i < there.size(); ++i) there[i] = std::byte(i / 4096 + i);
-  std::vector<std::byte> back(bytes.count - 3);
-  ASSERT_TRUE(driver.copy_in(block, there.data(), bytes, stream).done());
-  ASSERT_TRUE(driver.copy_out(back.data(), block, {back.size()}, stream).done());
-  ASSERT_TRUE(driver.synchronize_stream(stream).done());
+  std::vector<std::byte> back(kReserved.count - 3);
+  ASSERT_TRUE(driver_.copy_in(block_, there.data(), kReserved, stream_).done());
+  ASSERT_TRUE(driver_.copy_out(back.data(), block_, {back.size()}, stream_).done());
+  ASSERT_TRUE(driver_.synchronize_stream(stream_).done());
   there.resize(back.size());
   EXPECT_TRUE(there == back);
-  ASSERT_TRUE(driver.unmap(block, bytes).done());
-  ASSERT_TRUE(driver.release(pages).done());
-  ASSERT_TRUE(driver.free_reservation(block, bytes).done());
-  ASSERT_TRUE(driver.destroy_stream(stream).done());
 }
 
 // The second half has no pages: nothing may be under way into memory that its owner gives away.
-TEST(CudaDriverTest, ACopyOutThatIsRefusedHasEnded) {
-  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
+TEST_F(CudaCopyTest, OneThatIsRefusedHasEnded) {
   const Bytes half = kMiB * 8;
-  DeviceAddress block{};
-  PagesHandle pages{};
-  DeviceStream stream{};
-  ASSERT_TRUE(driver.reserve(half + half, driver.facts().granule, block).done());
-  ASSERT_TRUE(driver.create(half, pages).done());
-  ASSERT_TRUE(driver.map(block, half, pages).done());
-  ASSERT_TRUE(driver.allow_access(block, half).done());
-  ASSERT_TRUE(driver.create_stream(stream).done());
-  ASSERT_TRUE(driver.fill(block, std::byte{7}, half, stream).done());
+  map(half);
+  ASSERT_TRUE(driver_.fill(block_, std::byte{7}, half, stream_).done());
   std::vector<std::byte> back((half + half).count);
-  EXPECT_FALSE(driver.copy_out(back.data(), block, half + half, stream).done());
+  EXPECT_FALSE(driver_.copy_out(back.data(), block_, half + half, stream_).done());
   EXPECT_EQ(back[half.count - 1], std::byte{7});
-  ASSERT_TRUE(driver.unmap(block, half).done());
-  ASSERT_TRUE(driver.release(pages).done());
-  ASSERT_TRUE(driver.free_reservation(block, half + half).done());
-  ASSERT_TRUE(driver.destroy_stream(stream).done());
 }
 
 // As of a thread of the program's whose first op allocates: nothing of CUDA's runtime, which would
