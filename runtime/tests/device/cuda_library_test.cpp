@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -130,10 +131,19 @@ TEST_F(CudaCopyTest, LargeBlocksComeOutWhole) {
 TEST_F(CudaCopyTest, OneThatIsRefusedHasEnded) {
   const Bytes half = kMiB * 8;
   map(half);
-  ASSERT_TRUE(driver_.fill(block_, std::byte{7}, half, stream_).done());
-  std::vector<std::byte> back((half + half).count);
-  EXPECT_FALSE(driver_.copy_out(back.data(), block_, half + half, stream_).done());
+  for (int i = 0; i < 40; ++i) {  // it takes a while until the copy begins
+    ASSERT_TRUE(driver_.fill(block_, std::byte{7}, half, stream_).done());
+  }
+  const Bytes both = half + half;
+  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(4096, both.count)), &std::free);
+  std::byte* const back = memory.get();
+  std::memset(back, 0, both.count);
+  // Into other memory it would hold the caller up anyhow.
+  ASSERT_TRUE(driver_.register_host(back, both).done());
+  EXPECT_FALSE(driver_.copy_out(back, block_, both, stream_).done());
   EXPECT_EQ(back[half.count - 1], std::byte{7});
+  EXPECT_TRUE(driver_.unregister_host(back).done());
 }
 
 // As of a thread of the program's whose first op allocates: nothing of CUDA's runtime, which would
