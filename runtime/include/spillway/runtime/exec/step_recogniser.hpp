@@ -109,8 +109,8 @@ class StepRecogniser {
   std::uint64_t place() const { return path_.position(); }
   /// The blocks that are opened for the ops of the loop, as noted; none off a loop.
   const OpenedProfile& opened() const {
-    static const OpenedProfile kNone;
-    return path_.record() != nullptr ? path_.record()->opened : kNone;
+    static const OpenedProfile none;
+    return path_.record() != nullptr ? path_.record()->opened : none;
   }
 
   /// Ops that memory is held for.
