@@ -32,6 +32,7 @@ COUNTERS = (
     "disk_written_bytes",
     "disk_read_bytes",
     "stall_ns",
+    "mapping_ns",
     "elapsed_ns",
     "steps",
     "last_step_ns",
@@ -74,7 +75,7 @@ def claim(**counters):
     """Claims the first free slot; the order of stores is the engine's: the pid last."""
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
-    assert page.version == 6, page.version
+    assert page.version == 7, page.version
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2

@@ -96,6 +96,7 @@ def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, beside,
     assert found["digest"] == expected["digest"]
     assert stats["evicted_bytes"] > 0
     assert stats["fetched_bytes"] > 0
+    assert 0 < stats["mapping_ns"] <= stats["elapsed_ns"]
     if settings["mode"] != "fuzz":
         assert stats["peak_device_bytes"] <= budget
         assert stats["overshoot_bytes"] == 0

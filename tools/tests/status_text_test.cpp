@@ -48,6 +48,7 @@ ProcessStatus busy_process() {
   return status;
 }
 
+double stalled(const ProcessStatus& status) { return share_of_time(status.stall, status); }
 StatusTotals totals_of(std::vector<ProcessStatus> processes) { return total_of(processes); }
 
 TEST(StatusLineTest, ShowsEverythingWhereThereIsRoom) {
@@ -248,15 +249,15 @@ TEST(StatusTotalsTest, TellsTheStepOfTheProcessWithTheMost) {
 TEST(StatusTotalsTest, StallIsAShareOfAllTheTime) {
   ProcessStatus idle = busy_process();
   idle.stall = 0;
-  EXPECT_DOUBLE_EQ(stall_share(totals_of({busy_process(), idle}).sum), 0.02);
-  EXPECT_DOUBLE_EQ(stall_share(ProcessStatus{}), 0);
+  EXPECT_DOUBLE_EQ(stalled(totals_of({busy_process(), idle}).sum), 0.02);
+  EXPECT_DOUBLE_EQ(stalled(ProcessStatus{}), 0);
 }
 
 // Two threads that wait at once for as long as the program runs: not 200 %.
 TEST(StatusTotalsTest, StallIsNeverMoreThanAll) {
   ProcessStatus waiting = busy_process();
   waiting.stall = waiting.elapsed * 2;
-  EXPECT_DOUBLE_EQ(stall_share(waiting), 1);
+  EXPECT_DOUBLE_EQ(stalled(waiting), 1);
 }
 
 TEST(StatusTotalsTest, MergesMoversByName) {
@@ -390,6 +391,23 @@ TEST(SummaryTest, NamesEveryFigure) {
             "  steps     12, the last took 1.8 s and moved 3.4 GiB\n"
             "  largest movers (out and in)\n"
             "      3 GiB  aten::convolution [2, 32, 96, 96, 96] float\n");
+}
+
+TEST(SummaryTest, SaysHowLongACardsMemoryTookToMap) {
+  EXPECT_THAT(format_summary(totals_of({busy_process()})), Not(HasSubstr("mapping")));
+  ProcessStatus on_card = busy_process();
+  on_card.mapping = 10'000'000'000;
+  EXPECT_THAT(format_summary(totals_of({on_card})),
+              HasSubstr("\n  mapping   10 s, 40 % of 25 s\n"));
+  EXPECT_THAT(format_status_line(totals_of({on_card}), 120),
+              HasSubstr("  stall 4 %  mapping 40 %  step 12"));
+}
+
+// As a program that fits has, whose first step maps all.
+TEST(StatusLineTest, LeavesOutThatALittleWasMapped) {
+  ProcessStatus on_card = busy_process();
+  on_card.mapping = 200'000'000;
+  EXPECT_THAT(format_status_line(totals_of({on_card}), 120), Not(HasSubstr("mapping")));
 }
 
 TEST(SummaryTest, NamesThePlanner) {

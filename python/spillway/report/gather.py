@@ -250,6 +250,9 @@ def _of_run(statistics: dict[str, Any], path: str, trace_path: str | None) -> Re
         ("moved in the last step", size(statistics["last_step_moved_bytes"])),
         ("stalled", f"{100 * statistics['stall_ns'] / max(statistics['elapsed_ns'], 1):.1f} %"),
     ]
+    if mapping := statistics.get("mapping_ns"):  # of a card's memory
+        share = 100 * mapping / max(statistics["elapsed_ns"], 1)
+        result.facts.append(("mapping memory", f"{share:.1f} %"))
     return result
 
 

@@ -77,7 +77,7 @@ std::optional<TransferId> DeviceTransfers::copy(const MemoryCopy& copy, Transfer
   auto* const host = const_cast<std::byte*>(out ? copy.to : copy.from);
   const auto opening = out ? nullptr : tier_.opening(block);
   // One without pages is told of like all others.
-  const bool at_once = copy.awaited && !out && (opening == nullptr || opening->finish());
+  const bool at_once = copy.awaited && !out && (opening == nullptr || tier_.finish(*opening));
   const std::lock_guard lock(mutex_);
   refuse_if_lost();
   const Pending pending{&block, host, out ? Direction::kOut : Direction::kIn, opening,
@@ -121,6 +121,7 @@ bool DeviceTransfers::hurry(TransferId id) {
 bool DeviceTransfers::issue_now(TransferId id) {
   const auto found = copies_.find(id);
   if (found == copies_.end() || !streams_.queued(id)) return false;
+  if (found->second.opening != nullptr) tier_.finish(*found->second.opening);
   const auto fence = streams_.hurry(id);
   if (fence) {
     issued(found->second, *fence);

@@ -138,7 +138,7 @@ std::optional<FreedBlock> StreamTier::take_prepared(Bytes pages) {
   const auto ready = prepared_.take(pages);
   if (!ready) return std::nullopt;
   const auto opening = pages_.opening(ready->address);
-  if (opening == nullptr || opening->finish()) return ready;
+  if (opening == nullptr || finish(*opening)) return ready;
   static_cast<void>(pages_.end_opening(ready->address));
   freed_.add_vacant(ready->address, pages);
   return std::nullopt;

@@ -87,6 +87,7 @@ void VmmPages::add_ready(const Pages& pages) {
 }
 
 void VmmPages::give_back(const Pages& pages) {
+  const MappingTime::Scope held_up(mapping_time_);
   expect_done(driver_, driver_.release(pages.handle), "giving memory back");
   budget_.give_back(pages.bytes);
 }
@@ -170,10 +171,10 @@ bool VmmPages::open_now(DeviceAddress block, Bytes bytes, std::shared_ptr<PageOp
   };
   // Others may hold the card's memory, which tables of pages take, too; what nobody needs of ours
   // makes room.
-  if (!opening->finish() && lacks_memory() && trim(bytes) != Bytes{}) {
+  if (!finish(*opening) && lacks_memory() && trim(bytes) != Bytes{}) {
     opening = std::make_shared<PageOpening>(driver_, block, bytes, std::nullopt);
   }
-  if (opening->finish()) {
+  if (finish(*opening)) {
     note_mapped(block, {*opening->handle(), bytes});
     opens_ahead_ = true;
     return true;
@@ -221,12 +222,18 @@ void VmmPages::take_account_of_not_begun(const PageOpening& opening, Bytes bytes
   budget_.give_back(paid);
 }
 
+// Waits for the thread, where that has begun.
+bool VmmPages::take_back(PageJob& job) {
+  const MappingTime::Scope held_up(mapping_time_);
+  return job.take_back();
+}
+
 bool VmmPages::end_opening(DeviceAddress block) {
   const auto found = mapped_.find(block);
   SPILLWAY_CHECK(found != mapped_.end(), "a block without pages is asked for its opening");
   const auto opening = std::exchange(found->second.opening, nullptr);
   if (opening == nullptr) return true;
-  opening->take_back();
+  take_back(*opening);
   if (opening->done()) {
     found->second.handle = *opening->handle();
     return true;
@@ -272,7 +279,7 @@ bool VmmPages::hand_over(Leaving& leaving) {
 std::optional<Fence> VmmPages::recall(DeviceAddress block) {
   const auto found = std::ranges::find(leaving_, block, &Leaving::block);
   if (found == leaving_.end()) return std::nullopt;
-  if (found->closing != nullptr && !found->closing->take_back()) {
+  if (found->closing != nullptr && !take_back(*found->closing)) {
     make_ready(found);
     return std::nullopt;
   }
@@ -290,6 +297,7 @@ std::deque<VmmPages::Leaving>::iterator VmmPages::make_ready(std::deque<Leaving>
   const Leaving leaving = std::move(*at);
   at = leaving_.erase(at);
   leaving_bytes_ -= leaving.pages.bytes;
+  const MappingTime::Scope held_up(mapping_time_);
   if (leaving.closing != nullptr) leaving.closing->finish();
   const bool begun = leaving.closing != nullptr && leaving.closing->begun();
   expect_done(driver_,

@@ -40,6 +40,7 @@ Statistics Counters::read() const {
   }
   result.overshoot = memory_.budget().overshoot();
   result.stall_ns = waits_.stalled_ns();
+  result.mapping_ns = memory_.mapping_ns();
   result.elapsed_ns = now_ns() - started_;
   result.ops = steps_.ops();
   result.steps = steps_.steps();

@@ -38,6 +38,7 @@ std::string to_json(const Statistics& s) {
       {"overshoot_bytes", s.overshoot.count},
       {"rounding_bytes", s.rounding.count},
       {"stall_ns", s.stall_ns},
+      {"mapping_ns", s.mapping_ns},
       {"elapsed_ns", s.elapsed_ns},
       {"ops", s.ops},
       {"steps", s.steps},
@@ -69,6 +70,10 @@ std::string to_summary(const Statistics& s) {
       to_string(s.moves.evicted + s.moves.clean_evicted), to_string(s.moves.clean_evicted),
       to_string(s.moves.fetched), to_string(s.disk_written), to_string(s.disk_read), stalled, share,
       s.steps);
+  if (s.mapping_ns != 0) {
+    text += fmt::format("spillway: mapping memory of the card took {:.1f} s\n",
+                        static_cast<double>(s.mapping_ns) * 1e-9);
+  }
   if (s.disk_written.count != 0) text += fmt::format("spillway: transfers by {}\n", s.io);
   if (s.stopped_after_step != 0) {
     text += fmt::format("spillway: fits: stopped watching after step {}\n", s.stopped_after_step);

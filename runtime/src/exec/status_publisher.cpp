@@ -55,6 +55,7 @@ void StatusPublisher::publish_counters(StatusSlot& slot, const Statistics& count
   slot.disk_written_bytes.store(counters.disk_written.count, kRelaxed);
   slot.disk_read_bytes.store(counters.disk_read.count, kRelaxed);
   slot.stall_ns.store(whole(counters.stall_ns), kRelaxed);
+  slot.mapping_ns.store(whole(counters.mapping_ns), kRelaxed);
   slot.elapsed_ns.store(whole(counters.elapsed_ns), kRelaxed);
   slot.steps.store(counters.steps, kRelaxed);
   slot.last_step_ns.store(whole(counters.last_step_ns), kRelaxed);

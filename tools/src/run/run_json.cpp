@@ -43,6 +43,7 @@ std::string run_json(const ProgramEnd& end, std::span<const ProcessStatus> proce
   json["disk_written"] = sum.disk_written.count;
   json["disk_read"] = sum.disk_read.count;
   json["stall_ns"] = sum.stall;
+  json["mapping_ns"] = sum.mapping;
   json["overshoot"] = sum.overshoot.count;
   json["out_of_memory"] = sum.died_short && (end.code != 0 || end.signal != 0);
   json["shortages"] = sum.shortages;

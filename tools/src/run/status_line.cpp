@@ -22,6 +22,13 @@ struct Part {
 // Nobody needs to see ops fly by: below this a step says enough by being counted.
 constexpr TimeNs kLongStep = 5'000'000'000;
 
+// Every program on a card maps its memory at first.
+constexpr double kShownMapping = 0.01;
+
+std::string percent_of_time(TimeNs time, const ProcessStatus& sum) {
+  return short_percent(share_of_time(time, sum));
+}
+
 // How far the step is; empty where that is not worth a place. More ops than last time are a step of
 // another kind, of which the end is not known.
 std::string progress_of(const ProcessStatus& sum) {
@@ -39,7 +46,10 @@ void add_moving_parts(std::vector<Part>& parts, const ProcessStatus& sum) {
     const Bytes moved = sum.evicted + sum.fetched;
     parts.push_back({3, fmt::format("moved {}", short_bytes(moved)), ""});
   }
-  parts.push_back({8, fmt::format("stall {}", short_percent(stall_share(sum))), ""});
+  parts.push_back({8, fmt::format("stall {}", percent_of_time(sum.stall, sum)), ""});
+  if (share_of_time(sum.mapping, sum) >= kShownMapping) {
+    parts.push_back({8, fmt::format("mapping {}", percent_of_time(sum.mapping, sum)), ""});
+  }
 }
 
 std::vector<Part> parts_of(const StatusTotals& totals) {

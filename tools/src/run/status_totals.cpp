@@ -93,6 +93,7 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.last_step_moved = load_bytes(slot.last_step_moved_bytes);
   status.overshoot = load_bytes(slot.overshoot_bytes);
   status.stall = load_time(slot.stall_ns);
+  status.mapping = load_time(slot.mapping_ns);
   status.elapsed = elapsed_of(slot);
   status.last_step = load_time(slot.last_step_ns);
   status.steps = load(slot.steps);
@@ -148,6 +149,7 @@ void add(ProcessStatus& sum, const ProcessStatus& status) {
   sum.last_step_moved += status.last_step_moved;
   sum.overshoot = std::max(sum.overshoot, status.overshoot);
   sum.stall += status.stall;
+  sum.mapping += status.mapping;
   sum.elapsed += status.elapsed;
   sum.last_step = std::max(sum.last_step, status.last_step);
   const bool first_to_begin = sum.ops_in_step == 0;
@@ -221,9 +223,9 @@ std::string fits_text(const StatusTotals& totals) {
   return fmt::format("fits: stopped watching after step {}", totals.sum.stopped_after_step);
 }
 
-double stall_share(const ProcessStatus& status) {
+double share_of_time(TimeNs time, const ProcessStatus& status) {
   if (status.elapsed <= 0) return 0;
-  const double share = static_cast<double>(status.stall) / static_cast<double>(status.elapsed);
+  const double share = static_cast<double>(time) / static_cast<double>(status.elapsed);
   // Several threads may wait at once; the share of one program is never more than all of its time.
   return std::clamp(share, 0.0, 1.0);
 }

@@ -43,6 +43,7 @@ struct ProcessStatus {
   Bytes last_step_moved{};
   Bytes overshoot{};
   TimeNs stall = 0;
+  TimeNs mapping = 0;  ///< calls that map a card's memory
   TimeNs elapsed = 0;  ///< since Spillway was loaded, until the end or now
   TimeNs last_step = 0;
   std::uint64_t steps = 0;
@@ -85,7 +86,7 @@ StatusTotals total_of(std::span<const ProcessStatus> processes);
 /// watched.
 std::string fits_text(const StatusTotals& totals);
 
-/// Stalled share of the time of all processes, 0 to 1.
-double stall_share(const ProcessStatus& status);
+/// What share of the time of all processes that is, 0 to 1.
+double share_of_time(TimeNs time, const ProcessStatus& status);
 
 }  // namespace spillway::tools

@@ -61,6 +61,11 @@ std::string outcome_lines(const StatusTotals& totals, bool failed) {
   return text;
 }
 
+std::string part_of_time(TimeNs time, const ProcessStatus& sum) {
+  return fmt::format("{}, {} of {}", short_time(time), short_percent(share_of_time(time, sum)),
+                     short_time(sum.elapsed));
+}
+
 std::string steps_line(const StatusTotals& totals) {
   const ProcessStatus& sum = totals.sum;
   if (sum.steps == 0) return line("steps", "none recognised");
@@ -104,8 +109,8 @@ std::string format_summary(const StatusTotals& totals, bool failed) {
     text += line("disk", fmt::format("written {}, read {}", short_bytes(sum.disk_written),
                                      short_bytes(sum.disk_read)));
     if (!sum.io.empty()) text += line("transfers", sum.io);
-    text += line("stall", fmt::format("{}, {} of {}", short_time(sum.stall),
-                                      short_percent(stall_share(sum)), short_time(sum.elapsed)));
+    text += line("stall", part_of_time(sum.stall, sum));
+    if (sum.mapping != 0) text += line("mapping", part_of_time(sum.mapping, sum));
   }
   return text + steps_line(totals) + movers_lines(sum.movers);
 }

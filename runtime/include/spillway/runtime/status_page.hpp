@@ -16,7 +16,7 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 6;
+inline constexpr std::uint32_t kStatusVersion = 7;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
@@ -55,6 +55,7 @@ struct StatusSlot {
   std::atomic<std::uint64_t> disk_written_bytes;
   std::atomic<std::uint64_t> disk_read_bytes;
   std::atomic<std::uint64_t> stall_ns;      ///< time ops and allocations waited for transfers
+  std::atomic<std::uint64_t> mapping_ns;    ///< time that calls which map a card's memory took
   std::atomic<std::uint64_t> elapsed_ns;    ///< since the engine started
   std::atomic<std::uint64_t> steps;         ///< periods recognised and completed
   std::atomic<std::uint64_t> last_step_ns;  ///< duration of the last full period

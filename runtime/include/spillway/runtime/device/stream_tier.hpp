@@ -83,6 +83,8 @@ class StreamTier final : public DeviceTier, public StreamUses {
   [[nodiscard]] std::shared_ptr<PageOpening> opening(const DeviceBlock& block) const {
     return pages_.opening(address_of(block));
   }
+  /// Ends that wait now. False: the block has no pages. Any thread.
+  bool finish(PageOpening& opening) { return pages_.finish(opening); }
   /// A copy into the block is in its stream: who uses the block starts after the fence.
   void arrives(DeviceBlock& block, const Fence& fence) { as_stream(block).uses.arrives(fence); }
 
@@ -139,6 +141,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   void reset_peak() override;
   [[nodiscard]] DeviceBlock* find(const void* address) const override;
 
+  [[nodiscard]] std::int64_t mapping_ns() const override { return pages_.mapping_ns(); }
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] MemoryRefusal refusal() const override;
   [[nodiscard]] const VmmPages& pages() const { return pages_; }

@@ -40,6 +40,7 @@
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
+#include "spillway/runtime/device/mapping_time.hpp"
 #include "spillway/runtime/device/page_closing.hpp"
 #include "spillway/runtime/device/page_exchanges.hpp"
 #include "spillway/runtime/device/page_opener.hpp"
@@ -75,6 +76,11 @@ class VmmPages {
   [[nodiscard]] bool open_ahead(DeviceAddress block, Bytes bytes, Overbooking overbooking);
   /// How far that has come; null where the block was opened at once.
   [[nodiscard]] std::shared_ptr<PageOpening> opening(DeviceAddress block) const;
+  /// Makes the calls of an opening that its user cannot wait for. False: it failed. Any thread.
+  bool finish(PageOpening& opening) {
+    const MappingTime::Scope held_up(mapping_time_);
+    return opening.finish();
+  }
   /// Takes the opening of a block back if it has not begun, else waits for its end. False: the
   /// block has no pages, and has given back what it paid.
   [[nodiscard]] bool end_opening(DeviceAddress block);
@@ -109,6 +115,8 @@ class VmmPages {
   [[nodiscard]] Bytes surplus() const { return exchanges_.surplus(); }
   /// Whether `open_ahead` leaves the calls to a thread: not since an opening failed.
   [[nodiscard]] bool opens_ahead() const { return opens_ahead_; }
+  /// How long all of this held up those who called it, and `finish`. Any thread.
+  [[nodiscard]] std::int64_t mapping_ns() const { return mapping_time_.nanoseconds(); }
   /// That were created, or are to be.
   [[nodiscard]] std::uint64_t created_handles() const { return created_handles_; }
   [[nodiscard]] std::uint64_t recycled_handles() const { return recycled_handles_; }
@@ -131,6 +139,7 @@ class VmmPages {
   std::shared_ptr<PageOpening> pay_for(DeviceAddress block, Bytes bytes, Overbooking overbooking);
   std::shared_ptr<PageOpening> pay_by_exchange(DeviceAddress block, Bytes bytes);
   bool open_now(DeviceAddress block, Bytes bytes, std::shared_ptr<PageOpening> opening);
+  bool take_back(PageJob& job);
   void note_mapped(DeviceAddress block, Pages pages);
   void take_account_of_failed(const PageOpening& opening, Bytes bytes);
   void take_account_of_not_begun(const PageOpening& opening, Bytes bytes);
@@ -155,6 +164,7 @@ class VmmPages {
   std::deque<Leaving> leaving_;                              // first to leave first
   std::map<std::uint64_t, std::vector<PagesHandle>> ready_;  // by size
   PageExchanges exchanges_;
+  MappingTime mapping_time_;
   Bytes mapped_bytes_{};
   Bytes leaving_bytes_{};
   Bytes ready_bytes_{};

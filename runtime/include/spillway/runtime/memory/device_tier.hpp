@@ -153,6 +153,8 @@ class DeviceTier {
   /// The block `address` lies in, or null. Any thread.
   [[nodiscard]] virtual DeviceBlock* find(const void* address) const = 0;
 
+  /// How long calls that map memory held up the program, where they are dear. Any thread.
+  [[nodiscard]] virtual std::int64_t mapping_ns() const { return 0; }
   /// Where memory comes from, for statistics (docs/statistics.md, `pages`).
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual MemoryRefusal refusal() const = 0;
