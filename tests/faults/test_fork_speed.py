@@ -15,7 +15,8 @@ from tests.faults.in_child import in_child
 from tests.faults.starter import activate
 
 STEPS = 12
-ROUNDS = 5
+# Page faults are exact, so two epochs show them; times want a median.
+ROUNDS = 5 if os.environ.get("FORK_SPEED") == "1" else 2
 ALLOWED = 1.03
 
 
