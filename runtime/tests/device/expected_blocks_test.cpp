@@ -14,13 +14,14 @@ namespace spillway::runtime {
 namespace {
 
 class ExpectedBlocksTest : public DeviceFixture {
- protected:
+ public:
   ~ExpectedBlocksTest() override {
     driver_.release_held();
     tier_.reset();
     EXPECT_EQ(device_.used(), Bytes{0}) << "not all was given back";
   }
 
+ protected:
   void begin(OpensAhead ahead) { tier_.emplace(clock_, kGranule * 4, kMiB, ahead); }
   void expect(std::initializer_list<std::uint64_t> granules) {
     std::vector<Bytes> blocks;

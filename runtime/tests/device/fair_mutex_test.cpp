@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -41,8 +42,7 @@ TEST(FairMutexTest, LetsOneInAtATime) {
       --inside;
     }
   };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 3; ++i) threads.emplace_back(work);
+  std::array threads{std::thread(work), std::thread(work), std::thread(work)};
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(count, 6'000);
 }

@@ -3,6 +3,7 @@
 // meanwhile.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +13,6 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "card_storages.hpp"
 #include "device_fixture.hpp"
@@ -45,7 +45,7 @@ bool none_opens_soon() {
 }
 
 class OpeningAheadTest : public DeviceFixture {
- protected:
+ public:
   OpeningAheadTest() { begin(OpensAhead::kOnCall); }
   ~OpeningAheadTest() override {
     driver_.release_held();
@@ -53,6 +53,7 @@ class OpeningAheadTest : public DeviceFixture {
     EXPECT_TRUE(lost_ || device_.used() == Bytes{0}) << "not all was given back";
   }
 
+ protected:
   void begin(OpensAhead ahead) {
     end();
     storages_.emplace(
@@ -127,8 +128,7 @@ TEST_F(OpeningAheadTest, AProgramsThreadMapsNothingForAPrefetch) {
 }
 
 TEST_F(OpeningAheadTest, TheBudgetIsClaimedAtOnce) {
-  std::vector<StorageRecord*> all;
-  for (int value = 0; value < 4; ++value) all.push_back(&away(value));
+  const std::array all{&away(0), &away(1), &away(2), &away(3)};
   storages_->tier().release_idle();
   for (StorageRecord* const storage : all) ASSERT_TRUE(storages_->prefetch(*storage));
   EXPECT_EQ(storages_->tier().budget().used(), kGranule * 4);
@@ -268,8 +268,7 @@ TEST_F(OpeningAheadTest, WhatDiesMeanwhileLeavesItsMemoryToOthers) {
 
 TEST_F(OpeningAheadTest, TheEndWaitsForTheOpeningThatHasBegunAndForNoOther) {
   begin(OpensAhead::kOnThread);
-  std::vector<StorageRecord*> all;
-  for (int value = 0; value < 4; ++value) all.push_back(&away(value));
+  const std::array all{&away(0), &away(1), &away(2), &away(3)};
   driver_.hold();
   for (StorageRecord* const storage : all) ASSERT_TRUE(storages_->prefetch(*storage));
   driver_.wait_until_held();

@@ -12,7 +12,7 @@ namespace spillway::runtime {
 namespace {
 
 class PageClosingTest : public DeviceFixture {
- protected:
+ public:
   ~PageClosingTest() override {
     driver_.release_held();
     pages_.reset();
@@ -20,6 +20,7 @@ class PageClosingTest : public DeviceFixture {
     EXPECT_EQ(budget_.used(), unpaid_);
   }
 
+ protected:
   DeviceAddress opened() {
     const DeviceAddress block = *pages_->carve(kGranule);
     EXPECT_TRUE(pages_->open(block, kGranule));

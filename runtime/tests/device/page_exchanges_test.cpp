@@ -14,7 +14,7 @@ namespace spillway::runtime {
 namespace {
 
 class PageExchangesTest : public DeviceFixture {
- protected:
+ public:
   ~PageExchangesTest() override {
     driver_.release_held();
     pages_.reset();
@@ -22,6 +22,7 @@ class PageExchangesTest : public DeviceFixture {
     EXPECT_EQ(budget_.used(), Bytes{});
   }
 
+ protected:
   void make_ready(std::uint64_t granules) {
     const Bytes bytes = kGranule * granules;
     const DeviceAddress block = *pages_->carve(bytes);

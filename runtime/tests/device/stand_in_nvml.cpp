@@ -17,6 +17,7 @@ int card;
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the library's names
 extern "C" {
 #define STAND_IN_NVML __attribute__((visibility("default"))) int
 
@@ -41,3 +42,4 @@ STAND_IN_NVML nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* co
 
 #undef STAND_IN_NVML
 }
+// NOLINTEND(readability-identifier-naming)

@@ -8,7 +8,8 @@ namespace {
 
 constexpr TimeNs kMs = 1'000'000;
 
-struct UnmanagedGaugeTest : ::testing::Test {
+class UnmanagedGaugeTest : public ::testing::Test {
+ protected:
   /// A look that took 100 us, in which tensors held `managed` all the time.
   bool look(Bytes others, Bytes managed = kMiB * 100, std::uint64_t steps = 0) {
     return look_while(others, managed, managed, steps);

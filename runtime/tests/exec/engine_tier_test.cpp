@@ -77,7 +77,7 @@ TEST_P(EngineTierTest, WhatDoesNotFitLeavesAndComesBackWithItsBytes) {
 
 /// A step of 80 ops that use more than the budget holds. One of them allocates.
 class ExpectedAllocationsTest : public OverPlainTier {
- protected:
+ public:
   ExpectedAllocationsTest() {
     engine_.start(within_budget(Mode::kEnforce));
     for (std::size_t i = 0; i < kCount; ++i) storages_.push_back(make(i));
@@ -85,6 +85,8 @@ class ExpectedAllocationsTest : public OverPlainTier {
   ~ExpectedAllocationsTest() override {
     for (FakeStorage* storage : storages_) drop_storage(engine_, storage);
   }
+
+ protected:
   void run_ops(std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = begin; i < end; ++i) {
       FakeOp op(engine_, 1'000 + i, i == 0);
