@@ -78,8 +78,10 @@ def test_more_than_the_budget_is_a_fault(told, overshoot, faults):
 
 def test_the_page_has_what_was_found(tmp_path, capsys, monkeypatch):
     seconds = [1.0] * parts.WARM_UP
-    stock = {"seconds": [*seconds, 0.1], "moved": [0] * 7, "peak": parts.GIB}
-    tight = {"seconds": [*seconds, 0.2], "moved": [11 * 10**9] * 7, "peak": parts.GIB}
+    none = {"moved": [0] * 7, "stalled": [0] * 7, "mapping": [0] * 7}
+    some = {"moved": [11 * 10**9] * 7, "stalled": [0.02] * 7, "mapping": [0.05] * 7}
+    stock = {"seconds": [*seconds, 0.1], **none, "peak": parts.GIB}
+    tight = {"seconds": [*seconds, 0.2], **some, "peak": parts.GIB}
     outcomes = [
         ended("resnet50: stock", answer=stock),
         ended("resnet50: 50 %", answer=tight, stats={"peak_device_bytes": parts.GIB // 2}),
@@ -99,7 +101,7 @@ def test_the_page_has_what_was_found(tmp_path, capsys, monkeypatch):
     assert page.main() == 0
     told = capsys.readouterr().out
     assert "# The check on one A CARD" in told
-    assert "| 50 % | 200 ms | 2.00 | 0.50 GiB | 10.2 GiB | 100 ms |" in told
+    assert "| 50 % | 200 ms | 2.00 | 0.50 GiB | 10.2 GiB | 100 ms | 20 ms | 50 ms |" in told
     assert "| offload | did not end well |" in told
     assert "- fault: offload: no end" in told
 

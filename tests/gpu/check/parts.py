@@ -220,15 +220,22 @@ def median(outcome):
 
 def step_rows(outcomes):
     """A row of each, the first of which is of stock."""
-    rows = [("run", "step", "of stock", "peak of tensors", "moved in a step", "copies alone")]
+    rows = [
+        (
+            "run", "step", "of stock", "peak of tensors", "moved in a step", "copies alone",
+            "stalled", "mapping",
+        )
+    ]  # fmt: skip
     stock = outcomes[0]
     for each in outcomes:
         name = each.name.partition(": ")[2]
         if not each.is_well:
-            rows.append((name, "did not end well", "", "", "", ""))
+            rows.append((name, "did not end well", *[""] * 6))
             continue
         answer, stats = each.answer, each.stats
-        moved = statistics.median(answer["moved"][WARM_UP:])
+        moved, stalled, mapping = (
+            statistics.median(answer[key][WARM_UP:]) for key in ("moved", "stalled", "mapping")
+        )
         peak = stats["peak_device_bytes"] if stats else answer["peak"]
         rows.append(
             (
@@ -237,7 +244,10 @@ def step_rows(outcomes):
                 f"{median(each) / median(stock):.2f}",
                 f"{peak / GIB:.2f} GiB",
                 f"{moved / GIB:.1f} GiB" if moved else "",
-                f"{moved / 2 / LINK * 1e3:.0f} ms" if moved else "",
+                *(
+                    f"{seconds * 1e3:.0f} ms" if moved else ""
+                    for seconds in (moved / 2 / LINK, stalled, mapping)
+                ),
             )
         )
     return rows

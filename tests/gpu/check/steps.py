@@ -11,6 +11,7 @@ import functools
 import json
 import sys
 import time
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import torch
@@ -79,22 +80,35 @@ def saved(blocks, way):
     return contextlib.nullcontext()
 
 
-def moved_bytes():
-    """Bytes that Spillway copied out and in until now; 0 where it is not active."""
-    if "spillway._activation" not in sys.modules:
-        return 0
-    stats = sys.modules["spillway"].stats()
-    return stats.evicted_bytes + stats.fetched_bytes
+@dataclass(frozen=True)
+class Toll:
+    """What Spillway did until now, or in between: bytes copied out and in, and seconds in which
+    it held the program up. Nothing where it is not active."""
+
+    moved: int = 0
+    stalled: float = 0
+    mapping: float = 0
+
+    @classmethod
+    def until_now(cls):
+        if "spillway._activation" not in sys.modules:
+            return cls()
+        stats = sys.modules["spillway"].stats()
+        moved = stats.evicted_bytes + stats.fetched_bytes
+        return cls(moved, stats.stall_ns * 1e-9, stats.mapping_ns * 1e-9)
+
+    def since(self, before):
+        return Toll(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
 def timed(network, way, steps):
     torch.manual_seed(0)
     model, blocks, optimizer, loss_of = NETWORKS[network]()
     keeping = saved(blocks, way)
-    seconds, moved, losses = [], [], []
+    seconds, tolls, losses = [], [], []
     torch.cuda.synchronize()
     for _ in range(steps):
-        begin, before = time.perf_counter(), moved_bytes()
+        begin, before = time.perf_counter(), Toll.until_now()
         optimizer.zero_grad()
         with keeping:
             loss = loss_of()
@@ -103,12 +117,17 @@ def timed(network, way, steps):
         losses.append(loss.item())
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
-        moved.append(moved_bytes() - before)
-        print(f"{seconds[-1]:.3f} s, {moved[-1] >> 20} MiB moved", file=sys.stderr, flush=True)
+        toll = Toll.until_now().since(before)
+        tolls.append(toll)
+        print(
+            f"{seconds[-1]:.3f} s, {toll.moved >> 20} MiB moved, stalled {toll.stalled:.3f} s, "
+            f"mapping {toll.mapping:.3f} s",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
     parameters = sum(each.numel() for each in model.parameters())
     return {
         "seconds": seconds,
-        "moved": moved,
+        **{key: [getattr(toll, key) for toll in tolls] for key in ("moved", "stalled", "mapping")},
         "losses": losses,
         "peak": torch.cuda.memory_stats()["allocated_bytes.large_pool.peak"],
         "parameters": parameters,
