@@ -77,7 +77,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  static const auto* const kValues = new std::map<cudaDeviceAttr, int>{
+  static const auto* const values = new std::map<cudaDeviceAttr, int>{
       {cudaDevAttrComputeCapabilityMajor, 9},
       {cudaDevAttrWarpSize, 32},
       {cudaDevAttrMultiProcessorCount, kProcessors},
@@ -85,8 +85,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       {cudaDevAttrMaxThreadsPerMultiProcessor, kThreadsPerProcessor},
       {cudaDevAttrMaxSharedMemoryPerBlockOptin, kSharedPerBlock},
       {cudaDevAttrMaxBlocksPerMultiprocessor, 32}};
-  const auto found = kValues->find(attribute);
-  *value = found == kValues->end() ? 0 : found->second;
+  const auto found = values->find(attribute);
+  *value = found == values->end() ? 0 : found->second;
   return asked(device == 0);
 }
 

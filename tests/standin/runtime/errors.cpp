@@ -15,7 +15,7 @@ namespace {
 thread_local cudaError_t last_error = cudaSuccess;
 
 const std::map<cudaError_t, std::pair<const char*, const char*>>& known() {
-  static const auto* const kKnown = new std::map<cudaError_t, std::pair<const char*, const char*>>{
+  static const auto* const errors = new std::map<cudaError_t, std::pair<const char*, const char*>>{
       {cudaSuccess, {"cudaSuccess", "no error"}},
       {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
       {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
@@ -27,19 +27,19 @@ const std::map<cudaError_t, std::pair<const char*, const char*>>& known() {
       {cudaErrorNotPermitted, {"cudaErrorNotPermitted", "operation not permitted"}},
       {cudaErrorStreamCaptureUnsupported,
        {"cudaErrorStreamCaptureUnsupported", "the stand-in card captures no graphs"}}};
-  return *kKnown;
+  return *errors;
 }
 
 /// Kept for good: callers hold the pointer as long as they like.
 const char* text_of_loss() {
-  static auto* const kText = new std::string;
-  static auto* const kMutex = new std::mutex;
-  const std::lock_guard lock(*kMutex);
-  if (kText->empty()) {
-    *kText = "the stand-in card was lost";
-    for (const std::string& complaint : stand_in_card().complaints()) *kText += ": " + complaint;
+  static auto* const text = new std::string;
+  static auto* const mutex = new std::mutex;
+  const std::lock_guard lock(*mutex);
+  if (text->empty()) {
+    *text = "the stand-in card was lost";
+    for (const std::string& complaint : stand_in_card().complaints()) *text += ": " + complaint;
   }
-  return kText->c_str();
+  return text->c_str();
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ runtime::DeviceEvent event_of(cudaEvent_t event) {
 
 /// Whether the card is that of the process which forked this one, as CUDA's context is then.
 bool is_of_parent() {
-  static const pid_t kOwner = getpid();
-  return getpid() != kOwner;
+  static const pid_t owner = getpid();
+  return getpid() != owner;
 }
 
 }  // namespace
