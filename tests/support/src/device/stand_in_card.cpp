@@ -61,8 +61,8 @@ bool load_libraries() {
 }
 
 ThreadDevice& stand_in_card() {
-  static ThreadDevice* const kCard = make_card();
-  return *kCard;
+  static ThreadDevice* const card = make_card();
+  return *card;
 }
 
 }  // namespace spillway::testing
