@@ -47,7 +47,7 @@ class Statistics:
     overshoot_bytes: int  #: most the budget was ever exceeded by
     rounding_bytes: int  #: resident in used blocks and slabs, but not asked for
     stall_ns: int  #: time that ops and allocations waited for room or data
-    mapping_ns: int  #: time that calls which map a card's memory took
+    mapping_ns: int  #: time that mapping a card's memory held up the program
     elapsed_ns: int  #: since Spillway was loaded
     ops: int  #: outermost operator calls seen
     steps: int  #: repetitions of the training step that were recognised

@@ -101,6 +101,7 @@ def claim_busy():
         disk_written_bytes=8192 * MIB,
         disk_read_bytes=11264 * MIB,
         stall_ns=10**9,
+        mapping_ns=2 * 10**8,
         elapsed_ns=25 * 10**9,
         steps=12,
         last_step_ns=18 * 10**8,

@@ -81,6 +81,8 @@ def test_what_every_command_prints_is_json(spillway, trace, plan, tmp_path):  # 
         assert result.returncode == status, (words, result.stderr)
         answer = json.loads(result.stdout.splitlines()[-1])
         assert answer["exit_status"] == (status if words[0] == "run" else 0)
+        if "claim" in words:
+            assert (answer["stall_ns"], answer["mapping_ns"]) == (10**9, 2 * 10**8)
 
 
 def test_a_recording_is_summed_up(spillway, trace, tmp_path):  # noqa: F811

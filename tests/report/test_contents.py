@@ -73,6 +73,12 @@ def errors(report):
     return {row["what"]: row["error"] for row in charts.comparison_rows(report.comparisons)}
 
 
+def test_a_run_on_a_card_tells_how_long_mapping_took(files):
+    assert "mapping memory" not in dict(gather.report(files["STATISTICS"]).facts)
+    rewrite(files["STATISTICS"], samples.STATISTICS, mapping_ns=250)
+    assert dict(gather.report(files["STATISTICS"]).facts)["mapping memory"] == "25.0 %"
+
+
 def test_what_does_not_compare_has_no_error(files):
     arguments = {"trace": files["TRACE"], "run": files["STATISTICS"]}
     assert errors(gather.report(files["PLAN"], **arguments)) == {

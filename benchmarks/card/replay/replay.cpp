@@ -93,6 +93,7 @@ Statistics difference(Statistics later, const Statistics& earlier) {
   later.moves.evictions -= earlier.moves.evictions;
   later.moves.fetches -= earlier.moves.fetches;
   later.stall_ns -= earlier.stall_ns;
+  later.mapping_ns -= earlier.mapping_ns;
   return later;
 }
 

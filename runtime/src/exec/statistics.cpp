@@ -8,6 +8,13 @@
 #include "spillway/runtime/shown_movers.hpp"
 
 namespace spillway::runtime {
+namespace {
+
+// Every program maps all that it needs in its first step: below such a part of the time it is not
+// worth a line.
+constexpr std::int64_t kLeastShown = 100;
+
+}  // namespace
 
 std::string to_json(const Statistics& s) {
   const nlohmann::ordered_json json{
@@ -70,8 +77,8 @@ std::string to_summary(const Statistics& s) {
       to_string(s.moves.evicted + s.moves.clean_evicted), to_string(s.moves.clean_evicted),
       to_string(s.moves.fetched), to_string(s.disk_written), to_string(s.disk_read), stalled, share,
       s.steps);
-  if (s.mapping_ns != 0) {
-    text += fmt::format("spillway: mapping memory of the card took {:.1f} s\n",
+  if (s.mapping_ns * kLeastShown >= s.elapsed_ns && s.mapping_ns != 0) {
+    text += fmt::format("spillway: mapping the card's memory held the program up for {:.1f} s\n",
                         static_cast<double>(s.mapping_ns) * 1e-9);
   }
   if (s.disk_written.count != 0) text += fmt::format("spillway: transfers by {}\n", s.io);

@@ -108,7 +108,7 @@ def timed(network, way, steps):
     seconds, tolls, losses = [], [], []
     torch.cuda.synchronize()
     for _ in range(steps):
-        begin, before = time.perf_counter(), Toll.until_now()
+        before, begin = Toll.until_now(), time.perf_counter()
         optimizer.zero_grad()
         with keeping:
             loss = loss_of()

@@ -22,9 +22,6 @@ struct Part {
 // Nobody needs to see ops fly by: below this a step says enough by being counted.
 constexpr TimeNs kLongStep = 5'000'000'000;
 
-// Every program on a card maps its memory at first.
-constexpr double kShownMapping = 0.01;
-
 std::string percent_of_time(TimeNs time, const ProcessStatus& sum) {
   return short_percent(share_of_time(time, sum));
 }
@@ -47,8 +44,8 @@ void add_moving_parts(std::vector<Part>& parts, const ProcessStatus& sum) {
     parts.push_back({3, fmt::format("moved {}", short_bytes(moved)), ""});
   }
   parts.push_back({8, fmt::format("stall {}", percent_of_time(sum.stall, sum)), ""});
-  if (share_of_time(sum.mapping, sum) >= kShownMapping) {
-    parts.push_back({8, fmt::format("mapping {}", percent_of_time(sum.mapping, sum)), ""});
+  if (mapping_matters(sum)) {
+    parts.push_back({7, fmt::format("mapping {}", percent_of_time(sum.mapping, sum)), ""});
   }
 }
 

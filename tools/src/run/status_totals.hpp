@@ -43,7 +43,7 @@ struct ProcessStatus {
   Bytes last_step_moved{};
   Bytes overshoot{};
   TimeNs stall = 0;
-  TimeNs mapping = 0;  ///< calls that map a card's memory
+  TimeNs mapping = 0;  ///< that mapping a card's memory held the program up
   TimeNs elapsed = 0;  ///< since Spillway was loaded, until the end or now
   TimeNs last_step = 0;
   std::uint64_t steps = 0;
@@ -88,5 +88,9 @@ std::string fits_text(const StatusTotals& totals);
 
 /// What share of the time of all processes that is, 0 to 1.
 double share_of_time(TimeNs time, const ProcessStatus& status);
+
+/// Whether mapping a card's memory took enough time to be shown: every program maps all that it
+/// needs in its first step.
+bool mapping_matters(const ProcessStatus& status);
 
 }  // namespace spillway::tools

@@ -110,8 +110,8 @@ std::string format_summary(const StatusTotals& totals, bool failed) {
                                      short_bytes(sum.disk_read)));
     if (!sum.io.empty()) text += line("transfers", sum.io);
     text += line("stall", part_of_time(sum.stall, sum));
-    if (sum.mapping != 0) text += line("mapping", part_of_time(sum.mapping, sum));
   }
+  if (mapping_matters(sum)) text += line("mapping", part_of_time(sum.mapping, sum));
   return text + steps_line(totals) + movers_lines(sum.movers);
 }
 

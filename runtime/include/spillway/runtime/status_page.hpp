@@ -55,7 +55,7 @@ struct StatusSlot {
   std::atomic<std::uint64_t> disk_written_bytes;
   std::atomic<std::uint64_t> disk_read_bytes;
   std::atomic<std::uint64_t> stall_ns;      ///< time ops and allocations waited for transfers
-  std::atomic<std::uint64_t> mapping_ns;    ///< time that calls which map a card's memory took
+  std::atomic<std::uint64_t> mapping_ns;    ///< time that mapping a card's memory held it up
   std::atomic<std::uint64_t> elapsed_ns;    ///< since the engine started
   std::atomic<std::uint64_t> steps;         ///< periods recognised and completed
   std::atomic<std::uint64_t> last_step_ns;  ///< duration of the last full period

@@ -87,7 +87,10 @@ class VmmPages {
   /// Where no thread opens: opens the block that waits for it first. False if there is none.
   bool open_next() { return opener_.open_next(); }
   /// Ends the thread that opens, until it is needed again. Nothing is being opened.
-  void stop_thread() { opener_.stop(); }
+  void stop_thread() {
+    const MappingTime::Scope held_up(mapping_time_);
+    opener_.stop();
+  }
 
   /// Nobody uses the block after the fence. Its opening has ended.
   void close(DeviceAddress block, const Fence& fence);
@@ -115,7 +118,8 @@ class VmmPages {
   [[nodiscard]] Bytes surplus() const { return exchanges_.surplus(); }
   /// Whether `open_ahead` leaves the calls to a thread: not since an opening failed.
   [[nodiscard]] bool opens_ahead() const { return opens_ahead_; }
-  /// How long all of this held up those who called it, and `finish`. Any thread.
+  /// How long calls that map memory, or the thread that was at them, held up those who called any
+  /// of this. Any thread.
   [[nodiscard]] std::int64_t mapping_ns() const { return mapping_time_.nanoseconds(); }
   /// That were created, or are to be.
   [[nodiscard]] std::uint64_t created_handles() const { return created_handles_; }

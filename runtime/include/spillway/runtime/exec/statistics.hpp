@@ -31,7 +31,7 @@ struct Statistics {
   Bytes overshoot{};     ///< most by which the budget was ever exceeded
   Bytes rounding{};      ///< resident but not asked for, in blocks in use and in slabs
   std::int64_t stall_ns = 0;      ///< that ops and allocations waited, over all threads
-  std::int64_t mapping_ns = 0;    ///< that calls which map a card's memory held up its threads
+  std::int64_t mapping_ns = 0;    ///< that mapping a card's memory held up the program
   std::int64_t elapsed_ns = 0;    ///< since the engine was made
   std::uint64_t ops = 0;          ///< outermost ops seen
   std::uint64_t steps = 0;        ///< training steps completed
