@@ -155,17 +155,17 @@ bool is_left_to_library(const Tensor&, const Tensor&, Lengths, Lengths, std::int
 }  // namespace
 
 const std::set<std::string>& special_names() {
-  static const std::set<std::string> kNames = {"aten::copy_",
-                                               "aten::native_dropout",
-                                               "aten::_use_cudnn_ctc_loss",
-                                               "aten::_use_cudnn_ctc_loss.Tensor",
-                                               "aten::_use_miopen_ctc_loss",
-                                               "aten::_use_miopen_ctc_loss.Tensor",
-                                               "aten::_thnn_fused_lstm_cell",
-                                               "aten::_thnn_fused_lstm_cell_backward_impl",
-                                               "aten::_thnn_fused_gru_cell",
-                                               "aten::_thnn_fused_gru_cell_backward"};
-  return kNames;
+  static const std::set<std::string> names = {"aten::copy_",
+                                              "aten::native_dropout",
+                                              "aten::_use_cudnn_ctc_loss",
+                                              "aten::_use_cudnn_ctc_loss.Tensor",
+                                              "aten::_use_miopen_ctc_loss",
+                                              "aten::_use_miopen_ctc_loss.Tensor",
+                                              "aten::_thnn_fused_lstm_cell",
+                                              "aten::_thnn_fused_lstm_cell_backward_impl",
+                                              "aten::_thnn_fused_gru_cell",
+                                              "aten::_thnn_fused_gru_cell_backward"};
+  return names;
 }
 
 void add_special_kernels(torch::Library& library) {

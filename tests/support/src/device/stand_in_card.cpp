@@ -51,13 +51,13 @@ bool load_libraries() {
     std::uint64_t share;
   };
   constexpr std::array kLoads{Load{10, 2}, Load{60, 4}, Load{200, 4}};
-  static const std::uint64_t kMib = number("STAND_IN_LIBRARIES_MIB", 0);
+  static const std::uint64_t mebibytes = number("STAND_IN_LIBRARIES_MIB", 0);
   static std::atomic<int> launches{0};
-  const int launch = kMib == 0 ? 0 : ++launches;
+  const int launch = mebibytes == 0 ? 0 : ++launches;
   const auto* const load = std::ranges::find(kLoads, launch, &Load::launch);
   if (load == kLoads.end()) return true;
   runtime::PagesHandle handle{};
-  return stand_in_card().create(kMiB * (kMib / load->share), handle).done();
+  return stand_in_card().create(kMiB * (mebibytes / load->share), handle).done();
 }
 
 ThreadDevice& stand_in_card() {
