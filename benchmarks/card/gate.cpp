@@ -455,6 +455,7 @@ void Gate::events() {
   const DeviceEvent last = events.back();
   launch(kernels_, cycles_ * 500);
   std::vector<double> recorded;
+  recorded.reserve(events.size());
   for (const DeviceEvent event : events) {
     recorded.push_back(timed([&] { ok(card_.record(event, kernels_), "recording an event"); }));
   }

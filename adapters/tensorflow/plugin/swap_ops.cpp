@@ -33,7 +33,6 @@ namespace spillway::tf {
 namespace {
 
 using ::tensorflow::AsyncOpKernel;
-using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;

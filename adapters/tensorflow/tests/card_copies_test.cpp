@@ -136,7 +136,8 @@ TEST_F(CardCopiesTest, AFullHostBudgetSaysHowMuchIsShort) {
   std::string reason;
   std::shared_ptr<Copy> first;
   copies.swap_out(
-      held, kSize, [&](std::shared_ptr<Copy> copy, const std::string&) { first = copy; }, "");
+      held, kSize, [&](std::shared_ptr<Copy> copy, const std::string&) { first = std::move(copy); },
+      "");
   copies.swap_out(
       held, kSize, [&](const auto&, const std::string& why) { reason = why; }, "");
   EXPECT_THAT(reason, HasSubstr("need 4 KiB, have 2 KiB of 6 KiB"));

@@ -33,6 +33,7 @@ struct Span {
 template <class Intervals>
 std::vector<Span> merged(const Intervals& intervals) {
   std::vector<Span> spans;
+  spans.reserve(intervals.size());
   for (const auto& each : intervals) spans.push_back({each.begin, each.end});
   std::ranges::sort(spans, {}, &Span::begin);
   std::vector<Span> result;
