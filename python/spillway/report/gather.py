@@ -234,6 +234,10 @@ def _lanes(trace: Trace, spans: list[dict[str, Any]]) -> dict[str, list[Span]]:
     return {lane: lanes[lane] for lane in ("compute", *_LANES.values()) if lane in lanes}
 
 
+def _part_of_time(figure: str, statistics: dict[str, Any]) -> str:
+    return f"{100 * statistics[figure] / max(statistics['elapsed_ns'], 1):.1f} %"
+
+
 def _of_run(statistics: dict[str, Any], path: str, trace_path: str | None) -> Report:
     result = (
         _of_trace(Trace.read(trace_path), trace_path)
@@ -248,11 +252,10 @@ def _of_run(statistics: dict[str, Any], path: str, trace_path: str | None) -> Re
         ("steps", f"{statistics['steps']:,}"),
         ("last step", duration(statistics["last_step_ns"])),
         ("moved in the last step", size(statistics["last_step_moved_bytes"])),
-        ("stalled", f"{100 * statistics['stall_ns'] / max(statistics['elapsed_ns'], 1):.1f} %"),
+        ("stalled", _part_of_time("stall_ns", statistics)),
     ]
-    if mapping := statistics.get("mapping_ns"):  # of a card's memory
-        share = 100 * mapping / max(statistics["elapsed_ns"], 1)
-        result.facts.append(("mapping memory", f"{share:.1f} %"))
+    if statistics.get("mapping_ns"):  # of a card's memory
+        result.facts.append(("mapping memory", _part_of_time("mapping_ns", statistics)))
     return result
 
 

@@ -5,17 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "spillway/runtime/device/mapping_time.hpp"
 #include "spillway/runtime/shown_movers.hpp"
 
 namespace spillway::runtime {
-namespace {
-
-// Every program maps all that it needs in its first step: below such a part of the time it is not
-// worth a line.
-constexpr std::int64_t kLeastShown = 100;
-
-}  // namespace
-
 std::string to_json(const Statistics& s) {
   const nlohmann::ordered_json json{
       {"mode", std::string(to_string(s.mode))},
@@ -77,7 +70,7 @@ std::string to_summary(const Statistics& s) {
       to_string(s.moves.evicted + s.moves.clean_evicted), to_string(s.moves.clean_evicted),
       to_string(s.moves.fetched), to_string(s.disk_written), to_string(s.disk_read), stalled, share,
       s.steps);
-  if (s.mapping_ns * kLeastShown >= s.elapsed_ns && s.mapping_ns != 0) {
+  if (mapping_matters(s.mapping_ns, s.elapsed_ns)) {
     text += fmt::format("spillway: mapping the card's memory held the program up for {:.1f} s\n",
                         static_cast<double>(s.mapping_ns) * 1e-9);
   }

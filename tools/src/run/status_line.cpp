@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "spillway/runtime/device/mapping_time.hpp"
 #include "text/quantity_text.hpp"
 
 namespace spillway::tools {
@@ -44,7 +45,7 @@ void add_moving_parts(std::vector<Part>& parts, const ProcessStatus& sum) {
     parts.push_back({3, fmt::format("moved {}", short_bytes(moved)), ""});
   }
   parts.push_back({8, fmt::format("stall {}", percent_of_time(sum.stall, sum)), ""});
-  if (mapping_matters(sum)) {
+  if (runtime::mapping_matters(sum.mapping, sum.elapsed)) {
     parts.push_back({7, fmt::format("mapping {}", percent_of_time(sum.mapping, sum)), ""});
   }
 }

@@ -223,11 +223,6 @@ std::string fits_text(const StatusTotals& totals) {
   return fmt::format("fits: stopped watching after step {}", totals.sum.stopped_after_step);
 }
 
-bool mapping_matters(const ProcessStatus& status) {
-  constexpr double kLeastShown = 0.01;
-  return share_of_time(status.mapping, status) >= kLeastShown;
-}
-
 double share_of_time(TimeNs time, const ProcessStatus& status) {
   if (status.elapsed <= 0) return 0;
   const double share = static_cast<double>(time) / static_cast<double>(status.elapsed);

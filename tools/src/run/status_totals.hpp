@@ -89,8 +89,4 @@ std::string fits_text(const StatusTotals& totals);
 /// What share of the time of all processes that is, 0 to 1.
 double share_of_time(TimeNs time, const ProcessStatus& status);
 
-/// Whether mapping a card's memory took enough time to be shown: every program maps all that it
-/// needs in its first step.
-bool mapping_matters(const ProcessStatus& status);
-
 }  // namespace spillway::tools

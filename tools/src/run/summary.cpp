@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "spillway/runtime/device/mapping_time.hpp"
 #include "text/output_text.hpp"
 #include "text/quantity_text.hpp"
 
@@ -111,7 +112,8 @@ std::string format_summary(const StatusTotals& totals, bool failed) {
     if (!sum.io.empty()) text += line("transfers", sum.io);
     text += line("stall", part_of_time(sum.stall, sum));
   }
-  if (mapping_matters(sum)) text += line("mapping", part_of_time(sum.mapping, sum));
+  if (runtime::mapping_matters(sum.mapping, sum.elapsed))
+    text += line("mapping", part_of_time(sum.mapping, sum));
   return text + steps_line(totals) + movers_lines(sum.movers);
 }
 

@@ -33,4 +33,10 @@ class MappingTime {
   std::atomic<std::int64_t> nanoseconds_{0};
 };
 
+/// Whether a person is told of it: from a hundredth of the time on, since every program maps all
+/// that it needs in its first step.
+inline bool mapping_matters(TimeNs mapping, TimeNs elapsed) {
+  return elapsed > 0 && mapping > 0 && mapping >= elapsed / 100;
+}
+
 }  // namespace spillway::runtime
