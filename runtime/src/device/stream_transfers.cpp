@@ -82,7 +82,12 @@ void StreamTransfers::issue_queued(Direction direction, Lane& lane, std::vector<
   const auto opened = [](const Queued& queued) {
     return queued.copy.opening == nullptr || queued.copy.opening->over();
   };
-  while (!waiting.empty() && lane.flights.size() < kInFlight && opened(waiting.front())) {
+  // What is awaited comes first: beside it nothing else takes a share of the link.
+  const auto in_flight = [&] {
+    const bool in = direction == Direction::kIn;
+    return lane.flights.size() + (in ? lanes_[kUrgentLane].flights.size() : 0);
+  };
+  while (!waiting.empty() && in_flight() < kInFlight && opened(waiting.front())) {
     const Queued queued = waiting.front();
     waiting.pop_front();
     const auto fence = issue(lane, queued);

@@ -129,6 +129,23 @@ TEST_F(StreamTransfersTest, AHurriedCopyOvertakesAllThatWait) {
   held.release();
 }
 
+// Copies that nobody waits for would take their share of the link.
+TEST_F(StreamTransfersTest, NoneIsIssuedBesideTwoThatWereHurried) {
+  HeldStream held(device_, one_);
+  std::vector<TransferId> ids;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    ids.push_back(transfers_->submit(copy(Direction::kIn, i, now(one_))));
+  }
+  ASSERT_TRUE(transfers_->hurry(ids[0]));
+  ASSERT_TRUE(transfers_->hurry(ids[1]));
+  EXPECT_TRUE(news(CopyStage::kIssued).empty());
+  const TransferId out = transfers_->submit(copy(Direction::kOut, 5));
+  EXPECT_EQ(news(CopyStage::kIssued), std::vector{out}) << "the other way is free";
+  held.release();
+  ASSERT_TRUE(device_.synchronize().done());
+  EXPECT_EQ(news(CopyStage::kIssued), (std::vector{ids[2], ids[3]}));
+}
+
 TEST_F(StreamTransfersTest, ARefusedCopyIsNewsAndLosesNothing) {
   device_.fail(DeviceCall::kCopyIn, 1, ThreadDevice::kInvalid);
   const TransferId refused = transfers_->submit(copy(Direction::kIn, 0));

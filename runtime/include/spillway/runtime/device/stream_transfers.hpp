@@ -3,7 +3,7 @@
 //
 //   submit ──> queue out ──> OUT         2 in flight     [ a b ] c d e     c, d, e: may be
 //   cancelled
-//              queue in  ──> IN          2 in flight
+//              queue in  ──> IN          2 in flight, with those of IN-URGENT
 //                 hurry  ──> IN-URGENT   at once, past all that wait
 //
 // Two copies in flight keep a link busy; what waits here and not in the stream can still be taken
