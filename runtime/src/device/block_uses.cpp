@@ -10,26 +10,31 @@ constexpr StreamSlot kShared = kStreamSlots - 1;
 
 }  // namespace
 
-void BlockUses::restart(const Fence& before, const NumberedStream& stream) {
+// The moment is taken behind the wait, so that who awaits the stream awaits what it waits for.
+void BlockUses::restart(StreamClock& clock, const Fence& before, const NumberedStream& stream) {
   anywhere_.store(false);
-  streams_.store(before.streams | mask_of(stream.slot));
-  moment_.store(before.moment);
   arrival_ = before;  // for other streams that use it, too, without waiting for this one
   ordered_.store(stream.slot == kShared ? 0 : mask_of(stream.slot));
+  clock.order_after(stream.handle, before);
+  moment_.store(clock.moment());
+  users_.store(mask_of(stream.slot));
 }
 
 void BlockUses::arrives(const Fence& fence) {
   arrival_ = fence;
   ordered_.store(0);
   anywhere_.store(false);
-  join(fence);
+  users_.store(0);
+  moment_.store(fence.moment);
 }
 
 void BlockUses::begin(StreamClock& clock, const NumberedStream& stream) {
-  streams_.fetch_or(mask_of(stream.slot));
-  if ((ordered_.load() & mask_of(stream.slot)) != 0) return;
-  clock.order_after(stream.handle, arrival_);
-  if (stream.slot != kShared) ordered_.fetch_or(mask_of(stream.slot));
+  if ((ordered_.load() & mask_of(stream.slot)) == 0) {
+    clock.order_after(stream.handle, arrival_);
+    if (stream.slot != kShared) ordered_.fetch_or(mask_of(stream.slot));
+    join({0, clock.moment()});  // as above
+  }
+  users_.fetch_or(mask_of(stream.slot));
 }
 
 void BlockUses::begin_anywhere(StreamClock& clock) {
@@ -38,7 +43,7 @@ void BlockUses::begin_anywhere(StreamClock& clock) {
 }
 
 void BlockUses::join(const Fence& fence) noexcept {
-  streams_.fetch_or(fence.streams);
+  users_.fetch_or(fence.streams);
   StreamMoment known = moment_.load();
   while (known < fence.moment && !moment_.compare_exchange_weak(known, fence.moment)) {
   }
@@ -46,7 +51,8 @@ void BlockUses::join(const Fence& fence) noexcept {
 
 Fence BlockUses::fence(StreamClock& clock) const {
   if (anywhere_.load()) return clock.fence_of_all();
-  return {streams_.load(), moment_.load()};
+  const std::uint64_t users = users_.load();
+  return {users != 0 ? users : arrival_.streams, moment_.load()};
 }
 
 }  // namespace spillway::runtime

@@ -78,8 +78,7 @@ Allocation StreamTier::hand_out(StreamBlock& block, Bytes bytes, const Fence& be
   hold(block);
   block.bytes = bytes.count;
   block.accessible = block.intact = true;
-  block.uses.restart(before, stream);
-  clock_.order_after(stream.handle, before);
+  block.uses.restart(clock_, before, stream);
   return {.pointer = block.address, .block = &block, .short_by = {}};
 }
 

@@ -16,8 +16,8 @@ namespace spillway::runtime {
 class BlockUses {
  public:
   /// The block is for work of `stream`, which is ordered after `before`: its earlier uses.
-  void restart(const Fence& before, const NumberedStream& stream);
-  /// Bytes are copied into the block, until `fence`.
+  void restart(StreamClock& clock, const Fence& before, const NumberedStream& stream);
+  /// Bytes are copied into the block, until `fence`, after all its uses so far.
   void arrives(const Fence& fence);
 
   /// Orders the stream after the last arrival, once per stream.
@@ -27,11 +27,13 @@ class BlockUses {
   /// A use ends by that fence.
   void join(const Fence& fence) noexcept;
 
-  /// All uses have ended when this has passed.
+  /// All uses have ended when this has passed. It names the streams that used the block since bytes
+  /// arrived or it was handed out: they waited for what was before, which need not be awaited again.
+  /// (A copy stream that was named, too, would have to end copies that were given to it later.)
   [[nodiscard]] Fence fence(StreamClock& clock) const;
 
  private:
-  std::atomic<std::uint64_t> streams_{0};
+  std::atomic<std::uint64_t> users_{0};  // streams, since then
   std::atomic<StreamMoment> moment_{0};
   std::atomic<bool> anywhere_{false};
   Fence arrival_;
