@@ -180,19 +180,24 @@ Bytes StreamTier::give_up_oldest() {
 }
 
 // Where the budget has room for them and yet they are not there, the card is full. What was to be
-// opened ahead and is not begun is there at once.
+// opened ahead and is not begun is there at once. Who opens ahead of need waits for nothing, so for
+// it only that counts which the device has let go of; of the rest an op may have its block again.
 bool StreamTier::give_up_freed(Bytes bytes, Haste haste) {
   const Bytes available = budget_.available();
   const Bytes at_once = available + pages_.ready();
   const bool card_is_full = available >= bytes;
+  const bool ahead = haste == Haste::kAhead;
   const auto room = [&] {
-    const Bytes gone = pages_.leaving() + pages_.ready();
+    const Bytes gone = (ahead ? pages_.closing() : pages_.leaving()) + pages_.ready();
     return card_is_full ? gone : gone + budget_.available();
   };
-  if (haste == Haste::kAhead && room() + freed_.bytes() < bytes) return false;
+  if (ahead && room() + freed_.bytes() < bytes) return false;
   while (room() < bytes) {
-    if (give_up_oldest() != Bytes{}) continue;
-    if (haste == Haste::kAhead || give_up_prepared() == Bytes{}) break;
+    if (ahead && !freed_.blocks().empty() && !clock_.passed(freed_.blocks().front().fence)) break;
+    const bool gave_up = give_up_oldest() != Bytes{};
+    if (ahead) pages_.look();  // without a thread its pages are ready then
+    if (gave_up) continue;
+    if (ahead || give_up_prepared() == Bytes{}) break;
   }
   return budget_.available() + pages_.ready() > at_once;
 }
@@ -368,6 +373,17 @@ Bytes StreamTier::rounding(const DeviceBlock& block) const {
 }
 
 Bytes StreamTier::coming() const { return pages_.leaving() + pages_.surplus(); }
+
+Bytes StreamTier::unavailable() {
+  std::vector<Fence> fences;
+  for (const FreedBlock& block : freed_.blocks()) fences.push_back(block.fence);
+  const std::vector<bool> passed = clock_.passed(fences);
+  Bytes sum = coming() + prepared_.bytes();
+  for (std::size_t i = 0; i < passed.size(); ++i) {
+    if (!passed[i]) sum += freed_.blocks()[i].pages;
+  }
+  return sum;
+}
 
 void StreamTier::release_idle() {
   allowance_.forget();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ahead_mover.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string_view>
@@ -81,15 +82,11 @@ std::optional<TimeNs> AheadMover::move_ahead(Lane& lane) {
   freed_.drain();
   Lane::Outlook outlook(lane);
   if (!outlook.known()) return std::nullopt;
-  const auto most = [&](std::uint64_t first, std::uint64_t count) {
-    return outlook.most(first, count);
-  };
-  LookAhead ahead(away_storages(outlook), most, outlook.period(), planned_with(budget_.limit()));
   outlook.note_ahead(true);
-  TimeNs moving = 0;
-  if (ahead.shortage().count != 0) moving += write_behind(ahead, outlook, lane);
+  outlook.choose_gaps(planned_with(budget_.limit()));
+  TimeNs moving = write_behind(lane);
   moving += expect(outlook);
-  if (!mover_.addresses_shown()) moving += prefetch(ahead, lane);
+  moving += prefetch(outlook, lane);
   return moving;
 }
 
@@ -114,25 +111,22 @@ std::vector<AwayStorage> AheadMover::away_storages(const Lane::Outlook& outlook)
   return away;
 }
 
-TimeNs AheadMover::write_behind(LookAhead& ahead, const Lane::Outlook& outlook, const Lane& lane) {
+// In the order of their last uses, in which a device lets go of them.
+TimeNs AheadMover::write_behind(const Lane& lane) {
   const std::uint64_t now = steps_.clock();
-  std::vector<ResidentStorage> residents;
-  std::vector<StorageRecord*> records;
+  std::vector<StorageRecord*> leaving;
   for (StorageRecord* record : mover_.live()) {
-    // An unknown storage may be needed at once; one that is never used again dies soon, as a
-    // rule, and the demand of later ops does not count it.
-    const std::uint64_t next_use = ops_until_use(*record, now, outlook);
-    if (next_use == kNeverUsed || !can_leave(*record, rules_.min_size())) continue;
-    residents.push_back({.next_use = next_use,
-                         .bytes = memory_.resident(*record->block),
-                         .clean = record->has_copy.load(std::memory_order_relaxed)});
-    records.push_back(record);
+    const bool unused = record->next_use.load(std::memory_order_relaxed) > now;
+    if (!unused || !record->leaves.load(std::memory_order_relaxed)) continue;
+    if (can_leave(*record, rules_.min_size())) leaving.push_back(record);
   }
-  const std::vector<std::size_t> leaving = ahead.write_behind(residents);
+  std::ranges::sort(leaving, {}, [](const StorageRecord* record) {
+    return record->last_use.load(std::memory_order_relaxed);
+  });
   const TimeNs begin = now_ns();
-  for (const std::size_t index : leaving) {
+  for (StorageRecord* record : leaving) {
     if (rules_.start_at() < 1.0 && room_.above_start().count == 0) break;
-    mover_.write_behind(*records[index], &lane);
+    mover_.write_behind(*record, &lane);
   }
   return now_ns() - begin;
 }
@@ -143,8 +137,14 @@ TimeNs AheadMover::expect(const Lane::Outlook& outlook) {
   return now_ns() - begin;
 }
 
-TimeNs AheadMover::prefetch(LookAhead& ahead, const Lane& lane) {
-  const std::vector<std::size_t> coming = ahead.prefetch();
+TimeNs AheadMover::prefetch(const Lane::Outlook& outlook, const Lane& lane) {
+  if (mover_.addresses_shown()) return 0;
+  const auto most = [&](std::uint64_t first, std::uint64_t count) {
+    return outlook.most(first, count);
+  };
+  const Bytes budget = saturating_sub(planned_with(budget_.limit()), memory_.unavailable());
+  const std::vector<std::size_t> coming =
+      choose_prefetches(away_storages(outlook), most, outlook.period(), budget);
   const TimeNs begin = now_ns();
   for (const std::size_t index : coming) {
     if (!mover_.prefetch(*away_records_[index], &lane)) break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves storages before it is urgent, along the recorded step: writes behind what a coming op lacks
-// room for, and brings back what will be used. LookAhead decides; this asks it at the start of ops
-// and has the mover do it.
+// Moves storages before it is urgent, along the recorded step: writes behind what GapPlan has away
+// until its next use, and brings back what choose_prefetches says. Asks at the start of ops and has
+// the mover do it.
 //
 // Looking takes at most one part in twenty of the time: where ops are short, it skips some. Moving
 // counts for nothing there, since ops that ask for what was not moved have to do the same. Takes
@@ -50,9 +50,9 @@ class AheadMover {
   // Time of the moves alone, here and below.
   std::optional<TimeNs> move_ahead(Lane& lane);
   std::vector<AwayStorage> away_storages(const Lane::Outlook& outlook);
-  TimeNs write_behind(LookAhead& ahead, const Lane::Outlook& outlook, const Lane& lane);
+  TimeNs write_behind(const Lane& lane);
   TimeNs expect(const Lane::Outlook& outlook);
-  TimeNs prefetch(LookAhead& ahead, const Lane& lane);
+  TimeNs prefetch(const Lane::Outlook& outlook, const Lane& lane);
 
   EngineMutex& mutex_;
   DeviceTier& memory_;

@@ -217,14 +217,16 @@ void Engine::stamp(StorageRecord& record, ThreadFrames& frames) {
   record.last_use.store(clock, std::memory_order_relaxed);
   record.announce();
   if (frames.depth != 1) return;  // nested touches are the outermost op's own affair
-  const std::uint64_t ticks = frames.lane->touch(record.id);
+  const bool small = record.bytes < rules_.min_size();
+  const Lane::NextUse next = frames.lane->touch(record.id, small ? Bytes{} : record.room);
   std::uint64_t next_clock = 0;
-  if (ticks == kNeverUsed) {
+  if (next.ticks == kNeverUsed) {
     next_clock = std::numeric_limits<std::uint64_t>::max();
-  } else if (ticks != kUnknownUse) {
-    next_clock = clock + ticks;
+  } else if (next.ticks != kUnknownUse) {
+    next_clock = clock + next.ticks;
   }
   record.next_use.store(next_clock, std::memory_order_relaxed);
+  record.leaves.store(next.leaves, std::memory_order_relaxed);
 }
 
 std::shared_ptr<Lane> Engine::share_lane() {

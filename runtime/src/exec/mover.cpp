@@ -54,7 +54,9 @@ void Mover::drop_copies(StorageRecord& record) {
 }
 
 StorageRecord& Mover::create(DeviceBlock& block, Bytes bytes) {
-  return table_.add(machine_.create(bytes), block, bytes, order_.stale());
+  StorageRecord& record = table_.add(machine_.create(bytes), block, bytes, order_.stale());
+  record.room = memory_.needed(block);
+  return record;
 }
 
 void Mover::die(StorageRecord& record) {

@@ -18,7 +18,12 @@ bool Mover::may_leave(const StorageRecord& record) const {
   return owner != nullptr && record.kept == 0 && framework_.may_evict(owner, record);
 }
 
-Bytes Mover::evict(StorageRecord& record) { return evict_to(record, std::nullopt); }
+// Once is enough: if it comes back before its use, it is to stay.
+Bytes Mover::evict(StorageRecord& record) {
+  const Bytes leaving = evict_to(record, std::nullopt);
+  if (leaving.count != 0) record.leaves.store(false, std::memory_order_relaxed);
+  return leaving;
+}
 
 Bytes Mover::evict_to(StorageRecord& record, std::optional<Tier> tier) {
   if (machine_.state(record.id) != ResidencyState::kResident || !may_leave(record)) return {};

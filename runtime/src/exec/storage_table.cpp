@@ -37,6 +37,7 @@ void StorageTable::remove(StorageRecord& record) {
   record.has_copy.store(false, kUnordered);
   record.last_use.store(0, kUnordered);
   record.next_use.store(0, kUnordered);
+  record.leaves.store(false, kUnordered);
   record.always_dirty.store(false, kUnordered);
   record.made_by.store(nullptr, kUnordered);
   record.maker.store(nullptr, kUnordered);

@@ -133,6 +133,8 @@ TEST_F(ExpectedBlocksTest, AFreedBlockOfTheSizeIsTakenFirst) {
 
 TEST_F(ExpectedBlocksTest, FreedBlocksOfOtherSizesMakeRoom) {
   tier_->free_block(*allocate(4).block);
+  expect({3});  // which has the device tell when work has let go of it
+  ASSERT_TRUE(device_.synchronize().done());
   expect({3});
   settle();
   expect({3});

@@ -238,6 +238,96 @@ TEST_F(StreamTierTest, EachStreamWaitsOnceForACopyIn) {
   EXPECT_EQ(first_byte(*block), 3);
 }
 
+//   IN    copy | [held] a later copy, of another block
+//   one   use                                            its pages can leave
+TEST_F(StreamTierTest, LaterCopiesInAreNotAwaitedForABlockThatWasUsedSince) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  const DeviceStream in = stream();
+  ASSERT_TRUE(device_.fill(address(*block), std::byte{3}, kGranule, in).done());
+  tier_.arrives(*block, clock_.fence(clock_.slot_of(in)));
+  clock_.tick(clock_.slot_of(in));
+  const HeldStream held(device_, in);
+  write(*block, one_, 4);
+  clock_.tick(clock_.slot_of(one_));
+  ASSERT_TRUE(device_.synchronize_stream(one_).done());
+  tier_.evict(*block);
+  settle();
+  EXPECT_EQ(tier_.coming(), Bytes{0});
+}
+
+//   IN    [held] copy          one   tick | use: waits for the copy, so the pages stay
+TEST_F(StreamTierTest, AUseThatWaitsForACopyInIsNotOverBefore) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  const DeviceStream in = stream();
+  HeldStream held(device_, in);
+  ASSERT_TRUE(device_.fill(address(*block), std::byte{3}, kGranule, in).done());
+  tier_.arrives(*block, clock_.fence(clock_.slot_of(in)));
+  clock_.tick(clock_.slot_of(one_));  // before the wait
+  ASSERT_TRUE(device_.synchronize_stream(one_).done());
+  tier_.begin_use(*block, tier_.number(one_));
+  tier_.evict(*block);
+  EXPECT_FALSE(tier_.settle());
+  EXPECT_EQ(tier_.coming(), kGranule);
+  held.release();
+  settle();
+}
+
+//   IN    [held] copy          nobody uses it: the copy is awaited
+TEST_F(StreamTierTest, ACopyInIsAwaitedWhereNobodyUsesTheBlock) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  const DeviceStream in = stream();
+  HeldStream held(device_, in);
+  ASSERT_TRUE(device_.fill(address(*block), std::byte{3}, kGranule, in).done());
+  tier_.arrives(*block, clock_.fence(clock_.slot_of(in)));
+  tier_.evict(*block);
+  EXPECT_FALSE(tier_.settle());
+  held.release();
+  settle();
+}
+
+//   one   [held] use | free          two   tick | allocate: waits for one
+TEST_F(StreamTierTest, ABlockThatWasHandedOnWaitsForItsFormerStream) {
+  DeviceBlock* const block = allocate(kGranule, one_);
+  HeldStream held(device_, one_);
+  write(*block, one_, 1);
+  tier_.free_block(*block);
+  clock_.tick(clock_.slot_of(two_));  // before the wait
+  ASSERT_TRUE(device_.synchronize_stream(two_).done());
+  DeviceBlock* const again = allocate(kGranule, two_);
+  ASSERT_EQ(again, block);
+  tier_.evict(*again);
+  EXPECT_FALSE(tier_.settle()) << "two waits for one";
+  EXPECT_EQ(tier_.coming(), kGranule);
+  held.release();
+  settle();
+}
+
+//   one   [held] use a | free a          b may not have its pages yet, and nothing is given up for
+//   it
+TEST_F(StreamTierTest, WhatWorkStillUsesIsUnavailableAndNotGivenUpAheadOfNeed) {
+  DeviceBlock* const away = allocate(kGranule * 2, one_);
+  tier_.evict(*away);
+  settle();
+  DeviceBlock* const first = allocate(kGranule, one_);
+  DeviceBlock* const second = allocate(kGranule * 3, two_);
+  clock_.tick(clock_.slot_of(two_));
+  ASSERT_TRUE(device_.synchronize_stream(two_).done());
+  HeldStream held(device_, one_);
+  write(*first, one_, 1);
+  tier_.free_block(*first);
+  EXPECT_EQ(tier_.unavailable(), kGranule);
+  EXPECT_EQ(tier_.restore_ahead(*away, Overbooking::kRefuse).pointer, nullptr);
+  EXPECT_EQ(tier_.coming(), Bytes{0}) << "an op may have it again at once";
+  EXPECT_EQ(allocate(kGranule, one_), first);
+  tier_.free_block(*first);
+  tier_.free_block(*second);
+  held.release();
+  EXPECT_LE(tier_.unavailable(), kGranule * 4) << "which has the device tell";
+  ASSERT_TRUE(device_.synchronize().done());
+  EXPECT_EQ(tier_.unavailable(), Bytes{0});
+  EXPECT_NE(tier_.restore_ahead(*away, Overbooking::kRefuse).pointer, nullptr);
+}
+
 TEST_F(StreamTierTest, WhatIsFreedOnAnyThreadIsTakenLater) {
   DeviceBlock* const block = allocate(kGranule, one_);
   tier_.free_later(block->address);

@@ -111,6 +111,15 @@ TEST_F(EngineAheadTest, ADepartureTakesBackWhatWasToCome) {
                     "spool.read=delay:300ms@1+");
 }
 
+// Each use writes, so what leaves without a copy had come back for a use that it did not see.
+TEST_F(EngineAheadTest, WhatCameBackAheadOfItsUseStays) {
+  learn();
+  const Bytes before = engine_.statistics().moves.clean_evicted;
+  learn();
+  EXPECT_LE(engine_.statistics().moves.clean_evicted - before, Bytes{kMany * kBytes})
+      << "some may, for an op that is short of room";
+}
+
 // A thread that saves a checkpoint or loads data runs ops of no step at all.
 TEST_F(EngineAheadTest, OpsOfAnotherThreadAreNoDeparture) {
   learn();

@@ -78,6 +78,55 @@ TEST_F(RecordPathTest, PromisesOfAnEarlierStayOrPlanDoNotCount) {
   EXPECT_EQ(path_.mismatches(), 0U);
 }
 
+DemandProfile demand(std::uint64_t first, std::uint64_t second) {
+  DemandProfile profile(2);
+  profile.set(0, first);
+  profile.set(1, second);
+  return profile;
+}
+
+TEST_F(RecordPathTest, WhatIsChosenForAGapLeavesBeforeIt) {
+  record_.demand = demand(8, 16);
+  path_.touch(7, 100, Bytes{8});
+  EXPECT_FALSE(path_.leaves()) << "nothing was chosen yet";
+  record_.choose_gaps(0, Bytes{8});
+  go_round();
+  path_.touch(7, 102, Bytes{8});
+  EXPECT_TRUE(path_.leaves());
+  record_.choose_gaps(1, Bytes{16});
+  go_round();
+  path_.touch(7, 104, Bytes{8});
+  EXPECT_FALSE(path_.leaves());
+}
+
+TEST_F(RecordPathTest, WhatCannotLeaveStays) {
+  record_.demand = demand(8, 16);
+  path_.touch(7, 100);
+  record_.choose_gaps(0, Bytes{8});
+  go_round();
+  path_.touch(7, 102);
+  EXPECT_FALSE(path_.leaves());
+}
+
+// The first op touches one storage twice, and then another.
+TEST_F(RecordPathTest, AGapBehindTwoTouchesOfAnOpIsOne) {
+  record_.ops[0].touch_count = 3;
+  record_.ops[1].first_touch = 3;
+  record_.plan = {{.distance = 2, .next = 0},
+                  {.distance = 2, .next = 0},
+                  {.distance = 2, .next = 2},
+                  {.distance = StepRecord::kNeverDistance, .next = StepRecord::kNoTouch}};
+  record_.demand = demand(16, 24);
+  path_.enter({&record_, 0});
+  for (const std::uint64_t storage : {7U, 7U, 8U}) path_.touch(storage, 100, Bytes{8});
+  record_.choose_gaps(0, Bytes{8});
+  go_round();
+  for (const std::uint64_t storage : {7U, 7U, 8U}) {
+    path_.touch(storage, 102, Bytes{8});
+    EXPECT_TRUE(path_.leaves()) << storage;
+  }
+}
+
 TEST_F(RecordPathTest, OffThePathNothingIsKnown) {
   path_.stop();
   EXPECT_EQ(path_.record(), nullptr);

@@ -123,6 +123,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   [[nodiscard]] Bytes rounding(const DeviceBlock& block) const override;
   [[nodiscard]] Bytes small_rounding() const override { return {}; }
   [[nodiscard]] Bytes coming() const override;
+  [[nodiscard]] Bytes unavailable() override;
   bool settle() override { return pages_.settle() != Bytes{}; }
   [[nodiscard]] StreamUses* stream_uses() override { return this; }
 

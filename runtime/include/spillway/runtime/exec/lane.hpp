@@ -71,13 +71,17 @@ class Lane {
     return repeated;
   }
 
-  /// The current op touches a storage. Returns how far the clock will go until it is touched next,
-  /// or kNeverUsed, or kUnknownUse.
-  std::uint64_t touch(StorageId storage) {
+  struct NextUse {
+    std::uint64_t ticks;  ///< how far the clock goes until then; kNeverUsed, or kUnknownUse
+    bool leaves;          ///< the storage is to be away until then
+  };
+  /// The current op touches a storage, which takes that much of the device; 0: it cannot leave.
+  NextUse touch(StorageId storage, Bytes bytes = {}) {
     const Guard guard(*this);
-    const std::uint64_t next = recogniser_.touch(to_value(storage));
-    if (next == kNeverUsed || next == kUnknownUse) return next;
-    return rounded(static_cast<double>(next - recogniser_.op_index()) * pace_);
+    const std::uint64_t next = recogniser_.touch(to_value(storage), bytes);
+    if (next == kNeverUsed || next == kUnknownUse) return {.ticks = next, .leaves = false};
+    return {.ticks = rounded(static_cast<double>(next - recogniser_.op_index()) * pace_),
+            .leaves = recogniser_.leaves()};
   }
 
   /// The current op needs so much, if nothing were away.
@@ -107,6 +111,8 @@ class Lane {
     [[nodiscard]] Bytes most(std::uint64_t first, std::uint64_t count) const {
       return {lane_.recogniser_.demand()->most(lane_.recogniser_.place() + first, count)};
     }
+    /// Chooses which storages are away when, for what is touched from now on.
+    void choose_gaps(Bytes budget) { lane_.recogniser_.choose_gaps(budget); }
     /// Blocks that have to be opened for `count` ops behind the current one, in order.
     [[nodiscard]] std::vector<Bytes> opened(std::uint64_t count) const {
       return lane_.recogniser_.opened().coming(lane_.recogniser_.place() + 1, count);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "spillway/base/bytes.hpp"
 #include "spillway/residency/victims.hpp"
 #include "spillway/runtime/exec/step_record.hpp"
 
@@ -47,7 +48,10 @@ class RecordPath {
   std::uint64_t begin_op();
 
   /// The answer to the next touch of the current op `op`: a later op, kNeverUsed or kUnknownUse.
-  std::uint64_t touch(std::uint64_t storage, std::uint64_t op);
+  /// The storage takes that many bytes of the device, or cannot leave: 0.
+  std::uint64_t touch(std::uint64_t storage, std::uint64_t op, Bytes bytes = {});
+  /// Whether the storage touched last is away until its next use, by the record's GapPlan.
+  [[nodiscard]] bool leaves() const { return leaves_; }
 
   /// "Never" is answered with `never`, and a next use in `horizon` or behind it with kUnknownUse.
   void believe(std::uint64_t never, std::uint64_t horizon) {
@@ -70,6 +74,7 @@ class RecordPath {
   std::uint32_t cursor_end_ = 0;  ///< of this op; equals cursor_ off the path
   std::uint32_t op_touches_ = 0;
   std::uint32_t visit_ = 0;
+  bool leaves_ = false;
   std::uint64_t never_ = kUnknownUse;
   std::uint64_t horizon_ = 0;
   std::uint64_t mismatches_ = 0;
@@ -99,8 +104,10 @@ inline std::uint64_t RecordPath::begin_op() {
   return expected.signature;
 }
 
-inline std::uint64_t RecordPath::touch(std::uint64_t storage, std::uint64_t op) {
+inline std::uint64_t RecordPath::touch(std::uint64_t storage, std::uint64_t op, Bytes bytes) {
+  leaves_ = false;
   if (cursor_ == cursor_end_) return kUnknownUse;
+  record_->gaps.note(cursor_, record_->plan.size(), bytes);
   const StepRecord::Touch& touched = plan_[cursor_++];
   if (touched.visit == visit_ && touched.expected != storage) [[unlikely]] {
     ++mismatches_;
@@ -108,6 +115,7 @@ inline std::uint64_t RecordPath::touch(std::uint64_t storage, std::uint64_t op) 
   if (touched.next != StepRecord::kNoTouch) {
     plan_[touched.next].expected = storage;
     plan_[touched.next].visit = visit_;
+    leaves_ = record_->gaps.away_before(touched.next);
   }
   if (touched.distance == StepRecord::kNeverDistance) return never_;
   const std::uint64_t next = op + touched.distance;

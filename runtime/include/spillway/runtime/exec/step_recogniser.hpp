@@ -80,7 +80,10 @@ class StepRecogniser {
 
   /// The current op touches the storage. Returns the index of the next op that will touch it
   /// (greater than op_index()), kNeverUsed or kUnknownUse. `storage_id` must not be reused.
-  std::uint64_t touch(std::uint64_t storage_id);
+  /// `bytes`: that it takes of the device; 0: it cannot leave.
+  std::uint64_t touch(std::uint64_t storage_id, Bytes bytes = {});
+  /// Whether the storage touched last is to be away until its next use: see choose_gaps.
+  [[nodiscard]] bool leaves() const { return path_.leaves(); }
 
   /// Notes the most that the current op needed, in bytes. See demand().
   void note_demand(std::uint64_t bytes) {
@@ -112,6 +115,10 @@ class StepRecogniser {
     static const OpenedProfile none;
     return path_.record() != nullptr ? path_.record()->opened : none;
   }
+
+  /// Chooses what is away when, within that budget, for the loop whose demand is known. Does so now
+  /// and then only, however often it is called.
+  void choose_gaps(Bytes budget) { path_.record()->choose_gaps(steps_, budget); }
 
   /// Ops that memory is held for.
   std::uint64_t remembered_ops() const { return history_.op_capacity(); }
@@ -223,12 +230,12 @@ inline bool StepRecogniser::advance(std::uint64_t op, std::uint64_t signature) {
   return path_.begin_op() == signature && counted;
 }
 
-inline std::uint64_t StepRecogniser::touch(std::uint64_t storage_id) {
+inline std::uint64_t StepRecogniser::touch(std::uint64_t storage_id, Bytes bytes) {
   if (history_.touches_full()) [[unlikely]] {
     history_.extend_touches();
   }
   history_.add_touch(storage_id);
-  return path_.touch(storage_id, history_.ops() - 1);
+  return path_.touch(storage_id, history_.ops() - 1, bytes);
 }
 
 }  // namespace spillway::runtime

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "spillway/runtime/exec/demand_profile.hpp"
+#include "spillway/runtime/exec/gap_plan.hpp"
 #include "spillway/runtime/exec/op_history.hpp"
 #include "spillway/runtime/exec/opened_profile.hpp"
 
@@ -66,6 +67,7 @@ struct StepRecord {
   std::vector<Touch> plan;
   DemandProfile demand;  ///< of loops; empty before the first note
   OpenedProfile opened;  ///< likewise
+  GapPlan gaps;          ///< likewise
   std::vector<std::pair<std::uint64_t, std::uint32_t>> windows;  ///< hash, position; sorted
   std::vector<Branch> branches;
   std::size_t oldest_branch = 0;
@@ -79,6 +81,9 @@ struct StepRecord {
   /// Computes the next uses of the touches in the record's ops, which also ran from `begin` on, by
   /// what ran until `horizon`: for a loop two periods, so that gaps over its end are seen.
   void fill_plan(const OpHistory& history, std::uint64_t begin, std::uint64_t horizon);
+  /// Chooses which storages are away in which of the plan's gaps, if that is due. Of a loop whose
+  /// demand is known.
+  void choose_gaps(std::uint64_t pass, Bytes budget);
   /// Adds it, or replaces the one at the same position and signature, or else the oldest.
   void add_branch(const Branch& branch, std::size_t most);
 };

@@ -44,6 +44,7 @@ struct StorageRecord {
   std::atomic<void*> owner{nullptr};       ///< the adapter's handle; null until an op has shown it
   std::atomic<std::uint64_t> last_use{0};  ///< engine's op clock
   std::atomic<std::uint64_t> next_use{0};  ///< engine's op clock; 0: unknown
+  std::atomic<bool> leaves{false};         ///< is to leave before that: see GapPlan
   std::atomic<bool> always_dirty{false};   ///< written through pointers no op shows
   std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
   std::atomic<std::uint64_t> born{0};         ///< engine's op clock
@@ -59,6 +60,7 @@ struct StorageRecord {
   StorageId id{};
   DeviceBlock* block = nullptr;
   Bytes bytes{};
+  Bytes room{};  ///< that it takes on the device; fixed
   Extent disk{};
   std::byte* host = nullptr;
   Bytes leaving{};                 ///< counted in Mover::leaving

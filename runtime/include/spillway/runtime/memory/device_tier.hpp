@@ -127,6 +127,9 @@ class DeviceTier {
   /// says whether any did.
   [[nodiscard]] virtual Bytes coming() const { return {}; }
   virtual bool settle() { return false; }
+  /// Room that no storage has and nobody can have now: all that is `coming`, and what freed blocks
+  /// hold that the device may still use, or that is kept for allocations to come.
+  [[nodiscard]] virtual Bytes unavailable() { return {}; }
   /// Set where streams of a device use the memory. Null: the processor does, when it is told to.
   [[nodiscard]] virtual StreamUses* stream_uses() { return nullptr; }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spillway/runtime/exec/gap_plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+namespace spillway::runtime {
+
+namespace {
+
+// Passes between two choices while they come out alike.
+constexpr std::uint64_t kMostPassesBetween = 64;
+// A budget follows what else the process holds on a card: within so many parts of it, the choice
+// stays until it is due.
+constexpr std::uint64_t kBudgetParts = 64;
+
+/// Goes once through the step, from the op on that needs the least: time 0. A gap that runs over
+/// the end of the pass is open when it begins, too, and chosen or not once for both parts.
+class Sweep {
+ public:
+  Sweep(std::span<const Gap> gaps, const DemandProfile& demand, Bytes budget)
+      : gaps_(gaps),
+        demand_(demand),
+        budget_(budget.count),
+        ops_(demand.ops()),
+        order_(gaps.size()),
+        chosen_(gaps.size()),
+        gone_(ops_),
+        back_(ops_) {
+    for (std::uint64_t op = 1; op < ops_; ++op) {
+      if (demand_.most(op, 1) < demand_.most(first_, 1)) first_ = op;
+    }
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, {}, [this](std::size_t i) { return begin(i); });
+  }
+
+  std::vector<bool> run() {
+    for (std::size_t i = 0; i < gaps_.size(); ++i) {
+      if (end(i) > ops_) open(i, end(i) - ops_);
+    }
+    for (std::uint64_t now = 0; now < ops_; ++now) {
+      away_ += gone_[now];
+      away_ -= back_[now];
+      const std::uint64_t needed = demand_.most(first_ + now, 1);
+      while (needed > budget_ + away_ && !open_.empty() && open_.top().end > now) choose(now);
+      for (; next_ < order_.size() && begin(order_[next_]) == now; ++next_) {
+        open(order_[next_], end(order_[next_]));
+      }
+    }
+    return std::move(chosen_);
+  }
+
+ private:
+  struct Open {
+    std::uint64_t end;
+    std::size_t gap;
+    bool operator<(const Open& other) const { return end < other.end; }
+  };
+
+  [[nodiscard]] std::uint64_t begin(std::size_t gap) const {
+    return (gaps_[gap].begin + ops_ - first_) % ops_;
+  }
+  [[nodiscard]] std::uint64_t end(std::size_t gap) const { return begin(gap) + gaps_[gap].ops; }
+
+  void open(std::size_t gap, std::uint64_t end) {
+    if (gaps_[gap].bytes.count != 0 && !chosen_[gap]) open_.push({end, gap});
+  }
+  // From now to its end; and, where that is the end of one that began before the pass, from its
+  // begin to the end of the pass.
+  void choose(std::uint64_t now) {
+    const Open furthest = open_.top();
+    open_.pop();
+    if (chosen_[furthest.gap]) return;  // as the one that began before
+    chosen_[furthest.gap] = true;
+    const std::uint64_t bytes = gaps_[furthest.gap].bytes.count;
+    away_ += bytes;
+    if (furthest.end < ops_) back_[furthest.end] += bytes;
+    const std::uint64_t begins_again = begin(furthest.gap) + 1;
+    if (end(furthest.gap) > ops_ && begins_again > now && begins_again < ops_) {
+      gone_[begins_again] += bytes;
+    }
+  }
+
+  std::span<const Gap> gaps_;
+  const DemandProfile& demand_;
+  const std::uint64_t budget_;
+  const std::uint64_t ops_;
+  std::uint64_t first_ = 0;
+  std::vector<std::size_t> order_;  // of the gaps, by their begin
+  std::size_t next_ = 0;            // in it
+  std::priority_queue<Open> open_;  // some have ended
+  std::vector<bool> chosen_;
+  std::vector<std::uint64_t> gone_;  // bytes that are away from that time on
+  std::vector<std::uint64_t> back_;  // bytes that are back then
+  std::uint64_t away_ = 0;
+};
+
+}  // namespace
+
+std::vector<bool> choose_gaps(std::span<const Gap> gaps, const DemandProfile& demand,
+                              Bytes budget) {
+  if (demand.most() <= budget.count) return std::vector<bool>(gaps.size());
+  return Sweep(gaps, demand, budget).run();
+}
+
+bool GapPlan::is_due(std::uint64_t pass, Bytes budget) const {
+  const std::uint64_t between = std::max(budget, budget_).count - std::min(budget, budget_).count;
+  return pass >= due_ || between > budget_.count / kBudgetParts;
+}
+
+void GapPlan::choose(std::span<const Gap> gaps, std::span<const std::uint32_t> ends,
+                     std::size_t touches, const DemandProfile& demand, std::uint64_t pass,
+                     Bytes budget) {
+  const std::vector<bool> chosen = choose_gaps(gaps, demand, budget);
+  std::vector<bool> away(touches);
+  for (std::size_t i = 0; i < gaps.size(); ++i) {
+    if (chosen[i]) away[ends[i]] = true;
+  }
+  const bool same = away == away_before_;
+  passes_between_ = same ? std::min(2 * passes_between_, kMostPassesBetween) : 1;
+  due_ = pass + passes_between_;
+  budget_ = budget;
+  away_before_ = std::move(away);
+}
+
+}  // namespace spillway::runtime
