@@ -28,8 +28,9 @@ class BlockUses {
   void join(const Fence& fence) noexcept;
 
   /// All uses have ended when this has passed. It names the streams that used the block since bytes
-  /// arrived or it was handed out: they waited for what was before, which need not be awaited again.
-  /// (A copy stream that was named, too, would have to end copies that were given to it later.)
+  /// arrived or it was handed out: they waited for what was before, which need not be awaited
+  /// again. (A copy stream that was named, too, would have to end copies that were given to it
+  /// later.)
   [[nodiscard]] Fence fence(StreamClock& clock) const;
 
  private:
