@@ -21,6 +21,7 @@ void BlockUses::restart(StreamClock& clock, const Fence& before, const NumberedS
 }
 
 void BlockUses::arrives(const Fence& fence) {
+  if (fence.empty()) return;  // nothing came: its uses so far are to be awaited still
   arrival_ = fence;
   ordered_.store(0);
   anywhere_.store(false);

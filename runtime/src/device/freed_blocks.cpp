@@ -23,6 +23,13 @@ std::optional<FreedBlock> FreedBlocks::take(Bytes pages, StreamSlot slot) {
   return block;
 }
 
+void FreedBlocks::remove(const FreedBlock& block) {
+  const auto found = std::ranges::find(with_pages_, block.address, &FreedBlock::address);
+  if (found == with_pages_.end()) return;
+  bytes_ -= found->pages;
+  with_pages_.erase(found);
+}
+
 std::optional<DeviceAddress> FreedBlocks::take_vacant(Bytes pages) {
   const auto found = vacant_.find(pages.count);
   if (found == vacant_.end()) return std::nullopt;

@@ -158,7 +158,7 @@ bool StreamTier::open(StreamBlock& block, Overbooking overbooking, Haste haste) 
   do {
     if (take_pages(block, Overbooking::kRefuse, haste)) return true;
   } while (pages_.settle() != Bytes{});
-  bool has_more = give_up_freed(block.pages, haste);
+  bool has_more = haste == Haste::kAhead ? give_up_idle(block.pages) : give_up_freed(block.pages);
   while (has_more || pages_.settle() != Bytes{}) {
     if (take_pages(block, Overbooking::kRefuse, haste)) return true;
     has_more = false;
@@ -174,31 +174,48 @@ bool StreamTier::take_pages(StreamBlock& block, Overbooking overbooking, Haste h
 Bytes StreamTier::give_up_oldest() {
   const auto block = freed_.take_oldest();
   if (!block) return {};
-  pages_.close(block->address, block->fence);
-  freed_.add_vacant(block->address, block->pages);
+  give_up(*block);
   return block->pages;
 }
 
+void StreamTier::give_up(const FreedBlock& block) {
+  pages_.close(block.address, block.fence);
+  freed_.add_vacant(block.address, block.pages);
+}
+
 // Where the budget has room for them and yet they are not there, the card is full. What was to be
-// opened ahead and is not begun is there at once. Who opens ahead of need waits for nothing, so for
-// it only that counts which the device has let go of; of the rest an op may have its block again.
-bool StreamTier::give_up_freed(Bytes bytes, Haste haste) {
+// opened ahead and is not begun is there at once.
+bool StreamTier::give_up_freed(Bytes bytes) {
   const Bytes available = budget_.available();
   const Bytes at_once = available + pages_.ready();
   const bool card_is_full = available >= bytes;
-  const bool ahead = haste == Haste::kAhead;
   const auto room = [&] {
-    const Bytes gone = (ahead ? pages_.closing() : pages_.leaving()) + pages_.ready();
+    const Bytes gone = pages_.leaving() + pages_.ready();
     return card_is_full ? gone : gone + budget_.available();
   };
-  if (ahead && room() + freed_.bytes() < bytes) return false;
   while (room() < bytes) {
-    if (ahead && !freed_.blocks().empty() && !clock_.passed(freed_.blocks().front().fence)) break;
-    const bool gave_up = give_up_oldest() != Bytes{};
-    if (ahead) pages_.look();  // without a thread its pages are ready then
-    if (gave_up) continue;
-    if (ahead || give_up_prepared() == Bytes{}) break;
+    if (give_up_oldest() == Bytes{} && give_up_prepared() == Bytes{}) break;
   }
+  return budget_.available() + pages_.ready() > at_once;
+}
+
+// Who opens ahead of need waits for nothing, so that alone counts which the device has let go of;
+// of the rest an op may have its block again.
+bool StreamTier::give_up_idle(Bytes bytes) {
+  const Bytes available = budget_.available();
+  const Bytes at_once = available + pages_.ready();
+  const Bytes closing = pages_.closing() + (available >= bytes ? pages_.ready() : at_once);
+  const std::vector<FreedBlock> idle = idle_blocks();
+  Bytes room = closing;
+  for (const FreedBlock& block : idle) room += block.pages;
+  if (room < bytes) return false;
+  room = closing;
+  for (auto next = idle.begin(); room < bytes; ++next) {
+    freed_.remove(*next);
+    give_up(*next);
+    room += next->pages;
+  }
+  pages_.look();  // without a thread their pages are ready then
   return budget_.available() + pages_.ready() > at_once;
 }
 
@@ -374,15 +391,22 @@ Bytes StreamTier::rounding(const DeviceBlock& block) const {
 
 Bytes StreamTier::coming() const { return pages_.leaving() + pages_.surplus(); }
 
-Bytes StreamTier::unavailable() {
+// Those of the freed blocks that have pages and that no work uses, first to be freed first.
+std::vector<FreedBlock> StreamTier::idle_blocks() {
   std::vector<Fence> fences;
   for (const FreedBlock& block : freed_.blocks()) fences.push_back(block.fence);
   const std::vector<bool> passed = clock_.passed(fences);
-  Bytes sum = coming() + prepared_.bytes();
+  std::vector<FreedBlock> idle;
   for (std::size_t i = 0; i < passed.size(); ++i) {
-    if (!passed[i]) sum += freed_.blocks()[i].pages;
+    if (passed[i]) idle.push_back(freed_.blocks()[i]);
   }
-  return sum;
+  return idle;
+}
+
+Bytes StreamTier::unavailable() {
+  Bytes idle{};
+  for (const FreedBlock& block : idle_blocks()) idle += block.pages;
+  return coming() + prepared_.bytes() + freed_.bytes() - idle;
 }
 
 void StreamTier::release_idle() {

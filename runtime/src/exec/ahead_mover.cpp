@@ -83,8 +83,10 @@ std::optional<TimeNs> AheadMover::move_ahead(Lane& lane) {
   Lane::Outlook outlook(lane);
   if (!outlook.known()) return std::nullopt;
   outlook.note_ahead(true);
+  const TimeNs begin = now_ns();
   outlook.choose_gaps(planned_with(budget_.limit()));
-  TimeNs moving = write_behind(lane);
+  TimeNs moving = now_ns() - begin;
+  if (outlook.most() > planned_with(budget_.limit())) moving += write_behind(lane);
   moving += expect(outlook);
   moving += prefetch(outlook, lane);
   return moving;
@@ -142,9 +144,10 @@ TimeNs AheadMover::prefetch(const Lane::Outlook& outlook, const Lane& lane) {
   const auto most = [&](std::uint64_t first, std::uint64_t count) {
     return outlook.most(first, count);
   };
+  const std::vector<AwayStorage> away = away_storages(outlook);
+  if (away.empty()) return 0;
   const Bytes budget = saturating_sub(planned_with(budget_.limit()), memory_.unavailable());
-  const std::vector<std::size_t> coming =
-      choose_prefetches(away_storages(outlook), most, outlook.period(), budget);
+  const std::vector<std::size_t> coming = choose_prefetches(away, most, outlook.period(), budget);
   const TimeNs begin = now_ns();
   for (const std::size_t index : coming) {
     if (!mover_.prefetch(*away_records_[index], &lane)) break;

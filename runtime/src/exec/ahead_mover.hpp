@@ -4,8 +4,8 @@
 // the mover do it.
 //
 // Looking takes at most one part in twenty of the time: where ops are short, it skips some. Moving
-// counts for nothing there, since ops that ask for what was not moved have to do the same. Takes
-// the engine's lock itself. Any thread.
+// counts for nothing there, since ops that ask for what was not moved have to do the same, nor does
+// choosing gaps, which is done once in a step at most. Takes the engine's lock itself. Any thread.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ class AheadMover {
   void look_ahead(Lane& lane);
 
  private:
-  // Time of the moves alone, here and below.
+  // Time of the moves, and of choosing gaps, here and below.
   std::optional<TimeNs> move_ahead(Lane& lane);
   std::vector<AwayStorage> away_storages(const Lane::Outlook& outlook);
   TimeNs write_behind(const Lane& lane);

@@ -11,6 +11,7 @@
 #include "spillway/runtime/memory/device_memory.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "start_resources.hpp"
+#include "what_stays.hpp"
 
 namespace spillway::runtime {
 
@@ -217,8 +218,8 @@ void Engine::stamp(StorageRecord& record, ThreadFrames& frames) {
   record.last_use.store(clock, std::memory_order_relaxed);
   record.announce();
   if (frames.depth != 1) return;  // nested touches are the outermost op's own affair
-  const bool small = record.bytes < rules_.min_size();
-  const Lane::NextUse next = frames.lane->touch(record.id, small ? Bytes{} : record.room);
+  const Bytes leaving = never_leaves(record, rules_.min_size()) ? Bytes{} : record.room;
+  const Lane::NextUse next = frames.lane->touch(record.id, leaving);
   std::uint64_t next_clock = 0;
   if (next.ticks == kNeverUsed) {
     next_clock = std::numeric_limits<std::uint64_t>::max();

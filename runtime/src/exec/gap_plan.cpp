@@ -2,6 +2,7 @@
 #include "spillway/runtime/exec/gap_plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -12,11 +13,12 @@ namespace {
 
 // Passes between two choices while they come out alike.
 constexpr std::uint64_t kMostPassesBetween = 64;
-// A budget follows what else the process holds on a card: within so many parts of it, the choice
-// stays until it is due.
-constexpr std::uint64_t kBudgetParts = 64;
+// A budget follows what else the process holds on a card, and the demand what other threads hold:
+// within one part in so many, the choice stays until it is due.
+constexpr std::uint64_t kParts = 64;
 
-/// Goes once through the step, from the op on that needs the least: time 0. A gap that runs over
+/// Goes once through the step, from the op on that needs the least: time 0. (An op that allocates
+/// nothing has no demand of its own, and is no such op.) A gap that runs over
 /// the end of the pass is open when it begins, too, and chosen or not once for both parts.
 class Sweep {
  public:
@@ -25,15 +27,23 @@ class Sweep {
         demand_(demand),
         budget_(budget.count),
         ops_(demand.ops()),
+        begins_(gaps.size()),
         order_(gaps.size()),
         chosen_(gaps.size()),
         gone_(ops_),
         back_(ops_) {
-    for (std::uint64_t op = 1; op < ops_; ++op) {
-      if (demand_.most(op, 1) < demand_.most(first_, 1)) first_ = op;
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    for (std::uint64_t op = 0; op < ops_; ++op) {
+      const std::uint64_t needed = demand_.most(op, 1);
+      if (needed == 0 || needed >= least) continue;
+      least = needed;
+      first_ = op;
+    }
+    for (std::size_t i = 0; i < gaps_.size(); ++i) {
+      begins_[i] = (gaps_[i].begin + ops_ - first_) % ops_;
     }
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, {}, [this](std::size_t i) { return begin(i); });
+    std::ranges::stable_sort(order_, {}, [this](std::size_t i) { return begins_[i]; });
   }
 
   std::vector<bool> run() {
@@ -45,7 +55,7 @@ class Sweep {
       away_ -= back_[now];
       const std::uint64_t needed = demand_.most(first_ + now, 1);
       while (needed > budget_ + away_ && !open_.empty() && open_.top().end > now) choose(now);
-      for (; next_ < order_.size() && begin(order_[next_]) == now; ++next_) {
+      for (; next_ < order_.size() && begins_[order_[next_]] == now; ++next_) {
         open(order_[next_], end(order_[next_]));
       }
     }
@@ -59,10 +69,7 @@ class Sweep {
     bool operator<(const Open& other) const { return end < other.end; }
   };
 
-  [[nodiscard]] std::uint64_t begin(std::size_t gap) const {
-    return (gaps_[gap].begin + ops_ - first_) % ops_;
-  }
-  [[nodiscard]] std::uint64_t end(std::size_t gap) const { return begin(gap) + gaps_[gap].ops; }
+  [[nodiscard]] std::uint64_t end(std::size_t gap) const { return begins_[gap] + gaps_[gap].ops; }
 
   void open(std::size_t gap, std::uint64_t end) {
     if (gaps_[gap].bytes.count != 0 && !chosen_[gap]) open_.push({end, gap});
@@ -77,7 +84,7 @@ class Sweep {
     const std::uint64_t bytes = gaps_[furthest.gap].bytes.count;
     away_ += bytes;
     if (furthest.end < ops_) back_[furthest.end] += bytes;
-    const std::uint64_t begins_again = begin(furthest.gap) + 1;
+    const std::uint64_t begins_again = begins_[furthest.gap] + 1;
     if (end(furthest.gap) > ops_ && begins_again > now && begins_again < ops_) {
       gone_[begins_again] += bytes;
     }
@@ -88,9 +95,10 @@ class Sweep {
   const std::uint64_t budget_;
   const std::uint64_t ops_;
   std::uint64_t first_ = 0;
-  std::vector<std::size_t> order_;  // of the gaps, by their begin
-  std::size_t next_ = 0;            // in it
-  std::priority_queue<Open> open_;  // some have ended
+  std::vector<std::uint64_t> begins_;  // of the gaps
+  std::vector<std::size_t> order_;     // of the gaps, by their begin
+  std::size_t next_ = 0;               // in it
+  std::priority_queue<Open> open_;     // some have ended
   std::vector<bool> chosen_;
   std::vector<std::uint64_t> gone_;  // bytes that are away from that time on
   std::vector<std::uint64_t> back_;  // bytes that are back then
@@ -105,9 +113,22 @@ std::vector<bool> choose_gaps(std::span<const Gap> gaps, const DemandProfile& de
   return Sweep(gaps, demand, budget).run();
 }
 
-bool GapPlan::is_due(std::uint64_t pass, Bytes budget) const {
-  const std::uint64_t between = std::max(budget, budget_).count - std::min(budget, budget_).count;
-  return pass >= due_ || between > budget_.count / kBudgetParts;
+namespace {
+
+bool differ(Bytes one, Bytes other) {
+  const std::uint64_t between = std::max(one, other).count - std::min(one, other).count;
+  return between > other.count / kParts;
+}
+
+}  // namespace
+
+bool GapPlan::is_due(std::uint64_t pass, Bytes most, Bytes budget) const {
+  return pass >= due_ || differ(most, most_) || differ(budget, budget_);
+}
+
+void GapPlan::forget() {
+  away_before_.clear();
+  due_ = 0;
 }
 
 void GapPlan::choose(std::span<const Gap> gaps, std::span<const std::uint32_t> ends,
@@ -121,6 +142,7 @@ void GapPlan::choose(std::span<const Gap> gaps, std::span<const std::uint32_t> e
   const bool same = away == away_before_;
   passes_between_ = same ? std::min(2 * passes_between_, kMostPassesBetween) : 1;
   due_ = pass + passes_between_;
+  most_ = Bytes{demand.most()};
   budget_ = budget;
   away_before_ = std::move(away);
 }

@@ -152,6 +152,7 @@ void StepRecogniser::finish_pass(std::uint64_t op) {
     record.refresh_gap = broken ? std::min(2 * record.refresh_gap, kAuditPasses) : 2;
     record.passes = record.bad_passes = 0;
     record.fill_plan(history_, op - 2 * length, op);
+    record.gaps.forget();
     path_.void_promises();
     ++statistics_.refreshes;
   }
@@ -190,7 +191,7 @@ bool StepRecogniser::follow_branch(std::uint64_t op, std::uint64_t signature) {
 
 // Two touches of an op that end with the same one are of one storage.
 void StepRecord::choose_gaps(std::uint64_t pass, Bytes budget) {
-  if (!gaps.is_due(pass, budget)) return;
+  if (!gaps.is_due(pass, Bytes{demand.most()}, budget)) return;
   std::vector<Gap> between;
   std::vector<std::uint32_t> ends;
   std::vector<std::uint32_t> seen_in(plan.size(), UINT32_MAX);  // op, by the touch that ends it

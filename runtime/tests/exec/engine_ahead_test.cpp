@@ -120,6 +120,17 @@ TEST_F(EngineAheadTest, WhatCameBackAheadOfItsUseStays) {
       << "some may, for an op that is short of room";
 }
 
+// Others are, in its place.
+TEST_F(EngineAheadTest, WhatNeverLeavesIsNotChosen) {
+  constexpr std::size_t kKept = 4;
+  for (std::size_t i = 0; i < kKept; ++i) ASSERT_TRUE(engine_.keep(*first_[i]->record));
+  learn();
+  run_ops(0, kUsesFirst + 1);
+  for (std::size_t i = 0; i < kKept; ++i) EXPECT_FALSE(first_[i]->record->leaves.load()) << i;
+  for (std::size_t i = 0; i < kKept; ++i) engine_.release(*first_[i]->record);
+  expect_all_intact();
+}
+
 // A thread that saves a checkpoint or loads data runs ops of no step at all.
 TEST_F(EngineAheadTest, OpsOfAnotherThreadAreNoDeparture) {
   learn();

@@ -170,26 +170,68 @@ TEST(GapPlanTest, MovesTheFewestOfEqualStorages) {
   EXPECT_GT(compared, 200);
 }
 
-TEST(GapPlanTest, IsChosenAnewWhenTheBudgetMovesOrItIsAWhileSince) {
-  const std::vector<Gap> gaps{{.begin = 0, .ops = 2, .bytes = {400}}};
-  const std::vector<std::uint32_t> ends{1};
-  const DemandProfile demand = profile_of({400, 800, 400});
-  GapPlan plan;
-  EXPECT_FALSE(plan.away_before(1));
-  EXPECT_TRUE(plan.is_due(0, Bytes{640}));
-  plan.choose(gaps, ends, 2, demand, 0, Bytes{640});
-  EXPECT_TRUE(plan.away_before(1));
-  EXPECT_FALSE(plan.away_before(0));
-  EXPECT_FALSE(plan.is_due(0, Bytes{640}));
-  EXPECT_FALSE(plan.is_due(0, Bytes{650})) << "a 64th";
-  EXPECT_TRUE(plan.is_due(0, Bytes{651}));
-  EXPECT_TRUE(plan.is_due(1, Bytes{640})) << "the first choice may rest on half of a demand";
-  plan.choose(gaps, ends, 2, demand, 1, Bytes{640});
-  EXPECT_FALSE(plan.is_due(2, Bytes{640})) << "it came out alike";
-  EXPECT_TRUE(plan.is_due(3, Bytes{640}));
-  plan.choose(gaps, ends, 2, demand, 3, Bytes{900});
-  EXPECT_FALSE(plan.away_before(1));
-  EXPECT_TRUE(plan.is_due(4, Bytes{900})) << "it came out otherwise";
+// An op that allocates nothing has no demand of its own, wherever the step was cut.
+TEST(GapPlanTest, WhereTheStepIsCutMakesNoDifference) {
+  const std::vector<std::uint64_t> demand{0, 12, 4, 4, 12, 12};
+  const std::uint64_t ops = demand.size();
+  for (std::uint64_t shift = 0; shift < ops; ++shift) {
+    Step step{.demand = {},
+              .gaps = {{.begin = 3, .ops = 5, .bytes = {4}}, {.begin = 0, .ops = 3, .bytes = {4}}}};
+    for (std::uint64_t op = 0; op < ops; ++op) step.demand.push_back(demand[(op + shift) % ops]);
+    for (Gap& gap : step.gaps) gap.begin = (gap.begin + ops - shift) % ops;
+    EXPECT_EQ(step.choose(8), (Chosen{true, false})) << shift;
+  }
+}
+
+class GapPlanDueTest : public ::testing::Test {
+ protected:
+  void choose(std::uint64_t pass, std::uint64_t budget) {
+    const std::vector<Gap> gaps{{.begin = 0, .ops = 2, .bytes = {400}}};
+    const std::vector<std::uint32_t> ends{1};
+    plan_.choose(gaps, ends, 2, profile_of({400, kMost, 400}), pass, Bytes{budget});
+  }
+  bool is_due(std::uint64_t pass, std::uint64_t budget, std::uint64_t most = kMost) const {
+    return plan_.is_due(pass, Bytes{most}, Bytes{budget});
+  }
+
+  static constexpr std::uint64_t kMost = 800;
+  GapPlan plan_;
+};
+
+TEST_F(GapPlanDueTest, ChoosesWhenItIsAskedFirst) {
+  EXPECT_FALSE(plan_.away_before(1));
+  EXPECT_TRUE(is_due(0, 640));
+  choose(0, 640);
+  EXPECT_TRUE(plan_.away_before(1));
+  EXPECT_FALSE(plan_.away_before(0));
+  EXPECT_FALSE(is_due(0, 640));
+}
+
+TEST_F(GapPlanDueTest, ChoosesAnewWhenTheBudgetOrTheDemandMoves) {
+  choose(0, 640);
+  EXPECT_FALSE(is_due(0, 650)) << "a 64th";
+  EXPECT_TRUE(is_due(0, 651));
+  EXPECT_TRUE(is_due(0, 629));
+  EXPECT_FALSE(is_due(0, 640, 812));
+  EXPECT_TRUE(is_due(0, 640, 813));
+}
+
+TEST_F(GapPlanDueTest, ChoosesSeldomWhileItComesOutAlike) {
+  choose(0, 640);
+  EXPECT_TRUE(is_due(1, 640)) << "the first choice may rest on half of a demand";
+  choose(1, 640);
+  EXPECT_FALSE(is_due(2, 640)) << "it came out alike";
+  EXPECT_TRUE(is_due(3, 640));
+  choose(3, 900);
+  EXPECT_FALSE(plan_.away_before(1));
+  EXPECT_TRUE(is_due(4, 900)) << "it came out otherwise";
+}
+
+TEST_F(GapPlanDueTest, ForgetsWhatItChoseWhenTouchesEndOtherGaps) {
+  choose(0, 640);
+  plan_.forget();
+  EXPECT_FALSE(plan_.away_before(1));
+  EXPECT_TRUE(is_due(0, 640));
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ class BlockUses {
  public:
   /// The block is for work of `stream`, which is ordered after `before`: its earlier uses.
   void restart(StreamClock& clock, const Fence& before, const NumberedStream& stream);
-  /// Bytes are copied into the block, until `fence`, after all its uses so far.
+  /// Bytes are copied into the block, until `fence`, after all its uses so far. An empty fence:
+  /// none were.
   void arrives(const Fence& fence);
 
   /// Orders the stream after the last arrival, once per stream.

@@ -40,6 +40,8 @@ class FreedBlocks {
   std::optional<DeviceAddress> take_vacant(Bytes pages);
   /// The one with pages that was freed first, whatever its size.
   std::optional<FreedBlock> take_oldest();
+  /// Takes this one of those with pages.
+  void remove(const FreedBlock& block);
   /// Those with pages, first to be freed first.
   [[nodiscard]] const std::deque<FreedBlock>& blocks() const { return with_pages_; }
   /// Of those with pages.

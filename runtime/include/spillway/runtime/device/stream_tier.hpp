@@ -183,9 +183,13 @@ class StreamTier final : public DeviceTier, public StreamUses {
   /// Of the freed blocks, the one that was freed first gives up its pages. Returns their bytes;
   /// zero: there is none.
   Bytes give_up_oldest();
-  /// Freed blocks give up their pages until so many bytes are leaving or ready; then, for who needs
-  /// them now, prepared ones. Whether any are to be had at once.
-  bool give_up_freed(Bytes bytes, Haste haste);
+  /// Freed blocks give up their pages until so many bytes are leaving or ready, then prepared ones.
+  /// Whether any are to be had at once.
+  bool give_up_freed(Bytes bytes);
+  /// Likewise freed blocks that no work uses, if they suffice.
+  bool give_up_idle(Bytes bytes);
+  void give_up(const FreedBlock& block);
+  std::vector<FreedBlock> idle_blocks();
   void trim_cache();
 
   StreamClock& clock_;

@@ -57,8 +57,11 @@ class GapPlan {
     return !away_before_.empty() && away_before_[touch];
   }
 
-  /// Whether to choose anew in this pass: it is another budget, or a while since.
-  [[nodiscard]] bool is_due(std::uint64_t pass, Bytes budget) const;
+  /// Whether to choose anew in this pass: the ops need another `most` bytes, it is another budget,
+  /// or a while since.
+  [[nodiscard]] bool is_due(std::uint64_t pass, Bytes most, Bytes budget) const;
+  /// The touches end other gaps than they did.
+  void forget();
   /// The gaps, and the touches that end them, of `touches`.
   void choose(std::span<const Gap> gaps, std::span<const std::uint32_t> ends, std::size_t touches,
               const DemandProfile& demand, std::uint64_t pass, Bytes budget);
@@ -68,6 +71,7 @@ class GapPlan {
   std::vector<bool> away_before_;     // by touch
   std::uint64_t due_ = 0;             // the pass in which to choose next
   std::uint64_t passes_between_ = 1;
+  Bytes most_{};
   Bytes budget_{};
 };
 

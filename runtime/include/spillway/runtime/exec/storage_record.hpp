@@ -44,11 +44,14 @@ struct StorageRecord {
   std::atomic<void*> owner{nullptr};       ///< the adapter's handle; null until an op has shown it
   std::atomic<std::uint64_t> last_use{0};  ///< engine's op clock
   std::atomic<std::uint64_t> next_use{0};  ///< engine's op clock; 0: unknown
-  std::atomic<bool> leaves{false};         ///< is to leave before that: see GapPlan
-  std::atomic<bool> always_dirty{false};   ///< written through pointers no op shows
+  std::atomic<std::uint32_t> kept{0};  ///< times the user asked that it never moves, less releases;
+                                       ///< changed under the lock
+  std::atomic<bool> leaves{false};     ///< is to leave before that: see GapPlan
+  std::atomic<bool> always_dirty{false};      ///< written through pointers no op shows
   std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
   std::atomic<std::uint64_t> born{0};         ///< engine's op clock
   std::atomic<const void*> maker{nullptr};    ///< frames of the thread that made it, to compare
+  Bytes room{};                               ///< that it takes on the device: as long as it lives
   /// The object that `owner` is the handle of, to compare: the handle itself may be freed at any
   /// time by another thread that binds the record anew.
   std::atomic<const void*> bound_to{nullptr};
@@ -60,7 +63,6 @@ struct StorageRecord {
   StorageId id{};
   DeviceBlock* block = nullptr;
   Bytes bytes{};
-  Bytes room{};  ///< that it takes on the device; fixed
   Extent disk{};
   std::byte* host = nullptr;
   Bytes leaving{};                 ///< counted in Mover::leaving
@@ -69,7 +71,6 @@ struct StorageRecord {
   const void* ahead_of = nullptr;  ///< on its way before anyone needed it, along that path
   TransferId transfer = 0;         ///< of the copy to or from the disk in flight
   std::uint64_t checksum = 0;      ///< of the slower copies; 0: none was taken
-  std::uint32_t kept = 0;          ///< times the user asked that it never moves, less releases
   bool failed = false;             ///< its last fetch failed; see Mover::failure
   std::size_t position = 0;        ///< index in the list of live records
 };
