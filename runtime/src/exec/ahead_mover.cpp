@@ -139,6 +139,7 @@ TimeNs AheadMover::expect(const Lane::Outlook& outlook) {
   return now_ns() - begin;
 }
 
+// What comes has to fit at all ops until its use, and now into room that is there.
 TimeNs AheadMover::prefetch(const Lane::Outlook& outlook, const Lane& lane) {
   if (mover_.addresses_shown()) return 0;
   const auto most = [&](std::uint64_t first, std::uint64_t count) {
@@ -146,10 +147,13 @@ TimeNs AheadMover::prefetch(const Lane::Outlook& outlook, const Lane& lane) {
   };
   const std::vector<AwayStorage> away = away_storages(outlook);
   if (away.empty()) return 0;
-  const Bytes budget = saturating_sub(planned_with(budget_.limit()), memory_.unavailable());
+  const Bytes budget = planned_with(budget_.limit());
+  Bytes room = saturating_sub(budget, memory_.live() + memory_.unavailable());
   const std::vector<std::size_t> coming = choose_prefetches(away, most, outlook.period(), budget);
   const TimeNs begin = now_ns();
   for (const std::size_t index : coming) {
+    if (away_records_[index]->room > room) break;
+    room -= away_records_[index]->room;
     if (!mover_.prefetch(*away_records_[index], &lane)) break;
   }
   return now_ns() - begin;
