@@ -40,7 +40,8 @@ class Sweep {
       first_ = op;
     }
     for (std::size_t i = 0; i < gaps_.size(); ++i) {
-      begins_[i] = (gaps_[i].begin + ops_ - first_) % ops_;
+      const std::uint64_t begin = gaps_[i].begin;
+      begins_[i] = begin < first_ ? begin + ops_ - first_ : begin - first_;
     }
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::ranges::stable_sort(order_, {}, [this](std::size_t i) { return begins_[i]; });
