@@ -199,17 +199,17 @@ bool StreamTier::give_up_freed(Bytes bytes) {
   return budget_.available() + pages_.ready() > at_once;
 }
 
-// Who opens ahead of need waits for nothing, so that alone counts which the device has let go of;
-// of the rest an op may have its block again.
+// Who opens ahead of need waits for no work of the device, so that alone counts which it has let go
+// of; of the rest an op may have its block again.
 bool StreamTier::give_up_idle(Bytes bytes) {
   const Bytes available = budget_.available();
   const Bytes at_once = available + pages_.ready();
-  const Bytes closing = pages_.closing() + (available >= bytes ? pages_.ready() : at_once);
+  const Bytes there = available >= bytes ? pages_.ready() : at_once;  // else the card is full
   const std::vector<FreedBlock> idle = idle_blocks();
-  Bytes room = closing;
+  Bytes room = there;
   for (const FreedBlock& block : idle) room += block.pages;
   if (room < bytes) return false;
-  room = closing;
+  room = there;
   for (auto next = idle.begin(); room < bytes; ++next) {
     freed_.remove(*next);
     give_up(*next);

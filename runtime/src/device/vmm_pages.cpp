@@ -333,14 +333,6 @@ void VmmPages::look() {
   }
 }
 
-Bytes VmmPages::closing() const {
-  Bytes sum{};
-  for (const Leaving& one : leaving_) {
-    if (one.closing != nullptr) sum += one.pages.bytes;
-  }
-  return sum;
-}
-
 bool VmmPages::settle_one() {
   if (leaving_.empty()) return false;
   clock_.wait(leaving_.front().fence);

@@ -83,10 +83,11 @@ std::optional<TimeNs> AheadMover::move_ahead(Lane& lane) {
   Lane::Outlook outlook(lane);
   if (!outlook.known()) return std::nullopt;
   outlook.note_ahead(true);
+  const Bytes budget = planned_with(budget_.limit()) + idle_away(outlook);
   const TimeNs begin = now_ns();
-  outlook.choose_gaps(planned_with(budget_.limit()));
+  outlook.choose_gaps(budget);
   TimeNs moving = now_ns() - begin;
-  if (outlook.most() > planned_with(budget_.limit())) moving += write_behind(lane);
+  if (outlook.most() > budget) moving += write_behind(lane);
   moving += expect(outlook);
   moving += prefetch(outlook, lane);
   return moving;
@@ -113,20 +114,29 @@ std::vector<AwayStorage> AheadMover::away_storages(const Lane::Outlook& outlook)
   return away;
 }
 
-// In the order of their last uses, in which a device lets go of them.
+// What the demand of the step's ops contains and no op of it uses: the optimizer's state while the
+// program evaluates, another model.
+Bytes AheadMover::idle_away(const Lane::Outlook& outlook) {
+  Bytes sum{};
+  for (const AwayStorage& storage : away_storages(outlook)) {
+    if (storage.next_use == kNeverUsed) sum += storage.bytes;
+  }
+  return sum;
+}
+
+// In the order of their last uses, in which a device lets go of them; those may change meanwhile.
 TimeNs AheadMover::write_behind(const Lane& lane) {
   const std::uint64_t now = steps_.clock();
-  std::vector<StorageRecord*> leaving;
+  std::vector<std::pair<std::uint64_t, StorageRecord*>> leaving;
   for (StorageRecord* record : mover_.live()) {
     const bool unused = record->next_use.load(std::memory_order_relaxed) > now;
     if (!unused || !record->leaves.load(std::memory_order_relaxed)) continue;
-    if (can_leave(*record, rules_.min_size())) leaving.push_back(record);
+    if (!can_leave(*record, rules_.min_size())) continue;
+    leaving.emplace_back(record->last_use.load(std::memory_order_relaxed), record);
   }
-  std::ranges::sort(leaving, {}, [](const StorageRecord* record) {
-    return record->last_use.load(std::memory_order_relaxed);
-  });
+  std::ranges::sort(leaving);
   const TimeNs begin = now_ns();
-  for (StorageRecord* record : leaving) {
+  for (const auto& [last_use, record] : leaving) {
     if (rules_.start_at() < 1.0 && room_.above_start().count == 0) break;
     mover_.write_behind(*record, &lane);
   }
@@ -146,10 +156,10 @@ TimeNs AheadMover::prefetch(const Lane::Outlook& outlook, const Lane& lane) {
     return outlook.most(first, count);
   };
   const std::vector<AwayStorage> away = away_storages(outlook);
-  if (away.empty()) return 0;
-  const Bytes budget = planned_with(budget_.limit());
-  Bytes room = saturating_sub(budget, memory_.live() + memory_.unavailable());
-  const std::vector<std::size_t> coming = choose_prefetches(away, most, outlook.period(), budget);
+  const std::vector<std::size_t> coming =
+      choose_prefetches(away, most, outlook.period(), planned_with(budget_.limit()));
+  if (coming.empty()) return 0;
+  Bytes room = saturating_sub(budget_.limit(), memory_.live() + memory_.unavailable());
   const TimeNs begin = now_ns();
   for (const std::size_t index : coming) {
     if (away_records_[index]->room > room) break;

@@ -50,6 +50,7 @@ class AheadMover {
   // Time of the moves, and of choosing gaps, here and below.
   std::optional<TimeNs> move_ahead(Lane& lane);
   std::vector<AwayStorage> away_storages(const Lane::Outlook& outlook);
+  Bytes idle_away(const Lane::Outlook& outlook);
   TimeNs write_behind(const Lane& lane);
   TimeNs expect(const Lane::Outlook& outlook);
   TimeNs prefetch(const Lane::Outlook& outlook, const Lane& lane);

@@ -13,8 +13,8 @@ namespace {
 
 // Passes between two choices while they come out alike.
 constexpr std::uint64_t kMostPassesBetween = 64;
-// A budget follows what else the process holds on a card, and the demand what other threads hold:
-// within one part in so many, the choice stays until it is due.
+// A budget follows what else the process holds on a card, and the demand what other threads hold. A
+// choice stays until it is due if both are within one part in so many.
 constexpr std::uint64_t kParts = 64;
 
 /// Goes once through the step, from the op on that needs the least: time 0. (An op that allocates
@@ -124,7 +124,7 @@ bool differ(Bytes one, Bytes other) {
 }  // namespace
 
 bool GapPlan::is_due(std::uint64_t pass, Bytes most, Bytes budget) const {
-  return pass >= due_ || differ(most, most_) || differ(budget, budget_);
+  return pass >= due_ || (pass != chosen_in_ && (differ(most, most_) || differ(budget, budget_)));
 }
 
 void GapPlan::forget() {
@@ -142,6 +142,7 @@ void GapPlan::choose(std::span<const Gap> gaps, std::span<const std::uint32_t> e
   }
   const bool same = away == away_before_;
   passes_between_ = same ? std::min(2 * passes_between_, kMostPassesBetween) : 1;
+  chosen_in_ = pass;
   due_ = pass + passes_between_;
   most_ = Bytes{demand.most()};
   budget_ = budget;

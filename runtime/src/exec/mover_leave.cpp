@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leaving the device and the host: who may, for which tier, and its room there.
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,13 +133,15 @@ bool Mover::demote_for(Bytes bytes) {
   for (StorageRecord* record : live()) {
     if (machine_.state(record->id) == ResidencyState::kDemoting) going += copies_.copied(*record);
   }
-  std::vector<StorageRecord*> on_host;
-  std::ranges::copy_if(live(), std::back_inserter(on_host), [&](const StorageRecord* record) {
-    return machine_.state(record->id) == ResidencyState::kOnHost;
-  });
-  std::ranges::sort(on_host, std::ranges::greater{},
-                    [](const StorageRecord* record) { return record->next_use.load(); });
-  for (StorageRecord* record : on_host) {
+  // With their next uses as they are now: ops may change them meanwhile.
+  std::vector<std::pair<std::uint64_t, StorageRecord*>> on_host;
+  for (StorageRecord* record : live()) {
+    if (machine_.state(record->id) != ResidencyState::kOnHost) continue;
+    on_host.emplace_back(record->next_use.load(), record);
+  }
+  std::ranges::stable_sort(on_host, std::ranges::greater{},
+                           &std::pair<std::uint64_t, StorageRecord*>::first);
+  for (const auto& [next_use, record] : on_host) {
     if (going >= bytes || !demote(*record)) break;
     going += copies_.copied(*record);
   }

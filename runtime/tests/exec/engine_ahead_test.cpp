@@ -120,6 +120,25 @@ TEST_F(EngineAheadTest, WhatCameBackAheadOfItsUseStays) {
       << "some may, for an op that is short of room";
 }
 
+// As the optimizer's state while the program evaluates: it is away, and there is room for the rest.
+TEST_F(EngineAheadTest, WhatTheStepDoesNotUseDoesNotPushOutWhatItUses) {
+  learn();
+  const auto evaluate = [&] {
+    for (std::uint64_t i = 0; i < kOps; ++i) {
+      static const std::vector<FakeStorage*> none;
+      run_op(2'000 + i, i == kUsesFirst ? first_ : none);
+    }
+  };
+  for (int i = 0; i < 12; ++i) evaluate();  // without a boundary a loop is believed late
+  const auto moved = [&] {
+    const MoveStatistics moves = engine_.statistics().moves;
+    return moves.evicted + moves.clean_evicted;
+  };
+  const Bytes before = moved();
+  for (int i = 0; i < 3; ++i) evaluate();
+  EXPECT_LE(moved() - before, Bytes{kMany / 4 * 3 * kBytes}) << "of four times as much";
+}
+
 // Others are, in its place.
 TEST_F(EngineAheadTest, WhatNeverLeavesIsNotChosen) {
   constexpr std::size_t kKept = 4;

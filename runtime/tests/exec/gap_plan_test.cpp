@@ -209,11 +209,13 @@ TEST_F(GapPlanDueTest, ChoosesWhenItIsAskedFirst) {
 
 TEST_F(GapPlanDueTest, ChoosesAnewWhenTheBudgetOrTheDemandMoves) {
   choose(0, 640);
-  EXPECT_FALSE(is_due(0, 650)) << "a 64th";
-  EXPECT_TRUE(is_due(0, 651));
-  EXPECT_TRUE(is_due(0, 629));
-  EXPECT_FALSE(is_due(0, 640, 812));
-  EXPECT_TRUE(is_due(0, 640, 813));
+  choose(1, 640);
+  EXPECT_FALSE(is_due(2, 650)) << "a 64th";
+  EXPECT_TRUE(is_due(2, 651));
+  EXPECT_TRUE(is_due(2, 629));
+  EXPECT_FALSE(is_due(2, 640, 812));
+  EXPECT_TRUE(is_due(2, 640, 813));
+  EXPECT_FALSE(is_due(1, 100)) << "it was chosen in that pass";
 }
 
 TEST_F(GapPlanDueTest, ChoosesSeldomWhileItComesOutAlike) {

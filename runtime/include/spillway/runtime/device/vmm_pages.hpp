@@ -113,8 +113,6 @@ class VmmPages {
 
   [[nodiscard]] Bytes mapped() const { return mapped_bytes_; }
   [[nodiscard]] Bytes leaving() const { return leaving_bytes_; }
-  /// Of these, what no work uses any more: a thread takes the pages.
-  [[nodiscard]] Bytes closing() const;
   [[nodiscard]] Bytes ready() const { return ready_bytes_; }
   /// That openings give back besides what they take: the budget's when they are done.
   [[nodiscard]] Bytes surplus() const { return exchanges_.surplus(); }

@@ -57,8 +57,8 @@ class GapPlan {
     return !away_before_.empty() && away_before_[touch];
   }
 
-  /// Whether to choose anew in this pass: the ops need another `most` bytes, it is another budget,
-  /// or a while since.
+  /// Whether to choose anew: once in a pass at most, where the ops need another `most` bytes at
+  /// most, where it is another budget, or a while since.
   [[nodiscard]] bool is_due(std::uint64_t pass, Bytes most, Bytes budget) const;
   /// The touches end other gaps than they did.
   void forget();
@@ -70,6 +70,7 @@ class GapPlan {
   std::vector<std::uint64_t> bytes_;  // by touch
   std::vector<bool> away_before_;     // by touch
   std::uint64_t due_ = 0;             // the pass in which to choose next
+  std::uint64_t chosen_in_ = 0;       // the pass of the last choice
   std::uint64_t passes_between_ = 1;
   Bytes most_{};
   Bytes budget_{};

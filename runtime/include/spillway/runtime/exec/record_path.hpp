@@ -7,7 +7,8 @@
 // It follows one record and knows nothing of others: StepRecogniser decides which one, and where.
 // See Note [Promises] in step_record.hpp for how an answer is checked.
 //
-// Refers to the record, which its owner must not drop. Single-threaded; throws nothing.
+// Refers to the record, which its owner must not drop. Single-threaded; `touch` throws
+// std::bad_alloc in the first pass over a loop, nothing else does.
 #pragma once
 
 #include <cstdint>
@@ -107,7 +108,7 @@ inline std::uint64_t RecordPath::begin_op() {
 inline std::uint64_t RecordPath::touch(std::uint64_t storage, std::uint64_t op, Bytes bytes) {
   leaves_ = false;
   if (cursor_ == cursor_end_) return kUnknownUse;
-  record_->gaps.note(cursor_, record_->plan.size(), bytes);
+  if (record_->loop) record_->gaps.note(cursor_, record_->plan.size(), bytes);
   const StepRecord::Touch& touched = plan_[cursor_++];
   if (touched.visit == visit_ && touched.expected != storage) [[unlikely]] {
     ++mismatches_;

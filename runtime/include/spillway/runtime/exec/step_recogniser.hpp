@@ -17,7 +17,7 @@
 // which stretch becomes a record, which record is followed, and how far it is believed.
 //
 // Units: ops and touches are counted from 0 since construction. Owns all that it keeps: 56 KiB at
-// first, about 2 MiB for a step of 5,000 ops, and never more than 56 MiB of history and 112 MiB of
+// first, about 2 MiB for a step of 5,000 ops, and never more than 56 MiB of history and 145 MiB of
 // records. Single-threaded, without locks: each Lane has one. No clock.
 // Throws only std::bad_alloc.
 //
