@@ -76,7 +76,7 @@ class Lane {
     bool leaves;          ///< the storage is to be away until then
   };
   /// The current op touches a storage, which takes that much of the device; 0: it cannot leave.
-  NextUse touch(StorageId storage, Bytes bytes = {}) {
+  NextUse touch(StorageId storage, Bytes bytes) {
     const Guard guard(*this);
     const std::uint64_t next = recogniser_.touch(to_value(storage), bytes);
     if (next == kNeverUsed || next == kUnknownUse) return {.ticks = next, .leaves = false};
