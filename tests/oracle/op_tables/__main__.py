@@ -98,10 +98,11 @@ def find_composites(folder, share, unsafe=()):
             child.require_complete()
         print(f"{running} ended the process", file=sys.stderr, flush=True)
         skip += child.report["done"]
-        if running not in crashed:  # once more, with its composite a frame
-            crashed.add(running)
-            unsafe |= set(_crashing(folder, share, running, sorted(unsafe)))
-            skip.remove(running)
+        if running in crashed:
+            skip.append(running)
+            continue
+        crashed.add(running)  # once more, with its composite a frame
+        unsafe |= set(_crashing(folder, share, running, sorted(unsafe)))
 
 
 def kept_piece(folder, kind, share, find):
