@@ -35,7 +35,7 @@ FOLDER_ORDER = {
         "text", "request", "machine", "process", "trace", "plan", "explain", "answer", "report",
         "doctor", "run", "cli",
     ],
-    "adapters/torch": ["ops", "threads", "cuda", "session", "record", "hook", "api"],
+    "adapters/torch": ["ops", "threads", "cuda", "session", "recompute", "record", "hook", "api"],
 }  # fmt: skip
 
 # Folders of sources, whose headers are nobody else's.

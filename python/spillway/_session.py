@@ -34,9 +34,12 @@ class Statistics:
     clean_evicted_bytes: int  #: left without a copy, since an identical one existed
     fetched_bytes: int  #: came back by a copy
     recalled_bytes: int  #: came back without one: nobody had taken the pages yet
+    recomputed_bytes: int  #: came back by running again the ops that made them
     evictions: int  #: copies made on the way out
     fetches: int  #: copies made on the way back
     recalls: int  #: returns without a copy
+    recomputations: int  #: returns by running ops again
+    recomputing_ns: int  #: time that the program's threads spent on those
     failed_copies: int  #: transfers that ended with an error
     undeclared_writes: int  #: mode verify: writes by ops that do not declare them
     checksums_compared: int  #: mode verify: comparisons made

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "SPILLWAY_";
 constexpr std::array<std::string_view, 3> kIoMethods{"auto", "uring", "threads"};
+constexpr std::array<std::string_view, 3> kRecompute{"auto", "on", "off"};
 constexpr std::array<std::string_view, 5> kModes{"off", "record", "enforce", "fuzz", "verify"};
 
 // Left by `auto` to what grows outside the budget while training: the interpreter, libraries,
@@ -77,6 +78,12 @@ IoMethod parse_io(std::string_view text, std::string_view what) {
   const auto found = std::find(kIoMethods.begin(), kIoMethods.end(), trimmed(text));
   if (found == kIoMethods.end()) throw_no_choice(what, text, kIoMethods);
   return static_cast<IoMethod>(found - kIoMethods.begin());
+}
+
+Recompute parse_recompute(std::string_view text, std::string_view what) {
+  const auto found = std::find(kRecompute.begin(), kRecompute.end(), trimmed(text));
+  if (found == kRecompute.end()) throw_no_choice(what, text, kRecompute);
+  return static_cast<Recompute>(found - kRecompute.begin());
 }
 
 Bytes parse_device_bytes(std::string_view text, std::string_view what) {
@@ -168,6 +175,13 @@ constexpr auto kRows = std::to_array<Row>({
     {{"SPILLWAY_START_AT", "--start-at", "0..1",
       "Share of the budget in use at which eviction begins."},
      [](Settings& s, std::string_view t, std::string_view v) { s.start_at = parse_share(t, v); }},
+    {{"SPILLWAY_RECOMPUTE", "--recompute", "auto|on|off",
+      "Whether PyTorch's tensors are dropped, not copied, where the op that made them runs again "
+      "in "
+      "less time; auto: in fuzz mode."},
+     [](Settings& s, std::string_view t, std::string_view v) {
+       s.recompute = parse_recompute(t, v);
+     }},
     {{"SPILLWAY_OVER", "--over", "refuse|allow",
       "Whether an op that does not fit alone stops the program or exceeds the budget."},
      [](Settings& s, std::string_view t, std::string_view v) { s.overbook = parse_over(t, v); }},

@@ -248,6 +248,13 @@ TEST(SettingsTest, TakeSwitchesInAnyWording) {
   EXPECT_FALSE(settings_of({{"SPILLWAY_OVER", "refuse"}}).overbook);
 }
 
+TEST(SettingsTest, RecomputingIsAskedForOrLeftToTheDevice) {
+  EXPECT_EQ(settings_of({}).recompute, Recompute::kAuto);
+  EXPECT_EQ(settings_of({{"SPILLWAY_RECOMPUTE", "on"}}).recompute, Recompute::kOn);
+  EXPECT_EQ(settings_of({{"SPILLWAY_RECOMPUTE", "off"}}).recompute, Recompute::kOff);
+  EXPECT_THROW(settings_of({{"SPILLWAY_RECOMPUTE", "maybe"}}), UserError);
+}
+
 TEST(DeviceBudgetsTest, AreTakenForTheCpu) {
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", "cpu:8GiB"}}).budget, parse_budget("8GiB", ""));
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", " cpu : 80% "}}).budget, parse_budget("80%", ""));
@@ -298,7 +305,7 @@ TEST(SettingDescriptionsTest, AreTheVariablesThatAreRead) {
     EXPECT_FALSE(row.value.empty()) << row.variable;
     EXPECT_TRUE(row.flag.empty() || row.flag.substr(0, 2) == "--") << row.variable;
   }
-  EXPECT_EQ(setting_descriptions().size(), 21U) << "docs/settings.md and the tests follow";
+  EXPECT_EQ(setting_descriptions().size(), 22U) << "docs/settings.md and the tests follow";
 }
 
 TEST(SettingDescriptionsTest, StandInTheDocumentation) {

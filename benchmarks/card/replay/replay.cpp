@@ -11,6 +11,7 @@
 //     step      duration
 //     bound     the longest of: kernels, the host's work, bytes / rate in each direction
 //     out, in   bytes moved, as shares of the peak
+//     again     bytes made again by the ops that made them, likewise
 //     waits     time that ops and allocations waited in the engine
 //     maps      time that calls of the driver for memory held the program's thread up
 //     aside     the same of other threads
@@ -57,6 +58,7 @@ struct Options {
   CardTimes times;
   HostCosts costs;
   double look_us = 150;
+  bool recompute = true;
 };
 
 struct Run {
@@ -90,6 +92,7 @@ class Card {
 Statistics difference(Statistics later, const Statistics& earlier) {
   later.moves.evicted = later.moves.evicted - earlier.moves.evicted;
   later.moves.fetched = later.moves.fetched - earlier.moves.fetched;
+  later.moves.recomputed = later.moves.recomputed - earlier.moves.recomputed;
   later.moves.evictions -= earlier.moves.evictions;
   later.moves.fetches -= earlier.moves.fetches;
   later.stall_ns -= earlier.stall_ns;
@@ -118,8 +121,9 @@ Run run_stock(const Options& options, const Trace& trace) {
   return run;
 }
 
-runtime::Settings settings(Bytes budget) {
+runtime::Settings settings(const Options& options, Bytes budget) {
   runtime::Settings result;
+  result.recompute = options.recompute ? runtime::Recompute::kOn : runtime::Recompute::kOff;
   result.budget = BudgetSpec{.kind = BudgetSpec::Kind::kBytes, .bytes = budget};
   result.host_budget = BudgetSpec{.kind = BudgetSpec::Kind::kPercent, .percent = 90};
   result.mode = runtime::Mode::kEnforce;
@@ -132,7 +136,7 @@ Run run_managed(const Options& options, const Trace& trace, Bytes budget) {
   runtime::DeviceDriver& driver = *card;
   runtime::Engine engine(framework, std::make_unique<runtime::CardTiers>(
                                         std::make_unique<testing::ForwardingDriver>(driver)));
-  engine.start(settings(budget));
+  engine.start(settings(options, budget));
   Run run;
   {
     ReplayedStep step(trace, *card, engine, options.times, options.costs, kSmallest);
@@ -186,12 +190,13 @@ void print_row(const Options& options, const Trace& trace, const std::string& bu
   const double beside =
       copies == 0 ? 0 : static_cast<double>(run.busy.copies_beside_kernels) / copies;
   fmt::print(
-      "{:>6} {:>6.2f} {:>6.2f} {:>5.2f} {:>5.2f} {:>6} {:>6.2f} {:>5.2f} {:>6.2f} {:>11.2f} "
-      "{:>5.2f} {:>7.2f}\n",
+      "{:>6} {:>6.2f} {:>6.2f} {:>5.2f} {:>5.2f} {:>6.2f} {:>6} {:>6.2f} {:>5.2f} {:>6.2f} "
+      "{:>11.2f} {:>5.2f} {:>7.2f}\n",
       budget, run.duration / stock, bound(options, trace, run) / stock,
-      of_peak(run.moved.moves.evicted), of_peak(run.moved.moves.fetched), moves,
-      in_stock(run.moved.stall_ns), in_stock(run.busy.calls), in_stock(run.busy.calls_beside),
-      in_stock(run.busy.awaited), in_stock(run.busy.nothing_launched), beside);
+      of_peak(run.moved.moves.evicted), of_peak(run.moved.moves.fetched),
+      of_peak(run.moved.moves.recomputed), moves, in_stock(run.moved.stall_ns),
+      in_stock(run.busy.calls), in_stock(run.busy.calls_beside), in_stock(run.busy.awaited),
+      in_stock(run.busy.nothing_launched), beside);
   std::fflush(stdout);
 }
 
@@ -207,7 +212,8 @@ int replay(const Options& options) {
              trace.ops.size(), stock_step(options, trace) / 1e6, to_string(fits.peak),
              options.steps, options.times.stretch);
   fmt::print(
-      "budget   step  bound   out    in  moves  waits  maps  aside  idle: copy  host  beside\n");
+      "budget   step  bound   out    in  again  moves  waits  maps  aside  idle: copy  host  "
+      "beside\n");
   print_row(options, trace, "none", stock, fits.peak);
   print_row(options, trace, "fits", fits, fits.peak);
   for (const double share : options.shares) {
@@ -233,6 +239,7 @@ int main(int count, char** arguments) {
   app.add_option("--shares", options.shares, "budgets, as shares of the peak")->delimiter(',');
   app.add_option("--steps", options.steps, "that are measured")->check(CLI::PositiveNumber);
   app.add_option("--stretch", options.times.stretch, "how much longer all lasts");
+  app.add_option("--recompute", options.recompute, "whether storages may be made again");
   app.add_option("--op-us", op_us, "what the framework spends on an op");
   app.add_option("--hook-us", hook_us, "what the adapter spends on an op");
   app.add_option("--look-us", options.look_us, "what a look ahead takes");

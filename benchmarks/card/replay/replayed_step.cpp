@@ -2,6 +2,7 @@
 #include "replayed_step.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -32,6 +33,38 @@ std::uint64_t signature_of(const Trace& trace, OpIndex op) {
 DeviceAccess all_of(const FakeStorage& storage) {
   return {runtime::device_address(storage.pointer), {storage.bytes}};
 }
+
+/// An op of the trace that is launched again.
+class ReplayedMaking final : public runtime::Making {
+ public:
+  ReplayedMaking(TimedCard& card, TimeNs duration, TimeNs host, std::vector<Bytes> sources,
+                 Bytes result)
+      : Making(duration),
+        card_(card),
+        duration_(duration),
+        host_(host),
+        sources_bytes_(std::move(sources)),
+        result_(result) {}
+
+  [[nodiscard]] const char* name() const noexcept override { return "replayed"; }
+  [[nodiscard]] bool usable() const noexcept override { return true; }
+  void run(std::span<std::byte* const> sources, std::uint32_t /*output*/,
+           std::byte* to) const override {
+    HostTime::spend(host_);
+    std::vector<DeviceAccess> accesses{{runtime::device_address(to), result_}};
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      accesses.push_back({runtime::device_address(sources[i]), sources_bytes_[i]});
+    }
+    runtime::expect_done(card_, card_.launch(kStream, std::move(accesses), duration_), "launching");
+  }
+
+ private:
+  TimedCard& card_;
+  TimeNs duration_;
+  TimeNs host_;
+  std::vector<Bytes> sources_bytes_;
+  Bytes result_;
+};
 
 }  // namespace
 
@@ -86,6 +119,7 @@ void ReplayedStep::make(StorageId id) {
   made->bytes = trace_.storages.bytes[to_value(id)].count;
   made->pointer = engine_.allocate(made->bytes);
   made->record = engine_.find(made->pointer);
+  made->movable = true;
   handle(id) = made.release();
 }
 
@@ -139,8 +173,35 @@ void ReplayedStep::perform(OpIndex op) {
       if (!made_here && handle(id) != nullptr) engine_.produced(*handle(id)->record);
     }
     if (within != nullptr) engine_.free(within);
+    say_how_made(op);
   }
   for (const StorageId id : trace_.ops.frees[op]) let_die(id);
+}
+
+// Of ops that write what was there before nothing is said: that part of it would have to be known.
+void ReplayedStep::say_how_made(OpIndex op) {
+  const std::size_t row = to_value(op);
+  const auto creates = trace_.ops.creates[op];
+  const bool pure = std::ranges::all_of(trace_.ops.writes[op],
+                                        [&](StorageId id) { return contains(creates, id); });
+  if (!pure || trace_.ops.recomputable[row] == 0 || !engine_.recomputes()) return;
+  std::vector<runtime::StorageRecord*> sources;
+  std::vector<Bytes> bytes;
+  for (const StorageId id : trace_.ops.reads[op]) {
+    if (contains(creates, id) || handle(id) == nullptr) continue;
+    sources.push_back(handle(id)->record);
+    bytes.push_back({handle(id)->bytes});
+  }
+  for (const StorageId id : creates) {
+    if (handle(id) == nullptr) continue;
+    const FakeStorage& made = *handle(id);
+    const std::array results{made.record};
+    engine_.made(results,
+                 std::make_shared<ReplayedMaking>(card_, trace_.ops.duration_ns[row],
+                                                  times_.stretched(static_cast<double>(costs_.op)),
+                                                  bytes, Bytes{made.bytes}),
+                 sources);
+  }
 }
 
 void ReplayedStep::let_die(StorageId id) {

@@ -46,6 +46,7 @@ class ReplayedStep {
   void show(StorageId id);
   void perform(OpIndex op);
   void use(OpIndex op, std::vector<testing::DeviceAccess>& accesses);
+  void say_how_made(OpIndex op);
   void let_die(StorageId id);
   void hand_over();
 

@@ -23,6 +23,15 @@ std::optional<FreedBlock> FreedBlocks::take(Bytes pages, StreamSlot slot) {
   return block;
 }
 
+std::optional<FreedBlock> FreedBlocks::take_last(Bytes pages) {
+  const auto found = std::find_if(with_pages_.rbegin(), with_pages_.rend(),
+                                  [&](const FreedBlock& block) { return block.pages == pages; });
+  if (found == with_pages_.rend()) return std::nullopt;
+  const FreedBlock block = *found;
+  remove(block);
+  return block;
+}
+
 void FreedBlocks::remove(const FreedBlock& block) {
   const auto found = std::ranges::find(with_pages_, block.address, &FreedBlock::address);
   if (found == with_pages_.end()) return;

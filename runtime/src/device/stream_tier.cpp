@@ -372,6 +372,28 @@ Allocation StreamTier::restore_pages(StreamBlock& block, Overbooking overbooking
   return here;
 }
 
+DeviceBlock* StreamTier::spare(const DeviceBlock& like) {
+  const auto address = vacant_addresses(as_stream(like).pages);
+  if (!address) return nullptr;
+  StreamBlock& block = make_block(*address, as_stream(like).pages);
+  block.bytes = like.bytes;
+  block.intact = false;
+  return &block;
+}
+
+// Last freed first, as a stream takes its own: of the work that asks, most is of one stream.
+DeviceBlock* StreamTier::take_freed_like(const DeviceBlock& like) {
+  const auto freed = freed_.take_last(as_stream(like).pages);
+  if (!freed) return nullptr;
+  StreamBlock& block = make_block(freed->address, freed->pages);
+  hold(block);
+  block.bytes = like.bytes;
+  block.accessible = true;
+  block.intact = false;
+  block.uses.arrives(freed->fence);
+  return &block;
+}
+
 bool StreamTier::land(DeviceBlock& block) {
   block.accessible = true;
   return true;

@@ -108,7 +108,7 @@ std::vector<AwayStorage> AheadMover::away_storages(const Lane::Outlook& outlook)
     if (leaving && record->leaving.count == 0) continue;  // in use again: it stays
     away.push_back({.next_use = ops_until_use(*record, now, outlook),
                     .bytes = leaving ? record->leaving : record->away,
-                    .fetchable = !leaving});
+                    .fetchable = !leaving && state != ResidencyState::kDropped});
     away_records_.push_back(record);
   }
   return away;
@@ -138,7 +138,7 @@ TimeNs AheadMover::write_behind(const Lane& lane) {
   const TimeNs begin = now_ns();
   for (const auto& [last_use, record] : leaving) {
     if (rules_.start_at() < 1.0 && room_.above_start().count == 0) break;
-    mover_.write_behind(*record, &lane);
+    departures_.begin_ahead(*record, &lane);
   }
   return now_ns() - begin;
 }

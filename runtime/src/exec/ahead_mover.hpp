@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "budget_share.hpp"
+#include "departures.hpp"
 #include "engine_lock.hpp"
 #include "freed_storages.hpp"
 #include "look_ahead.hpp"
@@ -30,7 +31,7 @@ class AheadMover {
  public:
   AheadMover(EngineMutex& mutex, DeviceTier& memory, Mover& mover, const BudgetShare& budget,
              const MoveRules& rules, const StepCounter& steps, FreedStorages& freed,
-             const RoomMaker& room)
+             const RoomMaker& room, Departures& departures)
       : mutex_(mutex),
         memory_(memory),
         mover_(mover),
@@ -38,7 +39,8 @@ class AheadMover {
         rules_(rules),
         steps_(steps),
         freed_(freed),
-        room_(room) {}
+        room_(room),
+        departures_(departures) {}
   AheadMover(const AheadMover&) = delete;
   AheadMover& operator=(const AheadMover&) = delete;
 
@@ -63,6 +65,7 @@ class AheadMover {
   const StepCounter& steps_;
   FreedStorages& freed_;
   const RoomMaker& room_;
+  Departures& departures_;
   std::atomic<TimeNs> look_again_at_{0};
   std::vector<StorageRecord*> away_records_;  // see away_storages
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "spillway/runtime/exec/out_of_budget.hpp"
 #include "what_stays.hpp"
 
 namespace spillway::runtime {
@@ -30,7 +31,7 @@ void AllStorages::evict(EngineLock& lock) {
     const std::vector<StorageRecord*> records = mover_.live();
     for (StorageRecord* record : records) {
       if (record->block == nullptr || !can_leave(*record, rules_.min_size())) continue;
-      stayed |= mover_.evict(*record).count == 0;
+      stayed |= departures_.begin(*record).count == 0;
     }
     again = stayed && mover_.in_flight() != 0;
     waits_.for_all_copies(lock);
@@ -44,6 +45,7 @@ void AllStorages::bring_back(EngineLock& lock) {
   // Also for the copies of storages that died meanwhile, which nobody may ask for any more.
   waits_.for_all_copies(lock);
   const MoveStatistics& moves = mover_.statistics();
+  std::vector<StorageId> lost;  // that could not be made again
   bool again = true;
   while (again) {
     freed_.drain();
@@ -51,15 +53,27 @@ void AllStorages::bring_back(EngineLock& lock) {
     const std::uint64_t failed = moves.failed_copies;
     const std::vector<StorageRecord*> records = mover_.live();  // which requests may reorder
     for (StorageRecord* record : records) {
-      if (is_here(*record)) continue;
+      if (is_here(*record) || std::ranges::find(lost, record->id) != lost.end()) continue;
       const Mover::Request request = mover_.request(*record, Access::kRead, Overbooking::kAllow);
       again |= request.outcome == Mover::Outcome::kPending;
+      if (request.outcome != Mover::Outcome::kRecompute) continue;
+      if (!make(*record, lock)) lost.push_back(record->id);
+      again = true;
+      break;  // other threads had the lock meanwhile
     }
     waits_.for_all_copies(lock);
     again = again && moves.failed_copies == failed;
   }
   // An op that asks for what could not be read has a try of its own.
   for (StorageRecord* record : mover_.live()) record->failed = false;
+}
+
+bool AllStorages::make(StorageRecord& record, EngineLock& lock) {
+  try {
+    return recomputation_.run(record, demands_, lock);
+  } catch (const OutOfBudget&) {
+    return false;
+  }
 }
 
 void AllStorages::drop_copies() {

@@ -4,8 +4,11 @@
 // made and die meanwhile.
 #pragma once
 
+#include "demands.hpp"
+#include "departures.hpp"
 #include "engine_lock.hpp"
 #include "freed_storages.hpp"
+#include "recomputation.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "waits.hpp"
@@ -14,8 +17,15 @@ namespace spillway::runtime {
 
 class AllStorages {
  public:
-  AllStorages(Mover& mover, const MoveRules& rules, FreedStorages& freed, Waits& waits)
-      : mover_(mover), rules_(rules), freed_(freed), waits_(waits) {}
+  AllStorages(Mover& mover, const MoveRules& rules, FreedStorages& freed, Waits& waits,
+              Departures& departures, Demands& demands, Recomputation& recomputation)
+      : mover_(mover),
+        rules_(rules),
+        freed_(freed),
+        waits_(waits),
+        departures_(departures),
+        demands_(demands),
+        recomputation_(recomputation) {}
 
   /// Fuzz mode: everything leaves that no op uses.
   void evict(EngineLock& lock);
@@ -27,10 +37,15 @@ class AllStorages {
   [[nodiscard]] bool are_here() const;
 
  private:
+  bool make(StorageRecord& record, EngineLock& lock);
+
   Mover& mover_;
   const MoveRules& rules_;
   FreedStorages& freed_;
   Waits& waits_;
+  Departures& departures_;
+  Demands& demands_;
+  Recomputation& recomputation_;
 };
 
 }  // namespace spillway::runtime

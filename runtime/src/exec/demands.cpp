@@ -64,13 +64,14 @@ void Demands::note_allocated(const Allocation& made, Bytes bytes) {
     if (TraceRecorder* const recording = recorder_.get()) {
       recording->allocated(record.id, record.bytes);
     }
-    frames.needs.allocated(bytes);
-    if (made.opened && frames.depth != 0) frames.lane->note_opened(memory_.resident(*made.block));
+    if (frames.recomputing == 0) frames.needs.allocated(bytes);
+    if (made.opened && frames.depth != 0 && frames.recomputing == 0)
+      frames.lane->note_opened(memory_.resident(*made.block));
   }
   const Bytes live = memory_.live();
   steps_.allocated(live);
   frames.peak_live = std::max(frames.peak_live, live);
-  frames.lane->note_demand(live + mover_.away());
+  if (frames.recomputing == 0) frames.lane->note_demand(live + mover_.away());
   room_.keep_headroom();
   budget_.publish_use();
   status_.publish_use();
@@ -88,7 +89,14 @@ bool Demands::settle(StorageRecord& record, Access access, EngineLock& lock) {
         set_last_failure("Spillway: " + mover_.failure(), FailureKind::kUnreadable);
         return false;
       case Mover::Outcome::kPending:
-        waits_.for_copy_of_op(lock);
+        if (record.recomputing) {
+          waits_.for_another_thread(lock);
+        } else {
+          waits_.for_copy_of_op(lock);
+        }
+        break;
+      case Mover::Outcome::kRecompute:
+        if (!recomputation_.run(record, *this, lock)) return false;
         break;
       case Mover::Outcome::kNeedsRoom:
         if (request.short_by.count == 0) {

@@ -13,6 +13,7 @@
 #include "budget_share.hpp"
 #include "engine_lock.hpp"
 #include "freed_storages.hpp"
+#include "recomputation.hpp"
 #include "room_maker.hpp"
 #include "shortages.hpp"
 #include "spillway/base/bytes.hpp"
@@ -31,7 +32,8 @@ class Demands {
  public:
   Demands(DeviceTier& memory, Mover& mover, BudgetShare& budget, const MoveRules& rules,
           StepCounter& steps, const RecorderSlot& recorder, FreedStorages& freed, Waits& waits,
-          RoomMaker& room, Shortages& shortages, StatusPublisher& status)
+          RoomMaker& room, Shortages& shortages, StatusPublisher& status,
+          Recomputation& recomputation)
       : memory_(memory),
         streams_(memory.stream_uses()),
         mover_(mover),
@@ -43,7 +45,8 @@ class Demands {
         waits_(waits),
         room_(room),
         shortages_(shortages),
-        status_(status) {}
+        status_(status),
+        recomputation_(recomputation) {}
   Demands(const Demands&) = delete;
   Demands& operator=(const Demands&) = delete;
 
@@ -74,6 +77,7 @@ class Demands {
   RoomMaker& room_;
   Shortages& shortages_;
   StatusPublisher& status_;
+  Recomputation& recomputation_;
 };
 
 }  // namespace spillway::runtime

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine_parts.hpp"
+#include "recipe.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
@@ -72,8 +73,9 @@ void Engine::start(const Settings& stated) {
   // Something may have been evicted since it was looked at.
   if (!parts.mover.spool_is_empty()) resources.spool = nullptr;
   parts.budget.grant(resources.budget, settings);
-  rules_.set_limits(settings, mode);
+  rules_.set_limits(settings, mode, streams_ != nullptr);
   for (StorageRecord* record : parts.mover.live()) record->announce();  // others may leave now
+  begin_versions_of_all();  // ops may have run that nobody saw
   // A trace has to tell of every storage: what an op that is run again would read.
   const bool traces = mode == Mode::kRecord && !settings.trace_path.empty();
   memory_->set_small_objects(mode == Mode::kFuzz || traces ? SmallObjects::kBlocks
@@ -83,7 +85,9 @@ void Engine::start(const Settings& stated) {
   // put the mapping of memory into the durations of ops.
   memory_->set_cache_slack(mode == Mode::kRecord && streams_ == nullptr ? 0.0 : 0.125);
   replaced = parts.mover.configure(
-      MoverOptions{.host_budget = resources.host_budget, .verify = mode == Mode::kVerify},
+      MoverOptions{.host_budget = resources.host_budget,
+                   .verify = mode == Mode::kVerify,
+                   .verify_recomputed = mode == Mode::kVerify || mode == Mode::kFuzz},
       std::move(resources.spool), std::move(resources.transfers));
   if (traces) {
     recorder_.make();
@@ -219,7 +223,8 @@ void Engine::stamp(StorageRecord& record, ThreadFrames& frames) {
   record.announce();
   if (frames.depth != 1) return;  // nested touches are the outermost op's own affair
   const Bytes leaving = never_leaves(record, rules_.min_size()) ? Bytes{} : record.room;
-  const Lane::NextUse next = frames.lane->touch(record.id, leaving);
+  const Lane::NextUse next =
+      frames.lane->touch(record.id, leaving, parts_->departures.time_again(record));
   std::uint64_t next_clock = 0;
   if (next.ticks == kNeverUsed) {
     next_clock = std::numeric_limits<std::uint64_t>::max();
@@ -253,12 +258,16 @@ bool Engine::use(StorageRecord& record, Access access) {
   if (TraceRecorder* const recording = recorder_.get()) {
     recording->use(record.id, record.bytes, access == Access::kWrite, record.made_by.load());
   }
+  if (access == Access::kWrite) {
+    frames.writing.push_back({frames.depth, &record});
+    if (!begin_version(record)) return false;
+  }
   const ResidencyState state = record.state.load();
   const bool here = state == ResidencyState::kExempt ||
                     (state == ResidencyState::kResident &&
                      (access == Access::kRead || !record.has_copy.load(std::memory_order_relaxed)));
   if (!here && !make_accessible(record, access)) return false;
-  return streams_ == nullptr || begin_use(record, frames);
+  return streams_ == nullptr || begin_use(record, frames, access);
 }
 
 bool Engine::make_accessible(StorageRecord& record, Access access) {
@@ -275,8 +284,12 @@ bool Engine::make_accessible(StorageRecord& record, Access access) {
 }
 
 // The block is the storage's for as long as the op has it; pins may outlive that.
-bool Engine::begin_use(StorageRecord& record, ThreadFrames& frames) {
+bool Engine::begin_use(StorageRecord& record, ThreadFrames& frames, Access access) {
   try {
+    // The program knows nothing of the reads by ops that were run again.
+    if (access == Access::kWrite && record.read_unseen.exchange(false)) {
+      streams_->order_after_uses(*record.block, *frames.stream);
+    }
     streams_->begin_use(*record.block, *frames.stream);
   } catch (const DeviceFailure& failure) {
     note_failure(failure);
@@ -344,6 +357,91 @@ bool Engine::inputs_ready() {
   return true;
 }
 
+// ---- How storages are made ----------------------------------------------------------------------
+
+// Raised first and looked at afterwards: see Mover::drop. What will be made from the bytes is made
+// before they are written.
+bool Engine::begin_version(StorageRecord& record) {
+  record.version.fetch_add(1);
+  record.again.store(0, std::memory_order_relaxed);
+  if (record.held.load() == 0) return true;
+  try {
+    EngineLock lock(parts_->mutex);
+    return parts_->recomputation.bring_back(&record, parts_->demands, lock);
+  } catch (const OutOfBudget& error) {
+    set_last_failure(OutOfBudget(parts_->shortages.in_words(error.facts())).what());
+    return false;
+  } catch (const DeviceFailure& failure) {
+    note_failure(failure);
+    return false;
+  }
+}
+
+void Engine::forget_all_makings() {
+  const EngineLock lock(parts_->mutex);
+  if (!in_child_) begin_versions_of_all();
+}
+
+bool Engine::any_dropped() const { return parts_->mover.dropped() != 0; }
+
+void Engine::make_dropped(StorageRecord& record) {
+  if (in_child_ || record.state.load() != ResidencyState::kDropped) return;
+  record.pins.fetch_add(1);
+  static_cast<void>(make_accessible(record, Access::kRead));
+  record.unpin();
+}
+
+void Engine::end_writes() {
+  ThreadFrames& frames = this_thread_frames();
+  while (!frames.writing.empty() && frames.writing.back().depth >= frames.depth) {
+    frames.writing.back().record->version.fetch_add(1);
+    frames.writing.pop_back();
+  }
+}
+
+void Engine::begin_versions_of_all() {
+  for (StorageRecord* record : parts_->mover.live()) record->version.fetch_add(1);
+}
+
+void Engine::made(std::span<StorageRecord* const> results, const std::shared_ptr<Making>& by,
+                  std::span<StorageRecord* const> sources) {
+  if (in_child_) return;
+  const EngineLock lock(parts_->mutex);
+  std::vector<Making::Source> known;
+  known.reserve(sources.size());
+  for (StorageRecord* source : sources) known.push_back(source_of(*source));
+  by->set_sources(std::move(known));
+  std::uint32_t output = 0;
+  for (StorageRecord* result : results) {
+    if (result != nullptr) parts_->mover.set_made(*result, {.by = by, .output = output});
+    ++output;
+  }
+}
+
+Making::Source Engine::before_write(StorageRecord& record) {
+  const EngineLock lock(parts_->mutex);
+  return source_of(record);
+}
+
+void Engine::made_over(StorageRecord& record, Making::Source before, std::shared_ptr<Making> by,
+                       std::span<StorageRecord* const> others) {
+  if (in_child_) return;
+  const EngineLock lock(parts_->mutex);
+  std::vector<Making::Source> known;
+  known.reserve(others.size() + 1);
+  known.push_back(std::move(before));
+  for (StorageRecord* source : others) known.push_back(source_of(*source));
+  by->set_sources(std::move(known));
+  by->overwrites(0);
+  parts_->mover.set_made(record, {.by = std::move(by), .output = 0});
+}
+
+void Engine::forget_making(StorageRecord& record) {
+  if (record.again.load(std::memory_order_relaxed) == 0 || in_child_) return;
+  const EngineLock lock(parts_->mutex);
+  parts_->mover.set_made(record, {});
+}
+
 void Engine::produced(StorageRecord& record, const char* made_by) {
   if (!in_child_) {
     ThreadFrames& frames = this_thread_frames();
@@ -365,6 +463,7 @@ void Engine::produced(StorageRecord& record, const char* made_by) {
 
 Bytes Engine::end_frame() {
   ThreadFrames& frames = this_thread_frames();
+  end_writes();
   if (frames.depth == 0 || --frames.depth != 0 || in_child_) return {};
   if (mode() == Mode::kRecord) {
     const Bytes grown = saturating_sub(frames.peak_live, frames.live_at_start);
@@ -407,6 +506,7 @@ bool Engine::touch(StorageRecord& record, Access access) {
   frames.hold_touched(record);
   record.last_use.store(steps_.clock(), std::memory_order_relaxed);
   record.announce();
+  if (access == Access::kWrite && !begin_version(record)) return false;
   const bool here = record.state.load() == ResidencyState::kResident &&
                     (access == Access::kRead || !record.has_copy.load());
   return (here || make_accessible(record, access)) && begin_use_anywhere(record);
@@ -418,7 +518,10 @@ bool Engine::give_address(StorageRecord& record) {
   frames.hold_address(record);
   record.last_use.store(steps_.clock(), std::memory_order_relaxed);
   record.announce();
-  if (make_accessible(record, Access::kWrite) && begin_use_anywhere(record)) return true;
+  if (begin_version(record) && make_accessible(record, Access::kWrite) &&
+      begin_use_anywhere(record)) {
+    return true;
+  }
   frames.let_go_of_address(record);
   if (last_failure_kind() == FailureKind::kShortage && !frames.addresses.empty()) {
     set_last_failure(last_failure() + said_of_addresses(frames));
@@ -430,7 +533,8 @@ bool Engine::keep(StorageRecord& record) {
   if (in_child_) return parts_->child.use(record);
   record.pins.fetch_add(1);
   // Nothing shows what is written while it is kept, so no copy made before may count afterwards.
-  const bool ready = make_accessible(record, Access::kWrite) && begin_use_anywhere(record);
+  const bool ready = begin_version(record) && make_accessible(record, Access::kWrite) &&
+                     begin_use_anywhere(record);
   if (ready) {
     const EngineLock lock(parts_->mutex);
     ++record.kept;
@@ -443,6 +547,7 @@ bool Engine::keep(StorageRecord& record) {
 void Engine::release(StorageRecord& record) {
   const EngineLock lock(parts_->mutex);
   if (record.kept != 0) --record.kept;
+  record.version.fetch_add(1);  // it may have been written meanwhile
   record.announce();
 }
 
@@ -463,7 +568,12 @@ void Engine::begin_export(StorageRecord& record) {
 
 void Engine::end_export(StorageRecord& record) noexcept { record.unpin(); }
 
-void Engine::expect_unseen_writes(StorageRecord& record) { record.always_dirty.store(true); }
+void Engine::expect_unseen_writes(StorageRecord& record) {
+  record.always_dirty.store(true);
+  if (begin_version(record)) return;
+  const EngineLock lock(parts_->mutex);
+  parts_->recomputation.give_up(&record);
+}
 
 void Engine::show_addresses(bool shown) {
   if (in_child_) return;
@@ -481,6 +591,7 @@ bool Engine::prepare_for_unseen_ops() {
     parts_->freed.drain();
     if (!parts_->all.are_here()) return false;
     parts_->all.drop_copies();
+    begin_versions_of_all();
   }
   return wait_for_unseen_ops();
 }
@@ -497,13 +608,24 @@ bool Engine::wait_for_unseen_ops() {
   return true;
 }
 
-// Blind before the lock: what began to leave by then is away for the op, nothing follows it.
+// What began to leave before it is blind is away for the op, nothing follows it; but what was
+// dropped is made before the op may write what it is made from.
 Engine::Reach::Reach(Engine& engine) : engine_(&engine) {
   if (engine.in_child_) return;
+  Parts& parts = *engine.parts_;
+  const Departures::Pause pause(parts.departures);
+  EngineLock lock(parts.mutex);
+  bool all_made = false;
+  try {
+    all_made = parts.recomputation.bring_back(nullptr, parts.demands, lock);
+  } catch (const OutOfBudget&) {
+    all_made = false;
+  }
+  if (!all_made) parts.recomputation.give_up(nullptr);
   engine.rules_.begin_reach();
-  const EngineLock lock(engine.parts_->mutex);
-  engine.parts_->freed.drain();
-  engine.parts_->all.drop_copies();
+  parts.freed.drain();
+  parts.all.drop_copies();
+  engine.begin_versions_of_all();
   if (engine.streams_ == nullptr) return;
   try {
     engine.streams_->begin_unknown_uses(*this_thread_frames().stream);
@@ -599,6 +721,7 @@ void Engine::reset_peak() {
 
 void Engine::before_fork() {
   Parts& parts = *parts_;
+  if (!in_child_) make_all_dropped();
   if (!in_child_) parts.mutex.fork_gate().close();
   parts.mutex.mutex().lock();
   if (in_child_) return;
@@ -612,7 +735,21 @@ void Engine::before_fork() {
   if (parts.mover.spool() != nullptr) parts.fork_pipe.before_fork(*parts.mover.spool());
 }
 
+// A child cannot run the ops of its parent's threads.
+void Engine::make_all_dropped() {
+  Parts& parts = *parts_;
+  parts.departures.pause();
+  try {
+    EngineLock lock(parts.mutex);
+    static_cast<void>(parts.recomputation.bring_back(nullptr, parts.demands, lock));
+    while (parts.mover.recomputations() != 0) parts.waits.for_another_thread(lock);
+  } catch (const std::exception&) {
+    // The child says so where it needs one of them.
+  }
+}
+
 void Engine::after_fork_in_parent() {
+  if (!in_child_) parts_->departures.resume();
   parts_->fork_pipe.after_fork_in_parent();
   parts_->mutex.mutex().unlock();
   if (!in_child_) parts_->mutex.fork_gate().open();

@@ -6,6 +6,7 @@
 #include "budget_share.hpp"
 #include "counters.hpp"
 #include "demands.hpp"
+#include "departures.hpp"
 #include "engine_lock.hpp"
 #include "floor_meter.hpp"
 #include "fork_pipe.hpp"
@@ -13,6 +14,7 @@
 #include "freed_storages.hpp"
 #include "op_fit.hpp"
 #include "op_times.hpp"
+#include "recomputation.hpp"
 #include "room_maker.hpp"
 #include "run_outcome.hpp"
 #include "shortages.hpp"
@@ -32,7 +34,9 @@ namespace spillway::runtime {
 ///     floor, counters,      what is measured, and where it is shown
 ///     status
 ///     shortages             why an op does not fit
+///     departures            whether what leaves is copied away or dropped
 ///     room, demands         making room; allocations and uses that need it
+///     recomputation         ops run again for what was dropped
 ///     fit                   ops that cannot end are refused before they begin
 ///     ahead                 moves along the recorded step
 ///     all                   what is done to all storages at once
@@ -53,12 +57,14 @@ struct Engine::Parts {
         counters(memory, mover, budget, rules, steps, waits, floor, outcome),
         status(counters, memory, budget, steps, outcome),
         shortages(framework, memory, mover, budget, rules, status),
-        room(framework, memory, mover, budget, rules, steps, freed, waits),
+        departures(memory, mover, budget, rules),
+        room(framework, memory, mover, budget, rules, steps, freed, waits, departures),
+        recomputation(memory, mover, freed),
         demands(memory, mover, budget, rules, steps, recorder, freed, waits, room, shortages,
-                status),
+                status, recomputation),
         fit(mutex, memory, mover, budget, rules, steps, freed, shortages),
-        ahead(mutex, memory, mover, budget, rules, steps, freed, room),
-        all(mover, rules, freed, waits),
+        ahead(mutex, memory, mover, budget, rules, steps, freed, room, departures),
+        all(mover, rules, freed, waits, departures, demands, recomputation),
         child(mutex, framework, memory, mover, budget) {}
 
   EngineMutex mutex;
@@ -71,7 +77,9 @@ struct Engine::Parts {
   Counters counters;
   StatusPublisher status;
   Shortages shortages;
+  Departures departures;
   RoomMaker room;
+  Recomputation recomputation;
   Demands demands;
   OpFit fit;
   AheadMover ahead;

@@ -43,6 +43,13 @@ void ForkedChild::free(std::byte* pointer) noexcept {
 bool ForkedChild::use(StorageRecord& record) {
   const std::lock_guard lock(mutex_.mutex());
   const ResidencyState state = record.state.load();
+  if (state == ResidencyState::kDropped || record.recomputing) {
+    set_last_failure(
+        "Spillway: a storage was dropped, and there was no room to make it again "
+        "before the process forked",
+        FailureKind::kUnreadable);
+    return false;
+  }
   if (state != ResidencyState::kOnDisk && state != ResidencyState::kOnHost) return true;
   if (!mover_.read_in_child(record)) {
     set_last_failure("Spillway: a forked process could not read an evicted storage back",

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <tuple>
 #include <utility>
 
 namespace spillway::runtime {
@@ -65,15 +66,19 @@ class Sweep {
 
  private:
   struct Open {
+    bool copied;
     std::uint64_t end;
     std::size_t gap;
-    bool operator<(const Open& other) const { return end < other.end; }
+    bool operator<(const Open& other) const {
+      return std::tuple(!copied, end) < std::tuple(!other.copied, other.end);
+    }
   };
 
   [[nodiscard]] std::uint64_t end(std::size_t gap) const { return begins_[gap] + gaps_[gap].ops; }
 
   void open(std::size_t gap, std::uint64_t end) {
-    if (gaps_[gap].bytes.count != 0 && !chosen_[gap]) open_.push({end, gap});
+    if (gaps_[gap].bytes.count == 0 || chosen_[gap]) return;
+    open_.push({.copied = gaps_[gap].again == 0, .end = end, .gap = gap});
   }
   // From now to its end; and, where that is the end of one that began before the pass, from its
   // begin to the end of the pass.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "spillway/base/error.hpp"
+
 namespace spillway::runtime {
 
 using residency::ActionKind;
@@ -37,6 +39,7 @@ Mover::Replaced Mover::configure(const MoverOptions& options, std::shared_ptr<Sp
                                  std::unique_ptr<Transfers> transfers) {
   observer_ = options.observer;
   copies_.set_verify(options.verify);
+  verify_recomputed_ = options.verify_recomputed;
   rooms_.set_host_limit(options.host_budget);
   transfers = copies_.replace(std::move(transfers));
   // Looked at again: the caller asked before it had the lock.
@@ -62,12 +65,36 @@ StorageRecord& Mover::create(DeviceBlock& block, Bytes bytes) {
 void Mover::die(StorageRecord& record) {
   if (void* owner = record.owner.exchange(nullptr)) remains_.owners.push_back(owner);
   record.bound_to.store(nullptr);
+  if (record.held.load() != 0) {
+    record.orphaned.store(true);
+    return;
+  }
+  // What is being made again goes on reading what it holds.
+  const bool dropped = machine_.state(record.id) == ResidencyState::kDropped;
+  const auto sources = dropped ? std::exchange(record.holds, {}) : std::vector<HeldSource>{};
+  if (dropped) --dropped_;
   send(record, EventKind::kDie);
+  let_go(sources);
+}
+
+void Mover::set_made(StorageRecord& record, Made made) {
+  std::swap(record.made, made);
+  record.made_version = record.version.load();
+  record.again.store(record.made.by != nullptr ? std::max<TimeNs>(record.made.by->cost(), 1) : 0);
+  if (made.by != nullptr) remains_.makings.push_back(std::move(made.by));
+}
+
+void Mover::let_go(const std::vector<HeldSource>& sources) {
+  for (const HeldSource& source : sources) {
+    const bool last = source.record->held.fetch_sub(1) == 1;
+    if (last && source.record->orphaned.load()) die(*source.record);
+  }
 }
 
 void Mover::retire(StorageRecord& record) {
   DeviceBlock& block = *record.block;
   ledger_.end_away(record);
+  if (record.made.by != nullptr) remains_.makings.push_back(std::move(record.made.by));
   table_.remove(record);
   memory_.free_block(block);
 }
@@ -132,7 +159,11 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
         // A fetch that failed leaves it without any.
         ledger_.begin_away(
             record, std::max(memory_.resident(*record.block), memory_.needed(*record.block)));
-        memory_.evict(*record.block);
+        // What was dropped leaves its memory to others, where it can have another block.
+        if (machine_.state(record.id) != ResidencyState::kDropped ||
+            !move_to(record, memory_.spare(*record.block))) {
+          memory_.evict(*record.block);
+        }
         if (addresses_shown()) refusals_.refuse(record);
       }
       break;
@@ -147,6 +178,29 @@ void Mover::free_memory(StorageRecord& record, Tier tier) {
   }
 }
 
+// Another block becomes the storage's, and its present one nobody's. Null: there is none.
+bool Mover::move_to(StorageRecord& record, DeviceBlock* block) {
+  if (block == nullptr) return false;
+  void* const owner = record.owner.load();
+  if (owner == nullptr || !framework_.move(owner, record, block->address)) {
+    memory_.free_block(*block);
+    return false;
+  }
+  DeviceBlock& before = *std::exchange(record.block, block);
+  block->record = &record;
+  before.record = nullptr;
+  memory_.free_block(before);
+  return true;
+}
+
+Allocation Mover::restore_dropped(StorageRecord& record, Overbooking overbooking) {
+  if (memory_.resident(*record.block).count == 0 &&
+      move_to(record, memory_.take_freed_like(*record.block))) {
+    return {.pointer = record.block->address, .block = record.block, .short_by = {}};
+  }
+  return memory_.restore(*record.block, overbooking);
+}
+
 void Mover::copy_ended(StorageRecord& record, Tier to, bool succeeded) {
   send(record, succeeded ? EventKind::kCopyCompleted : EventKind::kCopyFailed);
   if (to == Tier::kDevice) record.prefetched = false;
@@ -155,14 +209,44 @@ void Mover::copy_ended(StorageRecord& record, Tier to, bool succeeded) {
 // Nobody took its pages: then there is nothing to be run.
 void Mover::start_recomputation(StorageRecord& record) {
   ++recomputations_;
+  record.recomputing = true;
   if (record.block->intact) recomputed(record, true);
 }
 
-void Mover::recomputed(StorageRecord& record, bool succeeded) {
+bool Mover::is_as_before(StorageRecord& record) {
+  const std::uint64_t before = std::exchange(record.checksum, 0);
+  if (before == 0) return true;
+  ledger_.compared_checksum();
+  try {
+    if (copies_.checksum(record) == before) return true;
+  } catch (const UserError& failure) {  // the device is lost
+    ledger_.set_failure(failure.what());
+    return false;
+  }
+  ledger_.set_failure(fmt::format(
+      "storage {} of {}: {} was run again and gave other bytes. SPILLWAY_RECOMPUTE=off copies all "
+      "instead",
+      to_value(record.id), to_string(record.bytes), record.made.by->name()));
+  return false;
+}
+
+void Mover::recomputed(StorageRecord& record, bool succeeded, TimeNs time) {
   --recomputations_;
+  record.recomputing = false;
+  succeeded = succeeded && (record.block->intact || is_as_before(record));
   record.ahead_of = nullptr;
+  if (succeeded) ledger_.recomputed(record, time);
   record.block->intact = succeeded;
+  std::vector<HeldSource> sources = std::exchange(record.holds, {});
+  const StorageId id = record.id;
   copy_ended(record, Tier::kDevice, succeeded);
+  if (machine_.contains(id) && machine_.state(id) == ResidencyState::kDropped) {
+    record.holds = std::move(sources);
+  } else {
+    --dropped_;
+    let_go(sources);
+  }
+  settled_.notify_all();
 }
 
 bool Mover::open_again(StorageRecord& record) {
@@ -208,7 +292,7 @@ Mover::Request Mover::ask(StorageRecord& record, Access access, Overbooking over
   // To verify is to look at what comes back from the slower tier.
   if (copies_.verifies()) record.block->intact = false;
   const bool copied = machine_.state(record.id) != ResidencyState::kDropped;
-  const Allocation pages = !copied             ? memory_.restore(*record.block, overbooking)
+  const Allocation pages = !copied             ? restore_dropped(record, overbooking)
                            : record.prefetched ? memory_.restore_ahead(*record.block, overbooking)
                                                : memory_.restore_apart(*record.block, overbooking);
   if (pages.pointer == nullptr) {
@@ -220,7 +304,7 @@ Mover::Request Mover::ask(StorageRecord& record, Access access, Overbooking over
   switch (machine_.state(record.id)) {
     case ResidencyState::kFetching:
     case ResidencyState::kDemoting:
-      return {.outcome = Outcome::kPending, .short_by = {}};
+      return {.outcome = copied ? Outcome::kPending : Outcome::kRecompute, .short_by = {}};
     case ResidencyState::kResident:
       return {.outcome = Outcome::kReady, .short_by = {}};
     default:  // it could not even be begun: nobody will tell of its end
@@ -234,7 +318,7 @@ bool Mover::prefetch(StorageRecord& record, const void* path) {
   record.prefetched = true;  // already when the copy starts
   record.ahead_of = nullptr;
   const Request result = ask(record, Access::kRead, Overbooking::kRefuse);
-  const bool pending = result.outcome == Outcome::kPending;
+  const bool pending = result.outcome == Outcome::kPending || result.outcome == Outcome::kRecompute;
   record.prefetched = pending;
   if (pending) record.ahead_of = path;
   return result.outcome != Outcome::kNeedsRoom;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/base/error.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 
 namespace spillway::runtime {
@@ -13,6 +14,7 @@ using residency::EventKind;
 using residency::ResidencyState;
 
 bool Mover::may_leave(const StorageRecord& record) const {
+  if (record.orphaned.load()) return true;
   void* owner = record.owner.load();
   return owner != nullptr && record.kept == 0 && framework_.may_evict(owner, record);
 }
@@ -78,6 +80,7 @@ bool Mover::leave(StorageRecord& record, Tier tier) {
 }
 
 bool Mover::drop(StorageRecord& record) {
+  const bool dropped = machine_.state(record.id) == ResidencyState::kDropped;
   if (record.pins.load() != 0 || !may_leave(record)) return false;
   switch (machine_.state(record.id)) {
     case ResidencyState::kResident:
@@ -94,6 +97,35 @@ bool Mover::drop(StorageRecord& record) {
       return false;
   }
   send(record, EventKind::kDrop);
+  if (!dropped) ++dropped_;
+  record.checksum = 0;  // of copies that are no more
+  return true;
+}
+
+// A write raises the version and then looks whether the bytes are held; here they are held, and
+// then the version is looked at. Both are sequentially consistent, so that one of the two sees the
+// other.
+bool Mover::drop(StorageRecord& record, const std::vector<HeldSource>& sources) {
+  SPILLWAY_CHECK(record.holds.empty(), "a storage is dropped once");
+  const std::uint64_t checksum = verify_recomputed_ ? copies_.checksum(record) : 0;
+  for (const HeldSource& source : sources) source.record->held.fetch_add(1);
+  const bool unwritten = std::ranges::all_of(sources, [](const HeldSource& source) {
+    return source.record->version.load() == source.version;
+  });
+  if (!unwritten || !drop(record)) {
+    let_go(sources);
+    return false;
+  }
+  record.holds = sources;
+  record.checksum = checksum;
+  // It will be read when the storage is made again.
+  const std::uint64_t next = record.next_use.load(std::memory_order_relaxed);
+  for (const HeldSource& source : sources) {
+    const std::uint64_t known = source.record->next_use.load(std::memory_order_relaxed);
+    if (next == 0 || (known != 0 && known <= next)) continue;
+    source.record->next_use.store(next, std::memory_order_relaxed);
+    source.record->announce();
+  }
   return true;
 }
 

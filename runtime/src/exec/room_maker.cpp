@@ -18,7 +18,7 @@ Bytes RoomMaker::start_evictions(Bytes needed) {
         order.choose(needed, steps_.clock(), rules_.min_size());
     if (victims.empty()) break;
     for (StorageRecord* record : victims) {
-      const Bytes left = mover_.evict(*record);
+      const Bytes left = departures_.begin(*record);
       leaving += left;
       if (left.count != 0) continue;
       order.set_aside(*record);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "budget_share.hpp"
+#include "departures.hpp"
 #include "engine_lock.hpp"
 #include "freed_storages.hpp"
 #include "room_request.hpp"
@@ -25,7 +26,8 @@ namespace spillway::runtime {
 class RoomMaker {
  public:
   RoomMaker(Framework& framework, const DeviceTier& memory, Mover& mover, BudgetShare& budget,
-            const MoveRules& rules, const StepCounter& steps, FreedStorages& freed, Waits& waits)
+            const MoveRules& rules, const StepCounter& steps, FreedStorages& freed, Waits& waits,
+            Departures& departures)
       : framework_(framework),
         memory_(memory),
         mover_(mover),
@@ -33,7 +35,8 @@ class RoomMaker {
         rules_(rules),
         steps_(steps),
         freed_(freed),
-        waits_(waits) {}
+        waits_(waits),
+        departures_(departures) {}
   RoomMaker(const RoomMaker&) = delete;
   RoomMaker& operator=(const RoomMaker&) = delete;
 
@@ -58,6 +61,7 @@ class RoomMaker {
   const StepCounter& steps_;
   FreedStorages& freed_;
   Waits& waits_;
+  Departures& departures_;
 };
 
 }  // namespace spillway::runtime

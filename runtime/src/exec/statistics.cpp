@@ -25,9 +25,12 @@ std::string to_json(const Statistics& s) {
       {"clean_evicted_bytes", s.moves.clean_evicted.count},
       {"fetched_bytes", s.moves.fetched.count},
       {"recalled_bytes", s.moves.recalled.count},
+      {"recomputed_bytes", s.moves.recomputed.count},
       {"evictions", s.moves.evictions},
       {"fetches", s.moves.fetches},
       {"recalls", s.moves.recalls},
+      {"recomputations", s.moves.recomputations},
+      {"recomputing_ns", s.moves.recomputing.count()},
       {"failed_copies", s.moves.failed_copies},
       {"undeclared_writes", s.moves.undeclared_writes},
       {"checksums_compared", s.moves.checksums_compared},
@@ -70,6 +73,10 @@ std::string to_summary(const Statistics& s) {
       to_string(s.moves.evicted + s.moves.clean_evicted), to_string(s.moves.clean_evicted),
       to_string(s.moves.fetched), to_string(s.disk_written), to_string(s.disk_read), stalled, share,
       s.steps);
+  if (s.moves.recomputations != 0) {
+    text += fmt::format("spillway: recomputed {} in {:.1f} s\n", to_string(s.moves.recomputed),
+                        static_cast<double>(s.moves.recomputing.count()) * 1e-9);
+  }
   if (mapping_matters(s.mapping_ns, s.elapsed_ns)) {
     text += fmt::format("spillway: mapping the card's memory held the program up for {:.1f} s\n",
                         static_cast<double>(s.mapping_ns) * 1e-9);

@@ -19,7 +19,10 @@ void StepRecord::choose_gaps(std::uint64_t pass, Bytes budget) {
       const Touch& planned = plan[touch];
       if (planned.next == kNoTouch || gaps.bytes(touch).count == 0) continue;
       if (std::exchange(seen_in[planned.next], op) == op) continue;
-      between.push_back({.begin = op, .ops = planned.distance, .bytes = gaps.bytes(touch)});
+      between.push_back({.begin = op,
+                         .ops = planned.distance,
+                         .bytes = gaps.bytes(touch),
+                         .again = gaps.again(planned.next)});
       ends.push_back(planned.next);
     }
   }

@@ -41,8 +41,14 @@ void StorageTable::remove(StorageRecord& record) {
   record.always_dirty.store(false, kUnordered);
   record.made_by.store(nullptr, kUnordered);
   record.maker.store(nullptr, kUnordered);
+  record.version.fetch_add(1);  // what was made from it finds it no more
+  record.orphaned.store(false, kUnordered);
+  record.read_unseen.store(false, kUnordered);
+  record.again.store(0, kUnordered);
   record.block = nullptr;
   record.disk = {};
+  record.made = {};
+  record.holds.clear();
   record.prefetched = false;
   record.ahead_of = nullptr;
   record.checksum = 0;

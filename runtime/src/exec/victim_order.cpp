@@ -16,8 +16,8 @@ void StorageRecord::push_stale() noexcept {
 bool leaves_unless_pinned(const StorageRecord& record, Bytes min_size) {
   return record.block != nullptr &&
          record.state.load(std::memory_order_relaxed) == residency::ResidencyState::kResident &&
-         record.owner.load(std::memory_order_relaxed) != nullptr && record.kept == 0 &&
-         record.bytes >= min_size;
+         (record.owner.load(std::memory_order_relaxed) != nullptr || record.orphaned.load()) &&
+         record.kept == 0 && record.bytes >= min_size;
 }
 
 // Ties as in residency::leaves_before: large ones first, then by id.

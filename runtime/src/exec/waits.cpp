@@ -132,20 +132,24 @@ bool Waits::for_frames(RoomRequest& request, EngineLock& lock, std::uint64_t end
   if (ended) return true;  // what such a frame had pinned may leave now
   mine.set_waits(true);
   waiting_.fetch_add(1);
-  // Whoever waits with the framework's lock held would keep others from ending their ops.
+  for_another_thread(lock);
+  waiting_.fetch_sub(1);
+  mine.set_waits(false);
+  return true;
+}
+
+// Whoever waits with the framework's lock held would keep others from ending their ops.
+void Waits::for_another_thread(EngineLock& lock) {
   lock.native().unlock();
   void* const held = framework_.let_others_run();
   lock.native().lock();
   mutex_.settled().wait_for(lock.native(), kUntilNextLook);
-  waiting_.fetch_sub(1);
   if (held != nullptr) {
     lock.native().unlock();
     framework_.run_again(held);
     lock.native().lock();
   }
   let_a_fork_begin(lock);
-  mine.set_waits(false);
-  return true;
 }
 
 }  // namespace spillway::runtime

@@ -50,6 +50,8 @@ class Waits {
   /// `ended_before`: frames that had ended when what could leave was looked for. False if it is not
   /// worth looking again.
   bool for_progress(RoomRequest& request, EngineLock& lock, std::uint64_t ended_before);
+  /// A while, for what another thread does, which may need the framework's lock for it.
+  void for_another_thread(EngineLock& lock);
   /// Time that ops and allocations waited for copies.
   [[nodiscard]] std::int64_t stalled_ns() const {
     return stall_ns_ + mover_.statistics().copied_at_once.count();

@@ -43,6 +43,7 @@ std::optional<DeviceAddress> CardStorages::use(StorageRecord& record, DeviceStre
       case Mover::Outcome::kReady:
         tier_.begin_use(*record.block, tier_.number(stream));
         return device_address(record.block->address);
+      case Mover::Outcome::kRecompute:  // nothing is dropped here
       case Mover::Outcome::kPending:
         advance();
         break;

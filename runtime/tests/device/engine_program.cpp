@@ -2,6 +2,7 @@
 #include "engine_program.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -110,7 +111,8 @@ std::string EngineProgram::run(int steps) {
 
 void EngineProgram::perform(const Op& op, std::uint64_t signature, bool boundary) {
   if (op.kind == OpKind::kDie) return die(op.target);
-  engine_.on_stream(streams_[op.stream]);
+  stream_ = streams_[op.stream];
+  engine_.on_stream(stream_);
   const FakeOp frame(engine_, signature, boundary);
   if (op.kind == OpKind::kMake) make(op);
   if (op.kind == OpKind::kMix) mix(op);
@@ -120,6 +122,7 @@ void EngineProgram::perform(const Op& op, std::uint64_t signature, bool boundary
 
 OrderedLaunches::Operand EngineProgram::use(std::size_t slot, Access access) {
   Storage& storage = storages_[slot];
+  launches_.order(stream_, storage.uses, access);
   if (!engine_.use(*storage.handle->record, access)) {
     throw std::runtime_error(Engine::last_failure());
   }
@@ -142,6 +145,9 @@ void EngineProgram::make(const Op& op) {
   storage.expected.resize(words_in(op.bytes));
   fill(storage.expected, op.salt);
   try {
+    // All bytes are looked at where what is made again is compared.
+    expect_done(device_, device_.fill(device_address(handle->pointer), {}, op.bytes, stream_),
+                "a fill");
     launches_.launch(streams_[op.stream], {{&storage.uses, Access::kWrite, at(*handle)}},
                      fill_kernel(storage.expected.size(), op.salt));
   } catch (...) {
@@ -149,11 +155,52 @@ void EngineProgram::make(const Op& op) {
     throw;
   }
   storage.handle = handle.release();
+  storage.handle->movable = op.salt % 4 != 0;
   engine_.produced(*storage.handle->record);
   engine_.bind(*storage.handle->record, storage.handle, storage.handle);
+  const std::array results{storage.handle->record};
+  engine_.made(results, again({op.bytes}, fill_kernel(storage.expected.size(), op.salt)), {});
+}
+
+/// A kernel that the engine may launch again, on the stream of the op that is run.
+class EngineProgram::Again final : public Making {
+ public:
+  Again(EngineProgram& program, std::vector<Bytes> operands, spillway::testing::DeviceKernel kernel)
+      : Making(1), program_(program), operands_(std::move(operands)), kernel_(std::move(kernel)) {}
+
+  [[nodiscard]] const char* name() const noexcept override { return "again"; }
+  [[nodiscard]] bool usable() const noexcept override { return true; }
+  void run(std::span<std::byte* const> sources, std::uint32_t /*output*/,
+           std::byte* to) const override {
+    if (sources.empty()) {
+      expect_done(program_.device_,
+                  program_.device_.fill(device_address(to), {}, operands_[0], program_.stream_),
+                  "a fill");
+    }
+    std::vector<spillway::testing::DeviceAccess> accesses{{device_address(to), operands_[0]}};
+    // The first source, if any, is what is overwritten.
+    for (std::size_t i = 1; i < sources.size(); ++i) {
+      accesses.push_back({device_address(sources[i]), operands_[i]});
+    }
+    expect_done(program_.device_, program_.device_.launch(program_.stream_, accesses, kernel_),
+                "a launch");
+    ++program_.made_again_;
+  }
+
+ private:
+  EngineProgram& program_;
+  std::vector<Bytes> operands_;
+  spillway::testing::DeviceKernel kernel_;
+};
+
+std::shared_ptr<Making> EngineProgram::again(std::vector<Bytes> operands,
+                                             spillway::testing::DeviceKernel kernel) {
+  return std::make_shared<Again>(*this, std::move(operands), std::move(kernel));
 }
 
 void EngineProgram::mix(const Op& op) {
+  StorageRecord& overwritten = *storages_[op.target].handle->record;
+  Making::Source before = engine_.before_write(overwritten);
   const std::vector<OrderedLaunches::Operand> operands = {
       use(op.target, Access::kWrite), use(op.first, Access::kRead), use(op.second, Access::kRead)};
   be_ready(engine_);
@@ -163,7 +210,15 @@ void EngineProgram::mix(const Op& op) {
   launches_.launch(streams_[op.stream], operands,
                    mix_kernel(target.size(), first.size(), second.size(), op.salt));
   runtime::mix(target, first, second, op.salt);
-  engine_.produced(*storages_[op.target].handle->record);
+  engine_.produced(overwritten);
+  engine_.end_writes();
+  const FakeStorage& one = *storages_[op.first].handle;
+  const FakeStorage& two = *storages_[op.second].handle;
+  const std::array others{one.record, two.record};
+  engine_.made_over(overwritten, std::move(before),
+                    again({overwritten.bytes, {one.bytes}, {two.bytes}},
+                          mix_kernel(target.size(), first.size(), second.size(), op.salt)),
+                    others);
 }
 
 void EngineProgram::check(const Op& op) {

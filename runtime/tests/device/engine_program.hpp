@@ -43,6 +43,8 @@ class EngineProgram {
   [[nodiscard]] std::uint64_t wrong() const { return wrong_->load(); }
   /// Kernels launched.
   [[nodiscard]] std::uint64_t kernels() const { return launches_.launched(); }
+  /// Of ops that were run again.
+  [[nodiscard]] std::uint64_t made_again() const { return made_again_; }
   /// Most memory that the card held after any op, by the driver's own count.
   [[nodiscard]] Bytes most_used() const { return most_used_; }
 
@@ -77,6 +79,9 @@ class EngineProgram {
   void die(std::size_t slot);
   OrderedLaunches::Operand use(std::size_t slot, Access access);
   static void be_ready(Engine& engine);
+  class Again;
+  std::shared_ptr<Making> again(std::vector<Bytes> operands,
+                                spillway::testing::DeviceKernel kernel);
 
   spillway::testing::ThreadDevice& device_;
   Engine& engine_;
@@ -88,6 +93,8 @@ class EngineProgram {
   std::vector<Storage> storages_{kWeights + kActivations};
   WrongReads wrong_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   Bytes most_used_{};
+  DeviceStream stream_{};  // of the op that is run
+  std::uint64_t made_again_ = 0;
 };
 
 }  // namespace spillway::runtime

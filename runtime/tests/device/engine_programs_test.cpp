@@ -49,6 +49,7 @@ Settings settings_of(std::uint64_t seed, Bytes budget) {
   settings.host_budget = bytes(seed % 2 == 0 ? kMiB * 16 : kMiB);
   settings.disk_budget = bytes(kMiB * 64);
   settings.spool_dir = ::testing::TempDir();
+  settings.recompute = Recompute::kOn;
   settings.mode = seed % 5 == 0 ? Mode::kFuzz : seed % 5 == 1 ? Mode::kVerify : Mode::kEnforce;
   return settings;
 }

@@ -42,7 +42,7 @@ class OrderedLaunches {
               spillway::testing::DeviceKernel kernel) {
     std::vector<spillway::testing::DeviceAccess> accesses;
     for (const Operand& operand : operands) {
-      order(stream, operand);
+      order(stream, *operand.uses, operand.access);
       accesses.push_back(operand.at);
     }
     DeviceEvent event{};
@@ -54,17 +54,19 @@ class OrderedLaunches {
     for (const Operand& operand : operands) note(operand, {stream, event});
   }
   [[nodiscard]] std::uint64_t launched() const { return launched_; }
-
- private:
-  void order(DeviceStream stream, const Operand& operand) {
+  /// What comes next in the stream starts after those uses that it has to: before the op begins
+  /// that launches it.
+  void order(DeviceStream stream, const Uses& uses, Access access) {
     const auto after = [&](const Launched& launched) {
       if (launched.stream == stream) return;
       expect_done(device_, device_.stream_wait(stream, launched.event), "a wait");
     };
-    if (operand.uses->written) after(*operand.uses->written);
-    if (operand.access == Access::kRead) return;
-    for (const Launched& launched : operand.uses->read) after(launched);
+    if (uses.written) after(*uses.written);
+    if (access == Access::kRead) return;
+    for (const Launched& launched : uses.read) after(launched);
   }
+
+ private:
   static void note(const Operand& operand, const Launched& launched) {
     if (operand.access == Access::kWrite) {
       operand.uses->read.clear();

@@ -168,7 +168,8 @@ bool VirtualDriver::is_here(StorageId storage) const {
 }
 
 std::optional<std::string> VirtualDriver::flaw_of(StorageId storage) const {
-  if (mover_.in_flight() != transfers_->under_way() + recomputing_.size())
+  if (mover_.in_flight() != transfers_->under_way() ||
+      mover_.recomputations() != recomputing_.size())
     return "the mover waits for other copies";
   const auto where = state(storage);
   const Storage& known = storages_.at(storage);

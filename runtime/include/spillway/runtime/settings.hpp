@@ -34,6 +34,13 @@ enum class IoMethod : std::uint8_t {
 /// `auto`, `uring`, `threads`.
 std::string_view to_string(IoMethod method);
 
+/// Whether storages are dropped that the op which made them can make again.
+enum class Recompute : std::uint8_t {
+  kAuto,  ///< in fuzz mode, and not on a card
+  kOn,
+  kOff,
+};
+
 /// A limit as people write it: bytes, a share of what the machine has, or `auto`.
 struct BudgetSpec {
   enum class Kind : std::uint8_t { kBytes, kPercent, kAuto };
@@ -77,8 +84,9 @@ struct Settings {
   std::string spool_dir;                  ///< SPILLWAY_SPOOL_DIR; empty: a default is chosen
   IoMethod io = IoMethod::kAuto;          ///< SPILLWAY_IO
   Bytes min_size{64 << 10};               ///< SPILLWAY_MIN_SIZE: smaller storages never move
-  double start_at = 1.0;    ///< SPILLWAY_START_AT: eviction begins at this share of the budget
-  bool overbook = false;    ///< SPILLWAY_OVER=allow
+  double start_at = 1.0;  ///< SPILLWAY_START_AT: eviction begins at this share of the budget
+  Recompute recompute = Recompute::kAuto;  ///< SPILLWAY_RECOMPUTE
+  bool overbook = false;                   ///< SPILLWAY_OVER=allow
   bool tf_async = true;     ///< SPILLWAY_TF_ASYNC=off: swaps hold TensorFlow's threads
   bool strict = true;       ///< SPILLWAY_STRICT=0 goes on without a limit on our own failures
   bool summary = false;     ///< SPILLWAY_SUMMARY=1: summary on stderr at exit

@@ -37,6 +37,8 @@ class FreedBlocks {
   /// One with pages of that size, if there is one: first of those that only this stream used, the
   /// last to be freed; else the first to be freed, which is the likeliest to have ended.
   std::optional<FreedBlock> take(Bytes pages, StreamSlot slot);
+  /// One with pages of that size, the last to be freed.
+  std::optional<FreedBlock> take_last(Bytes pages);
   std::optional<DeviceAddress> take_vacant(Bytes pages);
   /// The one with pages that was freed first, whatever its size.
   std::optional<FreedBlock> take_oldest();

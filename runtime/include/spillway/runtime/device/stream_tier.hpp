@@ -59,6 +59,12 @@ class StreamTier final : public DeviceTier, public StreamUses {
   void end_use(DeviceBlock& block, const NumberedStream& stream) noexcept override {
     as_stream(block).uses.join(clock_.fence(stream.slot));
   }
+  void order_after_uses(DeviceBlock& block, const NumberedStream& stream) override {
+    clock_.order_after(stream.handle, uses(block));
+  }
+  void made(DeviceBlock& block, const NumberedStream& stream) override {
+    as_stream(block).uses.arrives(clock_.fence(stream.slot));
+  }
   void begin_use_anywhere(DeviceBlock& block) override {
     as_stream(block).uses.begin_anywhere(clock_);
   }
@@ -109,6 +115,8 @@ class StreamTier final : public DeviceTier, public StreamUses {
     return restore_pages(as_stream(block), overbooking, Haste::kAhead);
   }
   [[nodiscard]] bool land(DeviceBlock& block) override;
+  [[nodiscard]] DeviceBlock* spare(const DeviceBlock& like) override;
+  [[nodiscard]] DeviceBlock* take_freed_like(const DeviceBlock& like) override;
   void abandon_landing(DeviceBlock& /*block*/) override {}
 
   [[nodiscard]] CopyRange copy_range(const DeviceBlock& block) const override {

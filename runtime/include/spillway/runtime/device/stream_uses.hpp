@@ -43,6 +43,11 @@ class StreamUses {
   virtual void begin_use(DeviceBlock& block, const NumberedStream& stream) = 0;
   /// It was launched.
   virtual void end_use(DeviceBlock& block, const NumberedStream& stream) noexcept = 0;
+  /// Work of `stream` that is about to be launched starts after all uses of the block so far.
+  virtual void order_after_uses(DeviceBlock& block, const NumberedStream& stream) = 0;
+  /// Work of `stream` that makes the block's bytes anew was launched, after all its uses: those of
+  /// other streams start after it. Nobody else may use the block meanwhile.
+  virtual void made(DeviceBlock& block, const NumberedStream& stream) = 0;
   /// The address leaves the framework: work of any stream that has a number, now or by the end of
   /// its pin, may use it for as long as it is pinned. Work of other streams is nobody's to see.
   virtual void begin_use_anywhere(DeviceBlock& block) = 0;

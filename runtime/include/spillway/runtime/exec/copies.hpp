@@ -62,6 +62,10 @@ class Copies {
 
   /// Whether a resident storage still is what its slower copies hold, where a checksum was taken.
   [[nodiscard]] bool verify_clean(StorageRecord& record);
+  /// Of the bytes of a storage that is on the device.
+  [[nodiscard]] std::uint64_t checksum(const StorageRecord& record) const {
+    return checksum(record, record.block->address);
+  }
   /// Returns the bytes that slower tiers hold of a storage.
   [[nodiscard]] Bytes copied(const StorageRecord& record) const {
     return memory_.copy_range(*record.block).bytes;

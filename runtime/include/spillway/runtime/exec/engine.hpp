@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,7 @@
 #include "spillway/runtime/exec/framework.hpp"
 #include "spillway/runtime/exec/lane.hpp"
 #include "spillway/runtime/exec/last_failure.hpp"
+#include "spillway/runtime/exec/making.hpp"
 #include "spillway/runtime/exec/move_rules.hpp"
 #include "spillway/runtime/exec/mover.hpp"
 #include "spillway/runtime/exec/out_of_budget.hpp"
@@ -112,6 +114,29 @@ class Engine {
   /// The op made or returned `record`. `made_by`, interned, names the op if nothing named the one
   /// that made it.
   void produced(StorageRecord& record, const char* made_by = nullptr);
+  /// Whether adapters shall say how storages are made.
+  [[nodiscard]] bool recomputes() const { return rules_.recomputes() && moves(mode()); }
+  /// The op that is about to end writes no more: what ops within it read of what it wrote is not
+  /// what is there now. Before `made_over`; else the end of the frame does it.
+  void end_writes();
+  /// The op that is about to end made `results`, in order, null where nobody needs to know, from
+  /// those storages as they are now, and can be run again.
+  void made(std::span<StorageRecord* const> results, const std::shared_ptr<Making>& by,
+            std::span<StorageRecord* const> sources);
+  /// An op is about to write `record`: how it was made until now, for `made_over`.
+  [[nodiscard]] Making::Source before_write(StorageRecord& record);
+  /// As `made`, by an op that overwrote `before`, which comes first among its sources.
+  void made_over(StorageRecord& record, Making::Source before, std::shared_ptr<Making> by,
+                 std::span<StorageRecord* const> others);
+  /// Anything may have been written by ops that nobody saw: nothing is made from what was there.
+  void forget_all_makings();
+  /// Whether anything is dropped now. Any thread, no lock.
+  [[nodiscard]] bool any_dropped() const;
+  /// Makes `record` again if it is dropped, before the op that uses it pins what else it uses. A
+  /// failure is that op's to meet.
+  void make_dropped(StorageRecord& record);
+  /// It may have been made in another way than was said.
+  void forget_making(StorageRecord& record);
   /// Returns the most that an outermost frame allocated at once; zero for those within.
   Bytes end_frame();
   /// The lane of the calling thread's ops, for other threads to join. Between ops.
@@ -255,9 +280,12 @@ class Engine {
 
   bool make_accessible(StorageRecord& record, Access access);
   void enter_device(ThreadFrames& frames);
-  bool begin_use(StorageRecord& record, ThreadFrames& frames);
+  bool begin_use(StorageRecord& record, ThreadFrames& frames, Access access);
   bool begin_use_anywhere(StorageRecord& record);
   void stamp(StorageRecord& record, ThreadFrames& frames);
+  bool begin_version(StorageRecord& record);
+  void begin_versions_of_all();
+  void make_all_dropped();
   void end_step();
 
   MoveRules rules_;

@@ -79,6 +79,11 @@ struct ThreadFrames {
   std::uint32_t depth = 0;                    ///< open frames; transparent ones are not counted
   const char* op = nullptr;                   ///< name of the outermost open op, interned
   ShownFrame* shown = nullptr;                ///< what other threads see of it
+  struct Writing {
+    std::uint32_t depth;
+    StorageRecord* record;
+  };
+  std::vector<Writing> writing;  ///< what open ops write
   std::vector<StorageRecord*> pinned;
   std::vector<StorageRecord*> outputs;  ///< without those that are shown as fresh
   std::vector<StorageRecord*> touched;
@@ -89,13 +94,14 @@ struct ThreadFrames {
   std::vector<DeviceBlock*> launched;        ///< what the outermost open op uses of the device
   std::optional<OpTimer::Begun> timed_from;  ///< record mode: where the device began with that op
   OpNeeds needs;
-  Bytes inputs{};            ///< of the outermost open op, those shown twice counted twice
-  bool lacked_room = false;  ///< an input of the outermost open op could not come back
-  std::uint64_t began = 0;   ///< engine's op clock when the outermost frame began
-  Bytes stays{};             ///< record mode: what could not leave when the outermost op began
-  Bytes ended{};             ///< record mode: of its inputs, what was freed inside it
-  Bytes live_at_start{};     ///< device bytes live when the outermost frame began
-  Bytes peak_live{};         ///< most that was live since
+  Bytes inputs{};                 ///< of the outermost open op, those shown twice counted twice
+  std::uint32_t recomputing = 0;  ///< storages that it makes again: what that takes is no op's need
+  bool lacked_room = false;       ///< an input of the outermost open op could not come back
+  std::uint64_t began = 0;        ///< engine's op clock when the outermost frame began
+  Bytes stays{};                  ///< record mode: what could not leave when the outermost op began
+  Bytes ended{};                  ///< record mode: of its inputs, what was freed inside it
+  Bytes live_at_start{};          ///< device bytes live when the outermost frame began
+  Bytes peak_live{};              ///< most that was live since
 };
 
 /// The calling thread's frames. Destroyed, pins included, when the thread ends.

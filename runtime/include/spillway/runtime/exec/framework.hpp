@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ class Framework {
   virtual void revoke(void* owner, const StorageRecord& record, const std::string& reason,
                       Refusal refusal) noexcept = 0;
   virtual void grant(void* owner, const StorageRecord& record) noexcept = 0;
+
+  /// The storage has the memory at `to` from now on, and nobody the address before. False if
+  /// somebody may know that: then nothing has changed. Same terms.
+  virtual bool move(void* /*owner*/, const StorageRecord& /*record*/, std::byte* /*to*/) noexcept {
+    return false;
+  }
 
   /// The calling thread is about to wait for other threads' ops: lets go of the lock that all of
   /// the framework's threads need now and then (Python's GIL), if this one holds it. Called without

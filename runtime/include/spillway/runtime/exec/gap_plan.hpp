@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/base/ids.hpp"
 #include "spillway/runtime/exec/demand_profile.hpp"
 
 namespace spillway::runtime {
@@ -34,6 +35,7 @@ struct Gap {
   std::uint64_t begin = 0;  ///< op of the period with the use before it
   std::uint64_t ops = 0;    ///< to the next use, at least 1: the storage can be away in between
   Bytes bytes;              ///< of the storage; zero: it cannot leave
+  TimeNs again = 0;         ///< that making it again takes; 0: it is copied
 };
 
 /// For each gap whether its storage is away in it. O((ops + gaps) log gaps).
@@ -44,13 +46,21 @@ std::vector<bool> choose_gaps(std::span<const Gap> gaps, const DemandProfile& de
 class GapPlan {
  public:
   /// The storage of that touch, one of `touches`, takes so much of the device.
-  void note(std::uint32_t touch, std::size_t touches, Bytes bytes) {
-    if (bytes_.empty()) bytes_.resize(touches);
+  /// Before the touch it could have been made again in the time `again`; 0: it could not.
+  void note(std::uint32_t touch, std::size_t touches, Bytes bytes, TimeNs again) {
+    if (bytes_.empty()) {
+      bytes_.resize(touches);
+      again_.resize(touches);
+    }
     bytes_[touch] = bytes.count;
+    again_[touch] = again;
   }
   /// As noted in the latest pass; zero before.
   [[nodiscard]] Bytes bytes(std::uint32_t touch) const {
     return {bytes_.empty() ? 0 : bytes_[touch]};
+  }
+  [[nodiscard]] TimeNs again(std::uint32_t touch) const {
+    return again_.empty() ? 0 : again_[touch];
   }
   /// Whether the gap that ends with the touch was chosen.
   [[nodiscard]] bool away_before(std::uint32_t touch) const {
@@ -68,6 +78,7 @@ class GapPlan {
 
  private:
   std::vector<std::uint64_t> bytes_;  // by touch
+  std::vector<TimeNs> again_;         // by touch
   std::vector<bool> away_before_;     // by touch
   std::uint64_t due_ = 0;             // the pass in which to choose next
   std::uint64_t chosen_in_ = 0;       // the pass of the last choice

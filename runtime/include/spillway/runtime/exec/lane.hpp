@@ -75,10 +75,11 @@ class Lane {
     std::uint64_t ticks;  ///< how far the clock goes until then; kNeverUsed, or kUnknownUse
     bool leaves;          ///< the storage is to be away until then
   };
-  /// The current op touches a storage, which takes that much of the device; 0: it cannot leave.
-  NextUse touch(StorageId storage, Bytes bytes) {
+  /// The current op touches a storage, which takes that much of the device; 0: it cannot leave. It
+  /// could be made again in the time `again`; 0: it could not.
+  NextUse touch(StorageId storage, Bytes bytes, TimeNs again) {
     const Guard guard(*this);
-    const std::uint64_t next = recogniser_.touch(to_value(storage), bytes);
+    const std::uint64_t next = recogniser_.touch(to_value(storage), bytes, again);
     if (next == kNeverUsed || next == kUnknownUse) return {.ticks = next, .leaves = false};
     return {.ticks = rounded(static_cast<double>(next - recogniser_.op_index()) * pace_),
             .leaves = recogniser_.leaves()};

@@ -28,6 +28,9 @@ struct MoveStatistics {
   std::uint64_t evictions = 0;
   std::uint64_t fetches = 0;
   std::uint64_t recalls = 0;
+  Bytes recomputed{};  ///< came back by running again the ops that made it
+  std::uint64_t recomputations = 0;
+  std::chrono::nanoseconds recomputing{};  ///< time that those took the program's threads
   std::uint64_t failed_copies = 0;
   std::uint64_t undeclared_writes = 0;  ///< verify: written by an op that did not say so
   std::uint64_t checksums_compared = 0;
@@ -65,6 +68,11 @@ class MoveLedger {
   void recalled(const StorageRecord& record) {
     statistics_.recalled += record.bytes;
     ++statistics_.recalls;
+  }
+  void recomputed(const StorageRecord& record, TimeNs time) {
+    statistics_.recomputed += record.bytes;
+    ++statistics_.recomputations;
+    statistics_.recomputing += std::chrono::nanoseconds(time);
   }
   void copied_at_once(std::chrono::nanoseconds time) { statistics_.copied_at_once += time; }
   void compared_checksum() { ++statistics_.checksums_compared; }

@@ -4,6 +4,7 @@
 //     mode        decides whether anything leaves at all
 //     min_size    smaller storages never leave
 //     blind       ops run that are not seen, so nothing leaves for now
+//     recomputes  storages may be dropped and made again
 //     overbook    what does not fit may exceed the budget
 //
 // The settings change it when the engine starts and stops, under the engine's lock. Ops read it
@@ -25,6 +26,8 @@ class MoveRules {
   /// Whether ops have to be seen: a budget is enforced, or something is recorded.
   [[nodiscard]] bool watching() const { return watching_.load(std::memory_order_relaxed); }
   [[nodiscard]] Bytes min_size() const { return {min_size_.load(std::memory_order_relaxed)}; }
+  /// Whether a storage may be dropped that the op which made it can make again.
+  [[nodiscard]] bool recomputes() const { return recomputes_.load(std::memory_order_relaxed); }
   /// While ops are not seen nothing is evicted, since a running op's inputs are not known, and
   /// allocations may exceed the budget.
   [[nodiscard]] bool blind() const {
@@ -40,8 +43,11 @@ class MoveRules {
   void set_watching(bool watching) { watching_.store(watching); }
   /// The rest of what the settings say. In fuzz mode every allocation moves, however small: that is
   /// what it is for.
-  void set_limits(const Settings& settings, Mode mode) {
+  void set_limits(const Settings& settings, Mode mode, bool on_card) {
     min_size_.store(mode == Mode::kFuzz ? 1 : settings.min_size.count);
+    const bool tries_all = mode == Mode::kFuzz && !on_card;
+    recomputes_.store(settings.recompute == Recompute::kOn ||
+                      (settings.recompute == Recompute::kAuto && tries_all));
     overbook_ = settings.overbook;
     start_at_ = settings.start_at;
   }
@@ -54,6 +60,7 @@ class MoveRules {
   std::atomic<Mode> mode_{Mode::kOff};
   std::atomic<bool> watching_{false};
   std::atomic<std::uint64_t> min_size_{0};
+  std::atomic<bool> recomputes_{false};
   std::atomic<bool> blind_{false};
   std::atomic<std::uint32_t> reaching_{0};  // ops between begin_reach and end_reach
   bool overbook_ = Settings{}.overbook;

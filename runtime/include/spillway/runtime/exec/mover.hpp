@@ -14,6 +14,7 @@
 // lock destroys after it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -42,8 +43,9 @@
 namespace spillway::runtime {
 
 struct MoverOptions {
-  Bytes host_budget{};  ///< zero: no host tier, evictions go to disk
-  bool verify = false;  ///< checksum on the way out and back
+  Bytes host_budget{};             ///< zero: no host tier, evictions go to disk
+  bool verify = false;             ///< checksum on the way out and back
+  bool verify_recomputed = false;  ///< checksum of what is dropped and made again
   /// Hears of every event, under the engine's lock and at time 0, after the record's state was set.
   /// Outlives the mover.
   residency::TransitionObserver* observer = nullptr;
@@ -81,17 +83,19 @@ class Mover {
   /// The storage died: its owner, if it had one, is among what remains.
   void die(StorageRecord& record);
 
-  enum class Outcome : std::uint8_t { kReady, kPending, kNeedsRoom, kFailed };
+  enum class Outcome : std::uint8_t { kReady, kPending, kRecompute, kNeedsRoom, kFailed };
   struct Request {
     Outcome outcome;
     Bytes short_by{};      ///< kNeedsRoom
     bool refused = false;  ///< kNeedsRoom: as Allocation says
   };
   /// An op is about to access `record`: kReady, or kPending until the condition is notified, or
-  /// room must be made first, or its bytes cannot be had (`failure` says why).
+  /// the caller has to run the ops that make it and report `recomputed`, or room must be made
+  /// first, or its bytes cannot be had (`failure` says why).
   Request request(StorageRecord& record, Access access, Overbooking overbooking);
 
-  /// Brings `record` back before it is asked for, along `path` (any address, never looked at).
+  /// Brings `record` back before it is asked for, along `path` (any address, never looked at). Of
+  /// what is dropped the caller has to run the ops, as for kRecompute.
   /// False if there is no room now. A failure is not reported: the op that needs the bytes tries
   /// again.
   bool prefetch(StorageRecord& record, const void* path);
@@ -114,9 +118,15 @@ class Mover {
   /// Frees the bytes everywhere: whoever asks for them has the ops run again that made them. False
   /// if the storage is in use, or a copy of it under way.
   bool drop(StorageRecord& record);
-  /// A dropped storage was asked for, so that its room is there, and those ops were run.
-  /// `succeeded`: its bytes are in place.
-  void recomputed(StorageRecord& record, bool succeeded);
+  /// The same, holding what it will be made from. False, too, if that was written meanwhile.
+  bool drop(StorageRecord& record, const std::vector<HeldSource>& sources);
+  /// How the bytes that it holds now were made; empty: nobody knows.
+  void set_made(StorageRecord& record, Made made);
+  /// What was held is not any more: what died meanwhile is gone now.
+  void let_go(const std::vector<HeldSource>& sources);
+  /// A dropped storage was asked for, so that its room is there, and those ops were run in so much
+  /// time. `succeeded`: its bytes are in place.
+  void recomputed(StorageRecord& record, bool succeeded, TimeNs time = 0);
 
   /// Storages that are away give their addresses for reading, or again refuse every access. Only
   /// those whose range faults when it is read. Nothing may be in flight.
@@ -130,8 +140,12 @@ class Mover {
   [[nodiscard]] Bytes leaving() const { return ledger_.leaving(); }
   /// Room that evicted storages would take on the device. Any thread.
   [[nodiscard]] Bytes away() const { return ledger_.away(); }
-  /// Copies and recomputations.
-  [[nodiscard]] std::size_t in_flight() const { return copies_.in_flight() + recomputations_; }
+  /// Copies.
+  [[nodiscard]] std::size_t in_flight() const { return copies_.in_flight(); }
+  /// Begun, and not reported.
+  [[nodiscard]] std::size_t recomputations() const { return recomputations_; }
+  /// Storages that are dropped, or made again now. Any thread.
+  [[nodiscard]] std::size_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   [[nodiscard]] const std::vector<StorageRecord*>& live() const { return table_.live(); }
   [[nodiscard]] const MoveStatistics& statistics() const { return ledger_.statistics(); }
   [[nodiscard]] Bytes used(Tier tier) const { return machine_.used(tier); }
@@ -141,6 +155,8 @@ class Mover {
   /// The disk tier, or null where nothing is ever evicted.
   [[nodiscard]] Spool* spool() const { return rooms_.spool(); }
   [[nodiscard]] Transfers& transfers() { return copies_.transfers(); }
+  /// Whether a copy of so much goes to the host, where there is room, and not to the disk.
+  [[nodiscard]] bool goes_to_host(Bytes bytes) const { return rooms_.host().could_hold(bytes); }
   /// False in a forked child alone.
   [[nodiscard]] bool has_transfers() const { return copies_.has_transfers(); }
 
@@ -163,6 +179,9 @@ class Mover {
   void carry_out(StorageRecord& record, const Action& action);
   void copy_ended(StorageRecord& record, Tier to, bool succeeded);
   void start_recomputation(StorageRecord& record);
+  bool move_to(StorageRecord& record, DeviceBlock* block);
+  Allocation restore_dropped(StorageRecord& record, Overbooking overbooking);
+  bool is_as_before(StorageRecord& record);
   bool open_again(StorageRecord& record);
   void free_memory(StorageRecord& record, Tier tier);
   void retire(StorageRecord& record);
@@ -186,6 +205,8 @@ class Mover {
   VictimOrder order_;
   Copies copies_;
   residency::TransitionObserver* observer_ = nullptr;
+  bool verify_recomputed_ = false;
+  std::atomic<std::size_t> dropped_{0};
   std::size_t recomputations_ = 0;     // begun, not reported
   std::vector<Action> spare_actions_;  // memory for the next event's
 };

@@ -50,7 +50,7 @@ class RecordPath {
 
   /// The answer to the next touch of the current op `op`: a later op, kNeverUsed or kUnknownUse.
   /// The storage takes that many bytes of the device, or cannot leave: 0.
-  std::uint64_t touch(std::uint64_t storage, std::uint64_t op, Bytes bytes = {});
+  std::uint64_t touch(std::uint64_t storage, std::uint64_t op, Bytes bytes = {}, TimeNs again = 0);
   /// Whether the storage touched last is away until its next use, by the record's GapPlan.
   [[nodiscard]] bool leaves() const { return leaves_; }
 
@@ -105,10 +105,11 @@ inline std::uint64_t RecordPath::begin_op() {
   return expected.signature;
 }
 
-inline std::uint64_t RecordPath::touch(std::uint64_t storage, std::uint64_t op, Bytes bytes) {
+inline std::uint64_t RecordPath::touch(std::uint64_t storage, std::uint64_t op, Bytes bytes,
+                                       TimeNs again) {
   leaves_ = false;
   if (cursor_ == cursor_end_) return kUnknownUse;
-  if (record_->loop) record_->gaps.note(cursor_, record_->plan.size(), bytes);
+  if (record_->loop) record_->gaps.note(cursor_, record_->plan.size(), bytes, again);
   const StepRecord::Touch& touched = plan_[cursor_++];
   if (touched.visit == visit_ && touched.expected != storage) [[unlikely]] {
     ++mismatches_;

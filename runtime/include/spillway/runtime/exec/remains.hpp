@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "spillway/runtime/exec/making.hpp"
 #include "spillway/runtime/memory/host_room.hpp"
 
 namespace spillway::runtime {
@@ -13,8 +15,9 @@ namespace spillway::runtime {
 struct Remains {
   std::vector<void*> owners;     ///< handles of storages that died, for Framework::release
   std::vector<HostPages> pages;  ///< copies on the host that are needed no more
+  std::vector<std::shared_ptr<const Making>> makings;  ///< of bytes that are no more
 
-  [[nodiscard]] bool empty() const { return owners.empty() && pages.empty(); }
+  [[nodiscard]] bool empty() const { return owners.empty() && pages.empty() && makings.empty(); }
 };
 
 }  // namespace spillway::runtime

@@ -81,7 +81,7 @@ class StepRecogniser {
   /// The current op touches the storage. Returns the index of the next op that will touch it
   /// (greater than op_index()), kNeverUsed or kUnknownUse. `storage_id` must not be reused.
   /// `bytes`: that it takes of the device; 0: it cannot leave.
-  std::uint64_t touch(std::uint64_t storage_id, Bytes bytes = {});
+  std::uint64_t touch(std::uint64_t storage_id, Bytes bytes = {}, TimeNs again = 0);
   /// Whether the storage touched last is to be away until its next use: see choose_gaps.
   [[nodiscard]] bool leaves() const { return path_.leaves(); }
 
@@ -230,12 +230,12 @@ inline bool StepRecogniser::advance(std::uint64_t op, std::uint64_t signature) {
   return path_.begin_op() == signature && counted;
 }
 
-inline std::uint64_t StepRecogniser::touch(std::uint64_t storage_id, Bytes bytes) {
+inline std::uint64_t StepRecogniser::touch(std::uint64_t storage_id, Bytes bytes, TimeNs again) {
   if (history_.touches_full()) [[unlikely]] {
     history_.extend_touches();
   }
   history_.add_touch(storage_id);
-  return path_.touch(storage_id, history_.ops() - 1, bytes);
+  return path_.touch(storage_id, history_.ops() - 1, bytes, again);
 }
 
 }  // namespace spillway::runtime

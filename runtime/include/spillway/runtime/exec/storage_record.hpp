@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "spillway/base/bytes.hpp"
 #include "spillway/base/ids.hpp"
 #include "spillway/residency/residency_machine.hpp"
+#include "spillway/runtime/exec/making.hpp"
 #include "spillway/runtime/memory/device_block.hpp"
 #include "spillway/runtime/transfer/extent_allocator.hpp"
 #include "spillway/runtime/transfer/transfer.hpp"
@@ -15,6 +17,12 @@
 namespace spillway::runtime {
 
 class StaleRecords;
+
+/// A storage whose bytes, as of that version, a dropped one will be made from.
+struct HeldSource {
+  StorageRecord* record;
+  std::uint32_t version;
+};
 
 /// The engine's record of one storage. Lives as long as the process (records are recycled, never
 /// unmapped), so a pointer to one is always safe to follow.
@@ -51,7 +59,12 @@ struct StorageRecord {
   std::atomic<const char*> made_by{nullptr};  ///< name of the op that created it, interned
   std::atomic<std::uint64_t> born{0};         ///< engine's op clock
   std::atomic<const void*> maker{nullptr};    ///< frames of the thread that made it, to compare
-  Bytes room{};                               ///< that it takes on the device: as long as it lives
+  std::atomic<std::uint32_t> version{0};  ///< of its bytes: every op that may write begins another
+  std::atomic<std::uint32_t> held{0};     ///< dropped storages that will be made from these bytes
+  std::atomic<TimeNs> again{0};           ///< that the op of `made` takes; 0: it is not known
+  std::atomic<bool> read_unseen{false};   ///< by work of a device that the program did not order
+  std::atomic<bool> orphaned{false};      ///< it died, and lives on while it is `held`
+  Bytes room{};                           ///< that it takes on the device: as long as it lives
   /// The object that `owner` is the handle of, to compare: the handle itself may be freed at any
   /// time by another thread that binds the record anew.
   std::atomic<const void*> bound_to{nullptr};
@@ -72,7 +85,11 @@ struct StorageRecord {
   TransferId transfer = 0;         ///< of the copy to or from the disk in flight
   std::uint64_t checksum = 0;      ///< of the slower copies; 0: none was taken
   bool failed = false;             ///< its last fetch failed; see Mover::failure
-  std::size_t position = 0;        ///< index in the list of live records
+  Made made{};                     ///< its bytes, as of `made_version`
+  std::uint32_t made_version = 0;
+  bool recomputing = false;       ///< a thread runs the ops that make it
+  std::vector<HeldSource> holds;  ///< while it is dropped or made again
+  std::size_t position = 0;       ///< index in the list of live records
 };
 
 }  // namespace spillway::runtime

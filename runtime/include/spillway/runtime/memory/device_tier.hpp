@@ -106,6 +106,17 @@ class DeviceTier {
   /// They will never be.
   virtual void abandon_landing(DeviceBlock& block) = 0;
 
+  // Where memory is dear to map, a user whose bytes are needed no more changes its block rather
+  // than take the memory from behind it: others have the block with its memory, as if it was freed.
+  /// Addresses without memory for as many bytes as `like` has, away; null: there are none, or this
+  /// tier has no use of them.
+  [[nodiscard]] virtual DeviceBlock* spare(const DeviceBlock& /*like*/) { return nullptr; }
+  /// A freed block with its memory for as many bytes as `like` has, accessible, whose bytes are
+  /// anyone's; null: there is none. On a device its earlier uses may go on.
+  [[nodiscard]] virtual DeviceBlock* take_freed_like(const DeviceBlock& /*like*/) {
+    return nullptr;
+  }
+
   /// The place of the copied range changes when the block is restored, and its length never. Any
   /// thread while a copy of the block is under way.
   [[nodiscard]] virtual CopyRange copy_range(const DeviceBlock& block) const = 0;

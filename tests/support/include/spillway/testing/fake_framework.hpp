@@ -25,6 +25,7 @@ struct FakeStorage {
   std::atomic<bool> accessible{true};
   std::atomic<bool> shown{false};  ///< not accessible, except for its address
   std::atomic<bool> handed_over{false};
+  std::atomic<bool> movable{false};   ///< nobody but its thread knows its address
   std::atomic<bool> exported{false};  ///< foreign code has the address: never evicted
 
   /// The content is a function of a seed, so that every word can be checked.
@@ -63,6 +64,12 @@ class FakeFramework : public runtime::Framework {
     auto& storage = *static_cast<FakeStorage*>(owner);
     storage.accessible.store(true);
     storage.shown.store(false);
+  }
+  bool move(void* owner, const runtime::StorageRecord&, std::byte* to) noexcept override {
+    auto& storage = *static_cast<FakeStorage*>(owner);
+    if (!storage.movable.load()) return false;
+    storage.pointer = to;
+    return true;
   }
   bool handed_over(void* owner) noexcept override {
     return static_cast<FakeStorage*>(owner)->handed_over.load();
