@@ -16,6 +16,7 @@
 #include "session/adoption.hpp"
 #include "session/at_exit.hpp"
 #include "session/made_storages.hpp"
+#include "session/small_versions.hpp"
 #include "session/watch.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/exec/frame_scope.hpp"
@@ -139,7 +140,10 @@ SPILLWAY_API void spillway_show_addresses(int shown) { main_engine().show_addres
 SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
   const auto found = Engines::get().find_bound(storage);
-  if (!found) return nullptr;
+  if (!found) {
+    if (use != 0) spillway::torch::expect_unseen_small_writes(storage);
+    return nullptr;
+  }
   auto& engine = found.engine();
   using spillway::runtime::Access;
   if (use != 0) engine.expect_unseen_writes(*found.record);
@@ -209,8 +213,12 @@ SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
 }
 
 SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
-  const auto found = Engines::get().find_bound(*static_cast<c10::StorageImpl*>(storage_impl));
-  if (!found) return nullptr;
+  auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
+  const auto found = Engines::get().find_bound(storage);
+  if (!found) {
+    if (written != 0) spillway::torch::begin_small_version(storage);
+    return nullptr;
+  }
   using spillway::runtime::Access;
   return found.engine().use(*found.record, written != 0 ? Access::kWrite : Access::kRead)
              ? nullptr

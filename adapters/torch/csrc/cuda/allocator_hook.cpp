@@ -18,6 +18,7 @@
 #include "cuda/pool_growth.hpp"
 #include "cuda/slots.hpp"
 #include "spillway/base/error.hpp"
+#include "threads/landing.hpp"
 
 namespace spillway::torch::cuda {
 
@@ -87,6 +88,7 @@ Made made_by_native(Made made) {
 }
 
 DataPtr allocate(Allocator* object, std::size_t bytes) {
+  if (void* const place = Landing::take(bytes)) return {place, g_hook.card};
   if (!serves(bytes)) {
     return made_by_native(
         native<DataPtr(Allocator*, std::size_t)>(g_hook.slots->allocate)(object, bytes));

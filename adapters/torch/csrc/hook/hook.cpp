@@ -10,6 +10,7 @@
 // 4. Nothing may be thrown here: torch swallows it. A storage that cannot be brought back stays
 //    refused, and the kernel raises our text when it reads.
 // 5. An op's arguments are the last of what its call records: see arguments_of.
+#include <ATen/autocast_mode.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -22,11 +23,14 @@
 #include <string>
 #include <utility>
 
+#include "hook/running_call.hpp"
 #include "hook/traced_op.hpp"
 #include "ops/op_facts.hpp"
 #include "ops/op_key.hpp"
+#include "ops/op_tensors.hpp"
 #include "ops/op_values.hpp"
 #include "session/access_flag.hpp"
+#include "session/small_versions.hpp"
 #include "session/watch.hpp"
 #include "spillway/runtime/exec/frame_scope.hpp"
 #include "threads/unseen_ops.hpp"
@@ -52,6 +56,10 @@ struct Open {
   bool leaf = false;                   // of the traced op
   std::optional<Engine::Reach> reach;  // of an op with an argument that is closed
   FrameScope frame;
+  std::optional<RunningCall> call;               // of an op that could be run again
+  std::vector<const c10::StorageImpl*> written;  // of those that no engine moves
+  std::vector<c10::StorageImpl*> refused;        // inputs that the op could not have
+  bool calls_itself = false;                     // an op of the same name began within
 };
 
 // The threads on which gloo runs collectives hold pointers to what they made while they run further
@@ -96,6 +104,8 @@ struct Visit final : ValueVisitor {
 
   const Engines& engines;
   const OpFacts& facts;
+  std::vector<const c10::StorageImpl*>* written = nullptr;  // of those that no engine moves
+  std::vector<c10::StorageImpl*>* refused = nullptr;
   Access access = Access::kRead;
   bool is_output = false;
   c10::TensorImpl* shown_by = nullptr;  // the tensor whose storage is visited
@@ -103,7 +113,10 @@ struct Visit final : ValueVisitor {
 
   void storage(c10::StorageImpl& storage) override {
     const Managed found = engines.find(storage);
-    if (!found) return;
+    if (!found) {
+      if (access == Access::kWrite) begin_small_write(storage);
+      return;
+    }
     StorageRecord& record = *found.record;
     Engine& engine = found.engine();
     if (is_output) engine.produced(record, facts.name);  // pinned before it can be chosen
@@ -117,7 +130,13 @@ struct Visit final : ValueVisitor {
                !(stays ? engine.exempt(record) : engine.use(record, access))) {
       refuse_access(storage, Engine::last_failure());
       set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
+      if (refused != nullptr) refused->push_back(&storage);
     }
+  }
+
+  void begin_small_write(const c10::StorageImpl& storage) const {
+    begin_small_version(storage);
+    if (written != nullptr) written->push_back(&storage);
   }
 
   void closed(const std::string& name) override { closed_part = name; }
@@ -189,6 +208,10 @@ void on_scope(const Engines& engines, const at::RecordFunction& function) {
                                  .needs_vary = true,
                                  .collective = true,
                                  .packs = false,
+                                 .repeatable = Repeatable::kNo,
+                                 .statistics = {},
+                                 .has_kernel = true,
+                                 .shows_arguments = false,
                                  .reads_number = false,
                                  .keep{false},
                                  .transparent{false},
@@ -205,6 +228,11 @@ bool takes_nested(const OpFacts& facts, const at::RecordFunction& function) {
     const c10::DispatchKeySet keys = input.toTensor().unsafeGetTensorImpl()->key_set();
     return keys.has(c10::DispatchKey::NestedTensor) && !keys.has(c10::DispatchKey::Python);
   });
+}
+
+bool casts() {
+  return at::autocast::is_autocast_enabled(at::kCPU) ||
+         at::autocast::is_autocast_enabled(at::kCUDA);
 }
 
 bool inside_transparent() {
@@ -277,6 +305,18 @@ bool enter_card(const Engines& engines, Engine& engine, const OpFacts& facts,
   return false;
 }
 
+// Before the op's other inputs are pinned, beside which there may be no room for it.
+void make_dropped_inputs(const Engines& engines, c10::ArrayRef<const c10::IValue> inputs) {
+  for (const c10::IValue& input : inputs) {
+    each_tensor(input, [&](const at::Tensor& tensor) {
+      c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+      if (!impl.has_storage()) return;
+      const Managed found = engines.find(*impl.unsafe_storage().unsafeGetStorageImpl());
+      if (found) found.engine().make_dropped(*found.record);
+    });
+  }
+}
+
 // Whatever it throws, `opened` says what has begun, so that on_end ends it.
 void open_frame(const Engines& engines, const at::RecordFunction& function, Open& opened) {
   Engine& engine = engines.main().engine();
@@ -311,17 +351,48 @@ void open_frame(const Engines& engines, const at::RecordFunction& function, Open
                .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
                .between = facts.reads_number});
   if (outermost && engine.blind()) Watch::get().op_begins_while_blind(function);
+  if (outermost && engine.any_dropped()) make_dropped_inputs(engines, inputs);
+  for (Open& around : t_hook.open) around.calls_itself |= around.facts == &facts;
+  if (facts.repeatable != Repeatable::kNo && engine.recomputes()) {
+    opened.call.emplace(engines, facts, function);
+  }
   Visit visit{engines, facts};
+  visit.written = &opened.written;
+  visit.refused = &opened.refused;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
     visit.value(inputs[i]);
   }
   if (!visit.closed_part.empty()) {
     opened.reach.emplace(engine);
+    begin_all_small_versions();
     say_that_nothing_leaves(facts, visit.closed_part);
   }
   if (!engine.inputs_ready())
     set_pending_failure(Engine::last_failure(), Engine::last_failure_kind());
+  if (opened.call) opened.call->begin(engines, function);
+}
+
+// Autocast calls an op again with other inputs, and that one is the call to repeat. What an op with
+// a kernel of its own called is part of how it made its results, and not all.
+void say_how_made(const Engines& engines, const at::RecordFunction& function, Open& opened) {
+  const OpFacts& facts = *opened.facts;
+  if (!engines.main().engine().recomputes()) return;
+  if (opened.call && !opened.calls_itself) {
+    opened.call->end(engines, function);
+  } else if (facts.has_kernel && !(opened.calls_itself && casts())) {
+    forget_makings(engines, facts, function);
+  }
+}
+
+// What is in memory was refused to that op alone: what it would write could not be copied or made
+// elsewhere first.
+void allow_again(const Engines& engines, const std::vector<c10::StorageImpl*>& refused) {
+  for (c10::StorageImpl* storage : refused) {
+    const Managed found = engines.find(*storage);
+    const bool here = found && found.record->state.load() == residency::ResidencyState::kResident;
+    if (here) allow_access(*storage);
+  }
 }
 
 // The frame ends with `opened` if this throws: results that were not looked at stay where they are.
@@ -330,9 +401,13 @@ void close_frame(const Engines& engines, const at::RecordFunction& function, Ope
   const bool outermost = --t_hook.frames == 0;
   t_hook.keeping -= goes_on_using(*opened.facts) ? 1U : 0U;
   if (opened.leaf) t_hook.traced.leave(function);
+  allow_again(engines, opened.refused);
+  engine.end_writes();
+  for (const c10::StorageImpl* storage : opened.written) begin_small_version(*storage);
   Visit visit{engines, *opened.facts};
   visit.is_output = true;
   for (const c10::IValue& output : results_of(*opened.facts, function)) visit.value(output);
+  say_how_made(engines, function, opened);
   if (outermost && engine.tracing()) engine.note(t_hook.traced.notes());
   if (opened.frame.end() >= kMuch) opened.facts->needs_much.store(true);
   clear_pending_failure();

@@ -164,6 +164,13 @@ OpFacts* make_facts(const c10::FunctionSchema& schema) {
                      .needs_vary = needs_vary(schema),
                      .collective = collective,
                      .packs = packs,
+                     .repeatable = repeatable(schema),
+                     .statistics = running_statistics(schema),
+                     .has_kernel = has_kernel(schema),
+                     .shows_arguments = std::ranges::any_of(schema.returns(),
+                                                            [](const c10::Argument& result) {
+                                                              return result.alias_info() != nullptr;
+                                                            }),
                      .reads_number = base == "aten::item" || base == "aten::_local_scalar_dense",
                      .keep{is_kept(*name)},
                      .transparent{is_transparent(*name)},

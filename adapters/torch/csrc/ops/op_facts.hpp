@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "ops/repeatable_ops.hpp"
 #include "torch_headers.hpp"
 
 namespace spillway::torch {
@@ -20,6 +21,10 @@ struct OpFacts {
   bool needs_vary;          ///< how much it allocates depends on values, or is its own affair
   bool collective;          ///< its buffers are in use after it returned
   bool packs;  ///< gives an object of C++, which may go on using tensors that no argument shows
+  Repeatable repeatable;         ///< run again it gives the same bits
+  RunningStatistics statistics;  ///< that it updates in training
+  bool has_kernel;               ///< of its own: it does more than to call others
+  bool shows_arguments;          ///< a result may be a view of an argument, or one itself
   bool reads_number;       ///< gives Python a number: `torch.tensor` of tensors fills its result so
   std::atomic<bool> keep;  ///< named in SPILLWAY_KEEP_OPS: its tensors never move again
   /// Reaches memory only through the ops it calls: neither restores nor pins. See op_tables.hpp.

@@ -69,6 +69,22 @@ void TorchFramework::grant(void* owner, const runtime::StorageRecord& record) no
   allow_access(*handle.impl);
 }
 
+// The storage must not die meanwhile on another thread: so it is held. Taking and letting go of a
+// storage that has an object of Python may take the interpreter's lock; such a one stays. Where one
+// dies here, its memory is freed, which takes no lock.
+bool TorchFramework::move(void* owner, const runtime::StorageRecord& record,
+                          std::byte* to) noexcept {
+  auto& handle = *static_cast<StorageOwner*>(owner);
+  if (handle.storage.expired() || has_python_object(*handle.impl->pyobj_slot())) return false;
+  const c10::intrusive_ptr<c10::StorageImpl> held = handle.storage.lock();
+  if (!held) return false;
+  c10::DataPtr& data = held->_mutable_data_ptr_no_checks();
+  if (data.get() != record.block->address || data.get_deleter() != deleter_) return false;
+  static_cast<void>(data.release_context());
+  held->set_data_ptr_noswap({to, to, deleter_, device_});
+  return true;
+}
+
 // C++ code that fills a fresh tensor has not shown it to Python yet: the object is made when it is
 // returned there. A tensor that died was not returned as far as is known.
 bool TorchFramework::handed_over(void* owner) noexcept {

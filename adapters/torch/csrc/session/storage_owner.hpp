@@ -37,6 +37,7 @@ class TorchFramework final : public runtime::Framework {
   void revoke(void* owner, const runtime::StorageRecord& record, const std::string& reason,
               runtime::Refusal refusal) noexcept override;
   void grant(void* owner, const runtime::StorageRecord& record) noexcept override;
+  bool move(void* owner, const runtime::StorageRecord& record, std::byte* to) noexcept override;
   bool handed_over(void* owner) noexcept override;
   void release(void* owner) noexcept override;
   void* let_others_run() override;

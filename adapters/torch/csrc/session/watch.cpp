@@ -9,6 +9,7 @@
 #include "ops/op_facts.hpp"
 #include "session/at_exit.hpp"
 #include "session/cpu_allocator.hpp"
+#include "session/small_versions.hpp"
 #include "session/stale_pointer.hpp"
 #include "spillway/base/error.hpp"
 #include "threads/unseen_ops.hpp"
@@ -103,6 +104,7 @@ void Watch::apply(const runtime::Settings& stated) {
     wake();
     throw;
   }
+  begin_all_small_versions();  // ops may have run that nobody saw
   set_kept_ops(settings.keep_ops);
   Engines::get().main().framework().set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
@@ -217,6 +219,7 @@ bool Watch::pool_is_open() const { return card_ != nullptr && cuda::pool_is_open
 
 void Watch::end_rest() {
   if (!rest_.end()) return;
+  begin_all_small_versions();
   fitting_steps_ = 0;
   engine_.note_rest(false);
   steps_looked_at_ = engine_.steps();  // what was counted meanwhile was not looked at

@@ -103,6 +103,7 @@ void HookRest::end_doubt_if_proven() {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // see has_begun_to_watch
   if (phase_.load() != Phase::kDoubting || unseen_ops_may_run()) return;
   if (!engine_.wait_for_unseen_ops()) return;
+  engine_.forget_all_makings();  // what those ops wrote was not seen
   phase_.store(Phase::kWatching);
   engine_.set_blind(false);
 }
