@@ -104,7 +104,8 @@ struct Visit final : ValueVisitor {
 
   const Engines& engines;
   const OpFacts& facts;
-  std::vector<const c10::StorageImpl*>* written = nullptr;  // of those that no engine moves
+  std::vector<const c10::StorageImpl*>* written = nullptr;  // of those that no engine moves; null:
+                                                            // their versions are nobody's to know
   std::vector<c10::StorageImpl*>* refused = nullptr;
   Access access = Access::kRead;
   bool is_output = false;
@@ -114,7 +115,7 @@ struct Visit final : ValueVisitor {
   void storage(c10::StorageImpl& storage) override {
     const Managed found = engines.find(storage);
     if (!found) {
-      if (access == Access::kWrite) begin_small_write(storage);
+      if (access == Access::kWrite && written != nullptr) begin_small_write(storage);
       return;
     }
     StorageRecord& record = *found.record;
@@ -136,7 +137,7 @@ struct Visit final : ValueVisitor {
 
   void begin_small_write(const c10::StorageImpl& storage) const {
     begin_small_version(storage);
-    if (written != nullptr) written->push_back(&storage);
+    written->push_back(&storage);
   }
 
   void closed(const std::string& name) override { closed_part = name; }
@@ -352,12 +353,12 @@ void open_frame(const Engines& engines, const at::RecordFunction& function, Open
                .between = facts.reads_number});
   if (outermost && engine.blind()) Watch::get().op_begins_while_blind(function);
   if (outermost && engine.any_dropped()) make_dropped_inputs(engines, inputs);
-  for (Open& around : t_hook.open) around.calls_itself |= around.facts == &facts;
-  if (facts.repeatable != Repeatable::kNo && engine.recomputes()) {
-    opened.call.emplace(engines, facts, function);
-  }
   Visit visit{engines, facts};
-  visit.written = &opened.written;
+  if (engine.recomputes()) {
+    for (Open& around : t_hook.open) around.calls_itself |= around.facts == &facts;
+    if (facts.repeatable != Repeatable::kNo) opened.call.emplace(engines, facts, function);
+    visit.written = &opened.written;
+  }
   visit.refused = &opened.refused;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     visit.access = facts.writes(i) ? Access::kWrite : Access::kRead;
