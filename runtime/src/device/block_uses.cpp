@@ -50,10 +50,13 @@ void BlockUses::join(const Fence& fence) noexcept {
   }
 }
 
+// An op may note its use of what the block was before, since it cannot know that it died meanwhile:
+// its stream has not waited for the arrival, which has to be awaited still.
 Fence BlockUses::fence(StreamClock& clock) const {
   if (anywhere_.load()) return clock.fence_of_all();
   const std::uint64_t users = users_.load();
-  return {users != 0 ? users : arrival_.streams, moment_.load()};
+  const bool covered = (users & ordered_.load()) != 0;
+  return {covered ? users : users | arrival_.streams, moment_.load()};
 }
 
 }  // namespace spillway::runtime

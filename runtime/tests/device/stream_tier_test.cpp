@@ -285,6 +285,23 @@ TEST_F(StreamTierTest, ACopyInIsAwaitedWhereNobodyUsesTheBlock) {
   settle();
 }
 
+//   two   use of what the block was | IN   [held] copy for the next     two notes its use's end
+TEST_F(StreamTierTest, AUseOfWhatTheBlockWasHidesNoCopyIn) {
+  DeviceBlock* const block = allocate(kGranule, two_);
+  tier_.begin_use(*block, tier_.number(two_));
+  const DeviceStream in = stream();
+  HeldStream held(device_, in);
+  ASSERT_TRUE(device_.fill(address(*block), std::byte{3}, kGranule, in).done());
+  tier_.arrives(*block, clock_.fence(clock_.slot_of(in)));
+  tier_.end_use(*block, tier_.number(two_));
+  clock_.tick(clock_.slot_of(two_));
+  ASSERT_TRUE(device_.synchronize_stream(two_).done());
+  tier_.evict(*block);
+  EXPECT_FALSE(tier_.settle()) << "the copy fills it still";
+  held.release();
+  settle();
+}
+
 //   one   [held] use          IN   a fetch that fails before it copies: the use is awaited still
 TEST_F(StreamTierTest, AFetchThatBroughtNothingLeavesTheUsesAsTheyWere) {
   DeviceBlock* const block = allocate(kGranule, one_);

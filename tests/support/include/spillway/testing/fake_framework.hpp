@@ -27,6 +27,7 @@ struct FakeStorage {
   std::atomic<bool> handed_over{false};
   std::atomic<bool> movable{false};   ///< nobody but its thread knows its address
   std::atomic<bool> exported{false};  ///< foreign code has the address: never evicted
+  std::mutex moving;                  ///< of the pointer; not beside its death
 
   /// The content is a function of a seed, so that every word can be checked.
   void fill(std::uint64_t seed) const {
@@ -67,6 +68,7 @@ class FakeFramework : public runtime::Framework {
   }
   bool move(void* owner, const runtime::StorageRecord&, std::byte* to) noexcept override {
     auto& storage = *static_cast<FakeStorage*>(owner);
+    const std::lock_guard lock(storage.moving);
     if (!storage.movable.load()) return false;
     storage.pointer = to;
     return true;
@@ -108,6 +110,10 @@ inline FakeStorage* make_storage(runtime::Engine& engine, std::uint64_t bytes) {
 /// The storage dies: its memory goes back, and its handle when the engine has noticed.
 inline void drop_storage(runtime::Engine& engine, FakeStorage* storage) {
   const bool bound = storage->record != nullptr;
+  {
+    const std::lock_guard lock(storage->moving);
+    storage->movable = false;
+  }
   engine.free(storage->pointer);
   if (!bound) delete storage;
 }
