@@ -155,15 +155,26 @@ Bytes StreamTier::give_up_prepared() {
 // In this order: pages that are ready, the budget's, those of blocks that nobody has.
 bool StreamTier::open(StreamBlock& block, Overbooking overbooking, Haste haste) {
   pages_.look();
+  if (haste == Haste::kAhead) return open_ahead(block, overbooking);
   do {
     if (take_pages(block, Overbooking::kRefuse, haste)) return true;
   } while (pages_.settle() != Bytes{});
-  bool has_more = haste == Haste::kAhead ? give_up_idle(block.pages) : give_up_freed(block.pages);
+  bool has_more = give_up_freed(block.pages);
   while (has_more || pages_.settle() != Bytes{}) {
     if (take_pages(block, Overbooking::kRefuse, haste)) return true;
     has_more = false;
   }
   return overbooking == Overbooking::kAllow && take_pages(block, Overbooking::kAllow, haste);
+}
+
+// Nobody waits for it: what has to be unmapped first, the thread unmaps, and the next look finds
+// it.
+bool StreamTier::open_ahead(StreamBlock& block, Overbooking overbooking) {
+  if (take_pages(block, Overbooking::kRefuse, Haste::kAhead)) return true;
+  if (give_up_idle(block.pages) && take_pages(block, Overbooking::kRefuse, Haste::kAhead)) {
+    return true;
+  }
+  return overbooking == Overbooking::kAllow && take_pages(block, overbooking, Haste::kAhead);
 }
 
 bool StreamTier::take_pages(StreamBlock& block, Overbooking overbooking, Haste haste) {
@@ -206,10 +217,11 @@ bool StreamTier::give_up_idle(Bytes bytes) {
   const Bytes at_once = available + pages_.ready();
   const Bytes there = available >= bytes ? pages_.ready() : at_once;  // else the card is full
   const std::vector<FreedBlock> idle = idle_blocks();
-  Bytes room = there;
+  const Bytes coming = there + pages_.leaving();  // some of which others gave up for it before
+  Bytes room = coming;
   for (const FreedBlock& block : idle) room += block.pages;
   if (room < bytes) return false;
-  room = there;
+  room = coming;
   for (auto next = idle.begin(); room < bytes; ++next) {
     freed_.remove(*next);
     give_up(*next);

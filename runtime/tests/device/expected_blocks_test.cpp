@@ -104,6 +104,41 @@ TEST_F(ExpectedBlocksTest, WhatCannotBeHadClosesNoFreedBlock) {
   EXPECT_EQ(allocate(1).block, freed.block);
 }
 
+//   freed 3        expect 4: the thread unmaps those, and the next look opens what needs them
+TEST_F(ExpectedBlocksTest, WhatAGuessNeedsUnmappedTheThreadUnmaps) {
+  begin(OpensAhead::kOnThread);
+  const Allocation freed = allocate(3);
+  tier_->free_block(*freed.block);
+  static_cast<void>(tier_->unavailable());  // which has the device tell
+  ASSERT_TRUE(device_.synchronize().done());
+  const int unmapped = driver_.unmaps_of_program();
+  expect({4});
+  driver_.wait_until_others_unmapped(1);
+  while (tier_->coming() != Bytes{0}) expect({4});
+  expect({4});
+  EXPECT_EQ(driver_.unmaps_of_program(), unmapped);
+  EXPECT_TRUE(allocate(4).opened);
+  expect_held(4);
+}
+
+//   freed 1, 1     the thread is at another block     expect 1, again and again: one is closed
+TEST_F(ExpectedBlocksTest, WhatIsBeingUnmappedForAGuessCounts) {
+  begin(OpensAhead::kOnThread);
+  const Allocation first = allocate(1);
+  const Allocation second = allocate(1);
+  tier_->free_block(*first.block);
+  tier_->free_block(*second.block);
+  static_cast<void>(tier_->unavailable());
+  ASSERT_TRUE(device_.synchronize().done());
+  driver_.hold();
+  expect({2});
+  driver_.wait_until_held();
+  for (int i = 0; i < 3; ++i) expect({2, 1});
+  EXPECT_EQ(tier_->pages().leaving(), kGranule);
+  EXPECT_EQ(allocate(1).block, second.block) << "it stays as it was";
+  driver_.release_held();
+}
+
 // As where a card is full of others' memory.
 TEST_F(ExpectedBlocksTest, NothingIsOpenedForAGuessWhereOpeningAheadFailed) {
   begin(OpensAhead::kOnCall);

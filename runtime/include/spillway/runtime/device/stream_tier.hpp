@@ -183,6 +183,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
                       const NumberedStream& stream);
   Allocation restore_pages(StreamBlock& block, Overbooking overbooking, Haste haste);
   bool open(StreamBlock& block, Overbooking overbooking, Haste haste);
+  bool open_ahead(StreamBlock& block, Overbooking overbooking);
   bool take_pages(StreamBlock& block, Overbooking overbooking, Haste haste);
   [[nodiscard]] Allocation lacking(Bytes pages) const;
   void hold(StreamBlock& block);
