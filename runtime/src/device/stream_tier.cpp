@@ -157,14 +157,14 @@ bool StreamTier::open(StreamBlock& block, Overbooking overbooking, Haste haste) 
   pages_.look();
   if (haste == Haste::kAhead) return open_ahead(block, overbooking);
   do {
-    if (take_pages(block, Overbooking::kRefuse, haste)) return true;
+    if (take_pages(block, Overbooking::kRefuse, Haste::kNow)) return true;
   } while (pages_.settle() != Bytes{});
   bool has_more = give_up_freed(block.pages);
   while (has_more || pages_.settle() != Bytes{}) {
-    if (take_pages(block, Overbooking::kRefuse, haste)) return true;
+    if (take_pages(block, Overbooking::kRefuse, Haste::kNow)) return true;
     has_more = false;
   }
-  return overbooking == Overbooking::kAllow && take_pages(block, Overbooking::kAllow, haste);
+  return overbooking == Overbooking::kAllow && take_pages(block, overbooking, Haste::kNow);
 }
 
 // Nobody waits for it: what has to be unmapped first, the thread unmaps, and the next look finds

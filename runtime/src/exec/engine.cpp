@@ -30,6 +30,21 @@ void note_failure(const DeviceFailure& failure) {
   set_last_failure(std::string("Spillway: ") + failure.what(), FailureKind::kUnreadable);
 }
 
+/// Calls `ask` with the engine's lock. A failure is noted as the thread's last, and is false.
+template <class Parts, class Ask>
+bool ask_under_lock(Parts& parts, const Ask& ask) {
+  try {
+    EngineLock lock(parts.mutex);
+    return ask(lock);
+  } catch (const OutOfBudget& error) {
+    set_last_failure(OutOfBudget(parts.shortages.in_words(error.facts())).what());
+    return false;
+  } catch (const DeviceFailure& failure) {
+    note_failure(failure);
+    return false;
+  }
+}
+
 std::shared_ptr<Lane> lane_of_all() {
   auto lane = std::make_shared<Lane>();
   lane->share();
@@ -271,16 +286,8 @@ bool Engine::use(StorageRecord& record, Access access) {
 }
 
 bool Engine::make_accessible(StorageRecord& record, Access access) {
-  try {
-    EngineLock lock(parts_->mutex);
-    return parts_->demands.settle(record, access, lock);
-  } catch (const OutOfBudget& error) {
-    set_last_failure(OutOfBudget(parts_->shortages.in_words(error.facts())).what());
-    return false;
-  } catch (const DeviceFailure& failure) {
-    note_failure(failure);
-    return false;
-  }
+  return ask_under_lock(
+      *parts_, [&](EngineLock& lock) { return parts_->demands.settle(record, access, lock); });
 }
 
 // The block is the storage's for as long as the op has it; pins may outlive that.
@@ -365,16 +372,9 @@ bool Engine::begin_version(StorageRecord& record) {
   record.version.fetch_add(1);
   record.again.store(0, std::memory_order_relaxed);
   if (record.held.load() == 0) return true;
-  try {
-    EngineLock lock(parts_->mutex);
+  return ask_under_lock(*parts_, [&](EngineLock& lock) {
     return parts_->recomputation.bring_back(&record, parts_->demands, lock);
-  } catch (const OutOfBudget& error) {
-    set_last_failure(OutOfBudget(parts_->shortages.in_words(error.facts())).what());
-    return false;
-  } catch (const DeviceFailure& failure) {
-    note_failure(failure);
-    return false;
-  }
+  });
 }
 
 void Engine::forget_all_makings() {

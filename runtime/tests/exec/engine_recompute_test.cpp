@@ -180,6 +180,19 @@ class EngineFuzzRecomputeTest : public EngineRecomputeTest {
     EXPECT_EQ(to_value(next->record->id) % 2, 0U);
     return next;
   }
+  struct Dropped {
+    FakeStorage* source;
+    Words first;  // of the source
+    FakeStorage* result;
+  };
+  /// A storage that is dropped, made by op 7 from a source.
+  Dropped make_dropped() {
+    FakeStorage* const source = make(kBytes, 1);
+    Dropped made{source, words(*source), derive_even(7, {source})};
+    push_out();
+    EXPECT_EQ(state(*made.result), ResidencyState::kDropped);
+    return made;
+  }
   void push_out() {
     { const FakeOp op(engine_); }  // which lets go of what the last one made
     engine_.push_out(true);
@@ -187,11 +200,7 @@ class EngineFuzzRecomputeTest : public EngineRecomputeTest {
 };
 
 TEST_F(EngineFuzzRecomputeTest, WhoeverWritesASourceFindsItsResultsMade) {
-  FakeStorage* const source = make(kBytes, 1);
-  const Words first = words(*source);
-  FakeStorage* const result = derive_even(7, {source});
-  push_out();
-  ASSERT_EQ(state(*result), ResidencyState::kDropped);
+  const auto [source, first, result] = make_dropped();
   overwrite(*source, 8, {});
   EXPECT_EQ(g_runs, 1U);
   EXPECT_EQ(words(*result), expected(7, {first}));
@@ -199,11 +208,7 @@ TEST_F(EngineFuzzRecomputeTest, WhoeverWritesASourceFindsItsResultsMade) {
 }
 
 TEST_F(EngineFuzzRecomputeTest, ASourceThatDiesLivesOnUntilItsResultsAreMade) {
-  FakeStorage* const source = make(kBytes, 1);
-  const Words first = words(*source);
-  FakeStorage* const result = derive_even(7, {source});
-  push_out();
-  ASSERT_EQ(state(*result), ResidencyState::kDropped);
+  const auto [source, first, result] = make_dropped();
   drop_storage(engine_, source);
   make(kBytes, 3);  // would have its memory
   EXPECT_EQ(engine_.statistics().storages, 3U);
@@ -303,11 +308,7 @@ TEST_F(EngineFuzzRecomputeTest, WhatMayHaveBeenWrittenUnseenMakesNothing) {
 }
 
 TEST_F(EngineFuzzRecomputeTest, AnExportOfASourceComesAfterItsResults) {
-  FakeStorage* const source = make(kBytes, 1);
-  const Words first = words(*source);
-  FakeStorage* const result = derive_even(7, {source});
-  push_out();
-  ASSERT_EQ(state(*result), ResidencyState::kDropped);
+  const auto [source, first, result] = make_dropped();
   ASSERT_TRUE(engine_.touch(*source->record, Access::kRead));
   engine_.begin_export(*source->record);
   source->fill(5);
@@ -316,11 +317,7 @@ TEST_F(EngineFuzzRecomputeTest, AnExportOfASourceComesAfterItsResults) {
 }
 
 TEST_F(EngineFuzzRecomputeTest, AllIsMadeWhenTheEngineStops) {
-  FakeStorage* const source = make(kBytes, 1);
-  const Words first = words(*source);
-  FakeStorage* const result = derive_even(7, {source});
-  push_out();
-  ASSERT_EQ(state(*result), ResidencyState::kDropped);
+  const auto [source, first, result] = make_dropped();
   engine_.stop();
   EXPECT_EQ(state(*result), ResidencyState::kResident);
   EXPECT_TRUE(result->accessible.load());
@@ -328,11 +325,7 @@ TEST_F(EngineFuzzRecomputeTest, AllIsMadeWhenTheEngineStops) {
 }
 
 TEST_F(EngineFuzzRecomputeTest, AnOpWhoseUsesAreUnknownFindsAllMade) {
-  FakeStorage* const source = make(kBytes, 1);
-  const Words first = words(*source);
-  FakeStorage* const result = derive_even(7, {source});
-  push_out();
-  ASSERT_EQ(state(*result), ResidencyState::kDropped);
+  const auto [source, first, result] = make_dropped();
   ASSERT_TRUE(engine_.touch(*source->record, Access::kRead));
   {
     const FakeOp op(engine_);

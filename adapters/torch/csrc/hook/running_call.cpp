@@ -2,7 +2,6 @@
 #include "hook/running_call.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
