@@ -67,15 +67,16 @@ class LimitedTrial:
         say(f"  {value}: {seconds:.2f} s a step")
         return True
 
-    def equals_stock(self, value, steps, calm):
+    def equals_stock(self, value, steps, repeatable):
         """Whether losses and weights are those of stock without a limit, bit for bit; None where
-        stock's differ from one run to the next. `calm`: variables with which they seldom do.
+        stock's differ from one run to the next. `repeatable`: its arguments to have them not to.
         """
-        stock = [self._results(value, steps, stock_environment(**calm), None) for _ in range(2)]
+        alone = (stock_environment(), None, repeatable)
+        stock = [self._results(value, steps, *alone) for _ in range(2)]
         if stock[0] != stock[1]:
             return None
         with self.limit() as group:
-            return stock[0] == self._results(value, steps, {**self.variables, **calm}, group.enter)
+            return stock[0] == self._results(value, steps, self.variables, group.enter)
 
     def cost(self, value, pairs, stock=None):
         """Seconds of a step against stock's, which has no limit here, as a Spread.
@@ -94,10 +95,10 @@ class LimitedTrial:
         arguments = (command or self.command)(value, UNENDING)
         return Worker("train_example.py", *arguments, environment=variables, **options)
 
-    def _results(self, value, steps, variables, in_child):
+    def _results(self, value, steps, variables, in_child, arguments=()):
         """Returns the lines that the program prints, without the times."""
         done = subprocess.run(
-            [sys.executable, *map(str, self.command(value, steps))],
+            [sys.executable, *map(str, [*self.command(value, steps), *arguments])],
             env=variables, capture_output=True, text=True, preexec_fn=in_child, check=False,
         )  # fmt: skip
         if done.returncode:

@@ -9,7 +9,7 @@ holds: stock PyTorch and Spillway, the program unchanged. Needs root.
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from bench_speed import resident_after
@@ -34,6 +34,10 @@ from program_choice import (
 )
 from report import ROOT, Report, size, table
 
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.dated_table import DatedTable
+
 PAGE = ROOT / "docs" / "seed-tables.md"
 # Where the search for Spillway's largest ends, in stock's largest: no paper claims more.
 CAP = 8
@@ -50,7 +54,7 @@ class Framework:
     package: str  # as its version is told
     folder: str
     planners: tuple = ()  # that are executed for every seed, beside the papers' own
-    calm: dict = field(default_factory=dict)  # variables with which stock mostly equals itself
+    repeatable: tuple = ()  # arguments with which stock's bits are the same in every run
 
 
 FRAMEWORKS = {
@@ -61,7 +65,7 @@ FRAMEWORKS = {
         "tensorflow-cpu",
         "programs_keras",
         ("hybrid",),
-        {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"},
+        ("--memory-optimization", "NO_MEM_OPT"),  # else sums are in any order
     ),
 }
 LOOK_AHEAD = "look-ahead"  # stands in the table where no planner is named
@@ -176,7 +180,7 @@ class Contest:
             both = min(stock.value, ours.value)
             yield Outcome(
                 planner, stock.value, ours.value, ours.capped,
-                trial.equals_stock(both, CHECKED, self.framework.calm),
+                trial.equals_stock(both, CHECKED, self.framework.repeatable),
                 trial.cost(both, PAIRS),
             )  # fmt: skip
 
@@ -201,10 +205,15 @@ class Contest:
 
 
 EQUAL = {True: "yes", False: "**no**", None: "stock differs from itself"}
-HEAD_ROW = (
-    "what grows", "paper", "published", "planner", "stock's largest", "Spillway's largest", "ratio",
-    "equal", "published cost", "cost at stock's largest", "memory for tensors",
+HEADS = (
+    "what grows, and planner", "paper", "published", "stock's largest", "Spillway's largest",
+    "ratio", "equal", "published cost", "cost at stock's largest", "memory for tensors",
 )  # fmt: skip
+
+
+def name_of(seed, planner):
+    """Returns the first cell of its row."""
+    return f"{seed.claim}: {planner}"
 
 
 def row(seed, outcome):
@@ -212,26 +221,10 @@ def row(seed, outcome):
     stock, ours = seed.amount(outcome.stock), seed.amount(outcome.spillway)
     at_least = "at least " * outcome.capped
     return (
-        seed.claim, seed.paper, seed.ratio, outcome.planner, f"{stock:,}", f"{at_least}{ours:,}",
-        f"{at_least}**{ours / stock:.1f}**", EQUAL[outcome.equal], seed.cost,
-        outcome.cost.text(), size(seed.budget),
+        name_of(seed, outcome.planner), seed.paper, seed.ratio, f"{stock:,}",
+        f"{at_least}{ours:,}", f"{at_least}**{ours / stock:.1f}**", EQUAL[outcome.equal],
+        seed.cost, outcome.cost.text(), size(seed.budget),
     )  # fmt: skip
-
-
-def text(framework, imports):
-    threads = ""
-    if framework.calm:
-        threads = f", both with one thread, since {framework.title} sums in any order with several"
-    return [
-        f"Both train within one memory cgroup of the kernel, with no swap: the memory for tensors, "
-        f"{size(imports)} that importing {framework.title} takes and {size(ALLOWANCE)} for all "
-        f"else. Stock may fill all of it; Spillway's budget is the memory for tensors. `largest`: "
-        f"{LimitedTrial.STEPS} steps were done; found by bisection, to 5 % for stock and to 10 % "
-        f"for Spillway, and not searched beyond {CAP} times stock's. `equal`: losses and weights "
-        f"of {CHECKED} steps at stock's largest, or Spillway's if that is less, are those of stock "
-        f"without a limit, bit for bit{threads}. `cost`: the time of a step there, against stock "
-        f"without a limit, median of {PAIRS} pairs and range."
-    ]
 
 
 def parse_arguments():
@@ -242,8 +235,6 @@ def parse_arguments():
     add_directory(parser, "the spool")
     arguments = parser.parse_args()
     check_programs(parser, arguments, SEEDS)
-    if arguments.program and arguments.write:
-        parser.error("--write replaces the whole table: name no program")
     return arguments
 
 
@@ -253,29 +244,39 @@ def main():
     if not is_root():
         return 1
     framework = FRAMEWORKS[arguments.framework]
+    seeds = {name: SEEDS[name] for name in arguments.program or SEEDS if has(framework, name)}
+    names = [
+        name_of(seed, planner) for seed in SEEDS.values() for planner in planners(framework, seed)
+    ]
+    kept = DatedTable(
+        arguments.page, f"seeds-{framework.module}", framework.title, HEADS, names,
+        framework.package,
+    )  # fmt: skip
     imports = resident_after((framework.module,))
-    command = f"benchmarks/seed_tables.py --framework {arguments.framework}"
-    page = page_to_write(arguments)
-    report = Report(page, command, arguments.directory, framework.package)
-    rows, left_out, failed = [HEAD_ROW], [], False
-    for name in arguments.program or SEEDS:
-        seed = SEEDS[name]
-        if framework.module == "torch" and not is_installed(name, seed.modules):
-            continue
-        if reason := LEFT_OUT.get((framework.module, name)):
-            left_out += ["", f"Left out: {seed.claim}. {reason}."]
-            continue
+    rows, failed = [HEADS], False
+    for name, seed in seeds.items():
         say(f"{name}: {seed.claim}, {size(seed.budget)} for tensors")
         try:
             for outcome in Contest(framework, seed, arguments.directory, imports).outcomes():
                 failed |= outcome.equal is False
                 rows.append(row(seed, outcome))
+                if page_to_write(arguments):
+                    kept.put(rows[-1])
         except (WorkerError, TooSlowError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed = True
-    body = [*text(framework, imports), "", *table(*rows), *left_out]
-    report.add(f"seeds-{framework.module}", framework.title, body)
+    command = f"benchmarks/seed_tables.py --framework {arguments.framework}"
+    heading = f"{framework.title}, {size(imports)} by its import"
+    Report(None, command, arguments.directory, framework.package).add("", heading, table(*rows))
     return int(failed)
+
+
+def has(framework, name):
+    """Whether the framework's program can be measured; says why not."""
+    if reason := LEFT_OUT.get((framework.module, name)):
+        print(f"{name}: left out. {reason}.")
+        return False
+    return framework.module != "torch" or is_installed(name, SEEDS[name].modules)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def ways(program, directory):
     """All but stock."""
     found = [
         Way("Grappler's swapping", "its session's configuration", stock_environment(),
-            ("--swapping", 1))
+            ("--memory-optimization", "SWAPPING_HEURISTICS"))
     ]  # fmt: skip
     if program.recompute:
         change = "tf.recompute_grad around each block"

@@ -17,25 +17,27 @@ from tensorflow.python.eager.context import Context
 
 
 def options(description, **sizes):
-    """The parsed command line: --steps and one --NAME per size."""
+    """The parsed command line: --steps, one --NAME per size, and Grappler's memory optimizer."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--steps", type=int, default=10)
-    for name, value in {**sizes, "swapping": 0}.items():
+    parser.add_argument("--memory-optimization", choices=RewriterConfig.MemOptType.keys())
+    for name, value in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     chosen = parser.parse_args()
-    if chosen.swapping:
-        ask_grappler_to_swap()
+    if chosen.memory_optimization:
+        set_memory_optimization(chosen.memory_optimization)
     keras.utils.set_random_seed(0)
     return chosen
 
 
-def ask_grappler_to_swap():
-    """Sets the option of RewriterConfig that asks for swapping, which eager TensorFlow hides."""
+def set_memory_optimization(name):
+    """Sets the option of RewriterConfig, for which TensorFlow has no function but in sessions."""
     stock = Context.config.fget
 
     def config(self):
         made = stock(self)
-        made.graph_options.rewrite_options.memory_optimization = RewriterConfig.SWAPPING_HEURISTICS
+        rewriting = made.graph_options.rewrite_options
+        rewriting.memory_optimization = RewriterConfig.MemOptType.Value(name)
         return made
 
     Context.config = property(config)

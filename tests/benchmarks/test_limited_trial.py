@@ -10,9 +10,11 @@ from types import SimpleNamespace
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 PROGRAM = """
 import json, os, sys
-value, steps = map(int, sys.argv[1:])
+value, steps = map(int, sys.argv[1:3])
 sys.exit(1) if value > int(os.environ["LARGEST"]) else None
-loss = value + int(os.environ["ERROR"]) + int(os.environ["CHANCE"]) * os.getpid()
+loss = value + int(os.environ["ERROR"])
+if "calm" not in sys.argv:
+    loss += int(os.environ["CHANCE"]) * os.getpid()
 for step in range(steps):
     print(json.dumps({"step": step, "seconds": step / 7, "loss": loss}))
 """
@@ -41,14 +43,19 @@ def test_the_largest_is_what_still_trains(tmp_path, monkeypatch, capsys):
 
 
 def test_times_are_not_compared_and_losses_are(tmp_path, monkeypatch):
-    assert trial(tmp_path, monkeypatch, largest=9).equals_stock(3, 2, {})
-    assert trial(tmp_path, monkeypatch, largest=9, error=1).equals_stock(3, 2, {}) is False
+    assert trial(tmp_path, monkeypatch, largest=9).equals_stock(3, 2, [])
+    assert trial(tmp_path, monkeypatch, largest=9, error=1).equals_stock(3, 2, []) is False
 
 
 def test_where_stock_differs_from_itself_nothing_can_be_compared(tmp_path, monkeypatch):
     wild = trial(tmp_path, monkeypatch, largest=9, chance=1)
-    assert wild.equals_stock(3, 2, {}) is None
-    assert wild.equals_stock(3, 2, {"CHANCE": "0"})
+    assert wild.equals_stock(3, 2, []) is None
+
+
+def test_stock_may_be_given_arguments_to_repeat_itself(tmp_path, monkeypatch):
+    uncertain = trial(tmp_path, monkeypatch, largest=9, chance=1)
+    uncertain.variables["CHANCE"] = "0"
+    assert uncertain.equals_stock(3, 2, ["calm"])
 
 
 def test_a_cost_is_a_ratio_of_steps_in_turns(tmp_path, monkeypatch):

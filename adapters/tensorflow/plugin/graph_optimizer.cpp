@@ -142,7 +142,9 @@ SPILLWAY_EXPORT void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Sta
   // TensorFlow shows an optimizer the graphs that have a device of its type.
   params->device_type = spillway::tf::CardSession::get() != nullptr ? "GPU" : "CPU";
   params->optimizer_configs->struct_size = TP_OPTIMIZER_CONFIGS_STRUCT_SIZE;
-  // TensorFlow's own swapper must not work on the same tensors.
+  // TensorFlow's own swapper must not work on the same tensors, nor its scheduling pass make of a
+  // sum a variable to which terms are added as they come, in another order in every run
+  // (SchedulingPass in tensorflow/core/grappler/optimizers/memory_optimizer.cc).
   params->optimizer_configs->memory_optimization = TF_TriState_Off;
   params->optimizer->struct_size = TP_OPTIMIZER_STRUCT_SIZE;
   params->optimizer->create_func = spillway::tf::make_optimizer;
