@@ -8,6 +8,7 @@ nothing in a compiled function can move.
 
 import functools
 import os
+import re
 import sys
 import threading
 from types import ModuleType
@@ -18,6 +19,11 @@ from spillway._imports import when_imported
 _COMPILED = (
     "a function with jit_compile=True is compiled by XLA: nothing in it moves. Leave it out "
     "(Keras: compile(jit_compile=False))."
+)
+_CLUSTERS = (
+    "XLA is asked to compile what it finds together in a graph. What that is depends on what "
+    "Spillway adds, so last bits may differ from the program's without it, and nothing in there "
+    "moves. Leave out {}."
 )
 _LOOP = (
     "what a loop of TensorFlow keeps for its backward pass lies in lists that stay in memory. "
@@ -41,6 +47,7 @@ def watch() -> None:
     if _watching or os.environ.get("SPILLWAY_MODE") == "off":
         return
     _watching = True
+    _watch_clusters()
     when_imported(_POLYMORPHIC + "polymorphic_function", _watch_compiled)
     when_imported(_POLYMORPHIC + "concrete_function", _watch_tapes)
     when_imported("tensorflow.python.ops.while_v2", _watch_loops)
@@ -67,6 +74,28 @@ def _watch_compiled(module: ModuleType) -> None:
         return initialize(self, *args, **kwargs)
 
     module.Function._initialize = watched
+
+
+def _watch_clusters() -> None:
+    """Clusters of a graph on a processor have to be asked for by a flag besides."""
+    flags = os.environ.get("TF_XLA_FLAGS", "")
+    if "tf_xla_cpu_global_jit" not in flags and not _card.is_asked_for():
+        return
+    if re.search(r"tf_xla_auto_jit=(?!-1|0)", flags):
+        _say(_CLUSTERS.format("--tf_xla_auto_jit of TF_XLA_FLAGS"))
+    when_imported("tensorflow.python.eager.context", _watch_set_jit)
+
+
+def _watch_set_jit(module: ModuleType) -> None:
+    """TensorFlow sets this for tf.config.optimizer.set_jit."""
+    jit = module.Context.optimizer_jit
+
+    def watched(self, asked):
+        if asked:
+            _say(_CLUSTERS.format("tf.config.optimizer.set_jit"))
+        jit.fset(self, asked)
+
+    module.Context.optimizer_jit = jit.setter(watched)
 
 
 def _watch_tapes(module: ModuleType) -> None:

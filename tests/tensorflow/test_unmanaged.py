@@ -96,6 +96,25 @@ def test_it_is_said_after_enable_too(run):
     assert COMPILED in run(start + START + PROGRAMS[COMPILED]).stderr
 
 
+ON_PROCESSORS = "--tf_xla_cpu_global_jit"
+
+
+@pytest.mark.parametrize(
+    ("flags", "jit", "said"),
+    [
+        (f"--tf_xla_auto_jit=2 {ON_PROCESSORS}", "False", "--tf_xla_auto_jit of TF_XLA_FLAGS"),
+        (ON_PROCESSORS, "True", "tf.config.optimizer.set_jit"),
+        (f"--tf_xla_auto_jit=0 {ON_PROCESSORS}", "False", None),
+        ("--tf_xla_auto_jit=2", "True", None),  # of a card
+    ],
+)
+def test_clusters_are_told_where_there_are_any(run, flags, jit, said):
+    code = START + f"tf.config.optimizer.set_jit({jit})\n" + MANAGED
+    told = run(code, SPILLWAY_BUDGET="1GiB", TF_XLA_FLAGS=flags).stderr
+    assert told.count("spillway: ") == bool(said)
+    assert said is None or f"Leave out {said}." in told
+
+
 @pytest.mark.parametrize("variables", [{}, {"SPILLWAY_MODE": "off"}])
 def test_nothing_is_said_where_nothing_is_managed(run, variables):
     done = run(START + PROGRAMS[COMPILED], **variables)
