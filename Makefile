@@ -80,6 +80,13 @@ tensorflow-budgets: ## Train every TensorFlow program at 50 and 30 % of its peak
 	@scripts/build.sh package
 	@$(IN_TENSORFLOW) exec python -m benchmarks.tensorflow_budgets $(ARGS)
 
+.PHONY: tensorflow-planned
+tensorflow-planned: ## Train every TensorFlow program under every planner, at budgets and in fuzz
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python -m benchmarks.tensorflow_planned $(ARGS)
+
 .PHONY: tensorflow-planners
 tensorflow-planners: ## Compare the peaks that planners predict for TensorFlow programs with measured ones
 	@scripts/setup.sh test
@@ -168,6 +175,13 @@ tensorflow-alternatives: ## Find the largest batch of each way to train with les
 	@scripts/setup_tensorflow.sh
 	@scripts/build.sh package
 	@$(IN_TENSORFLOW) exec python benchmarks/tensorflow_alternatives.py $(ARGS)
+
+.PHONY: tensorflow-speed
+tensorflow-speed: ## Time TensorFlow programs at half and 30 % of their peak against stock
+	@scripts/setup.sh test
+	@scripts/setup_tensorflow.sh
+	@scripts/build.sh package
+	@$(IN_TENSORFLOW) exec python benchmarks/tensorflow_speed.py $(ARGS)
 
 .PHONY: seed-tables
 seed-tables: ## Find how much larger things train within one limit, as the papers claim; needs root

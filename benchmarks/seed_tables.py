@@ -108,7 +108,7 @@ SEEDS = {
         amount=lambda blocks: 3 * (6 + 32 + 6 + blocks) + 2,
     ),
     "resolution": Seed(
-        "voxels of a 3D U-Net (batch 1)", "TFLMS v2", "5.6", "-", ("lms",),
+        "voxels of a 3D U-Net (batch 1)", "TFLMS v2", "5.6", "-", ("lms:serialise-levels=on",),
         "unet3d.py", "size", 48, 384 * MIB, ("--batch", 1, "--width", 8), 16,
         amount=lambda edge: edge**3,
     ),

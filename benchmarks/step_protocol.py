@@ -35,14 +35,24 @@ QUIET_SECONDS = 0.1
 
 
 def moved_bytes():
-    """Returns the bytes that Spillway wrote to its spool and read from it; 0 where it is not
-    active.
-    """
+    """Returns the bytes that Spillway wrote to its spool and read; 0 where it is not active."""
+    told = statistics_of_spillway()
+    names = ("disk_written_bytes", "disk_read_bytes")
+    if names[0] not in told:  # TensorFlow's, where the disk is all that is below its memory
+        names = ("evicted_bytes", "fetched_bytes")
+    return sum(told.get(name, 0) for name in names)
+
+
+def statistics_of_spillway():
+    """Returns its statistics in this process by name; none where it is not active."""
     # Asked of the loaded modules: importing the package would be something stock does not do.
-    if "spillway._activation" not in sys.modules:
-        return 0
-    stats = sys.modules["spillway"].stats()
-    return stats.disk_written_bytes + stats.disk_read_bytes
+    if "spillway._activation" in sys.modules:
+        return dataclasses.asdict(sys.modules["spillway"].stats())
+    if "spillway._unmanaged" in sys.modules:  # a program of TensorFlow's
+        from spillway import tensorflow
+
+        return tensorflow.stats() or {}
+    return {}
 
 
 def settle(moved_before, moved=moved_bytes, clock=time.perf_counter, sleep=time.sleep):
@@ -94,7 +104,4 @@ def counters():
                 values[name] = int(value.split()[0]) * 1024
     values["swapped_bytes"] = swapped_bytes()
     values["file_bytes"] = file_bytes()
-    # Asked of the loaded modules: importing the package would be something stock does not do.
-    if "spillway._activation" in sys.modules:
-        values.update(dataclasses.asdict(sys.modules["spillway"].stats()))
-    return values
+    return values | statistics_of_spillway()

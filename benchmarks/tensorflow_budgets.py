@@ -51,9 +51,12 @@ class Outcome:
 
 
 class Measurements:
-    """One program: stock, with all it wants, and under budgets."""
+    """One program: stock, with all it wants, and under budgets.
 
-    def __init__(self, server, program, idle_bytes):
+    `idle_bytes`: resident of a process that only imports.
+    """
+
+    def __init__(self, server, program, idle_bytes=0):
         self._server, self._program, self._idle = server, program, idle_bytes
         stock = [self._train() for _ in range(2)]
         self.stock = stock[0]
@@ -66,8 +69,9 @@ class Measurements:
     def _train(self, **variables):
         return self._server.train(self._program, SECONDS, **variables)
 
-    def outcome(self, budget):
-        run = self._train(SPILLWAY_BUDGET=AMPLE if budget is None else str(budget))
+    def outcome(self, budget, **variables):
+        given = AMPLE if budget is None else str(budget)
+        run = self._train(SPILLWAY_BUDGET=given, **variables)
         told = run.statistics
         trouble = self._trouble(run, budget)
         return Outcome(
@@ -156,16 +160,21 @@ def day(text):
     return datetime.date.fromisoformat(text).isoformat()
 
 
+def add_since(parser):
+    """The flag with which a run that was interrupted goes on."""
+    parser.add_argument(
+        "--since", type=day, metavar="YYYY-MM-DD",
+        help="leave out programs whose row in the page is of this machine and of that day or later",
+    )  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_program(parser, PROGRAMS)
     add_page(parser, PAGE)
-    parser.add_argument(
-        "--since", type=day, metavar="YYYY-MM-DD",
-        help="leave out programs whose row in the page is of this machine and of that day or later",
-    )  # fmt: skip
+    add_since(parser)
     options = parser.parse_args()
     check_programs(parser, options, PROGRAMS)
     question, framework = "How little do they train with?", "tensorflow-cpu"

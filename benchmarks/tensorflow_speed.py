@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much slower a TensorFlow program is with less memory than it wants: ratios to stock.
+
+Programs of benchmarks/programs_keras/, unchanged: where all fits, and at half and 30 % of their
+peak, without a planner and with one. They take turns with stock TensorFlow.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+import disk_rate
+from bench_budget import HEAD, Row
+from limited_trial import UNENDING, say
+from paired_runs import (
+    HERE,
+    Spread,
+    TooSlowError,
+    Worker,
+    WorkerError,
+    environment,
+    exit_on_signals,
+    managed,
+    stock_environment,
+    turns,
+)
+from program_choice import add_directory, add_page, add_program, check_programs, page_to_write
+from report import PAGE, Report, size, table
+
+SHARES = (0.5, 0.3)  # of the peak
+PLANNERS = ("", "hybrid")
+AMPLE = 16 << 30
+# A planner plans after a step or two were measured, then 4 and 8 steps later.
+WARM_STEPS = 16
+PAIRS = 5
+PATIENCE = 400  # seconds; TensorFlow traces for half a minute, and the disk may be slow
+DISK_BYTES = 512 << 20  # for its rates
+
+
+@dataclass(frozen=True)
+class Program:
+    title: str
+    arguments: tuple
+
+    def command(self):
+        return " ".join(map(str, self.arguments))
+
+
+PROGRAMS = {
+    "gpt": Program("a transformer of 6 layers of 256", ("gpt.py", "--batch", 16)),
+    "resnet50": Program("ResNet-50 64^2", ("resnet50.py", "--size", 64, "--batch", 64)),
+    "unet3d": Program("a 3D U-Net 64^3", ("unet3d.py", "--size", 64, "--batch", 1)),
+}
+
+
+class Contest:
+    """One program against itself: a stock worker that stays, contestants that come and go."""
+
+    def __init__(self, program, directory):
+        self.program, self.directory = program, directory
+
+    def rows(self):
+        """Returns the peak, and a row for each contestant. Raises WorkerError, TooSlowError."""
+        with self._worker(stock_environment()) as stock:
+            stock.run(WARM_STEPS, PATIENCE)
+            peak, first = self._ample(stock)
+            rows = [first]
+            for share in SHARES:
+                for planner in PLANNERS:
+                    rows.append(self._within(stock, peak, share, planner))
+                    say("  " + " | ".join(map(str, rows[-1].line())))
+            return peak, rows
+
+    def _ample(self, stock):
+        row = self._against(stock, "all fits", AMPLE, "")
+        return row.peak, row
+
+    def _within(self, stock, peak, share, planner):
+        budget = int(peak * share)
+        name = f"{size(budget)} ({share:.0%}){', ' * bool(planner)}{planner}"
+        try:
+            return self._against(stock, name, budget, planner)
+        except TooSlowError as error:
+            return Row(name, remark=f"given up: {error}")
+        except WorkerError as error:
+            if "ResourceExhausted" not in str(error):
+                raise
+            return Row(name, remark="does not fit")
+
+    def _against(self, stock, name, budget, planner):
+        named = {"SPILLWAY_PLANNER": planner} if planner else {}
+        variables = environment(
+            SPILLWAY_BUDGET=str(budget), SPILLWAY_SPOOL_DIR=str(self.directory),
+            SPILLWAY_SUMMARY="0", **named,
+        )  # fmt: skip
+        with self._worker(variables) as other:
+            other.run(WARM_STEPS, PATIENCE)
+            done = turns(stock, other, PAIRS, 1, least=PATIENCE)
+        first, last = managed(done[0].before), done[-1].after
+        written, read = (
+            (last[name] - first[name]) / len(done) for name in ("evicted_bytes", "fetched_bytes")
+        )
+        # In the same minute: the speed of a virtual disk is whatever its neighbours leave.
+        rates = disk_rate.measure(self.directory, DISK_BYTES)
+        ratio = Spread.of([turn.ratio for turn in done])
+        stock_step = Spread.of([turn.first for turn in done]).median
+        return Row(
+            name, ratio, moved=written + read, bound=rates.seconds(written, read) / stock_step,
+            peak=last["peak_device_bytes"],
+            remark="**over its budget**" * (last["peak_device_bytes"] > budget),
+        )  # fmt: skip
+
+    def _worker(self, variables):
+        script, *arguments = self.program.arguments
+        command = [HERE / "programs_keras" / script, "--steps", UNENDING, *arguments]
+        return Worker("train_example.py", *command, environment=variables)
+
+
+def answer(name, program, directory, report):
+    """Adds the program's section. Raises WorkerError, TooSlowError."""
+    peak, rows = Contest(program, directory).rows()
+    text = (
+        f"`{program.command()}`: tensors peak at {size(peak)} where all fits. Turns of one step "
+        f"after {WARM_STEPS} to warm up. `disk bound`: the time that the disk alone needs for what "
+        f"moved, in stock steps, at the rates that it gave just then."
+    )
+    report.add(
+        f"tensorflow-speed-{name}", f"What does less memory cost in TensorFlow: {program.title}?",
+        [text, "", *table(HEAD, *(row.line() for row in rows))],
+    )  # fmt: skip
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_program(parser, PROGRAMS)
+    add_page(parser, PAGE)
+    add_directory(parser, "the spool")
+    arguments = parser.parse_args()
+    check_programs(parser, arguments, PROGRAMS)
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    exit_on_signals()
+    command = "make tensorflow-speed"
+    report = Report(page_to_write(arguments), command, arguments.directory, "tensorflow-cpu")
+    failed = False
+    for name in arguments.program or PROGRAMS:
+        say(f"{name}: {PROGRAMS[name].title}")
+        try:
+            answer(name, PROGRAMS[name], arguments.directory, report)
+        except (WorkerError, TooSlowError, OSError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            failed = True
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
