@@ -58,6 +58,17 @@ def test_swaps_that_hold_their_thread_wait_for_no_clock(server):
     assert found.statistics["peak_device_bytes"] <= 40 * MIB
 
 
+def test_swap_ins_are_held_back_in_every_step():
+    """TensorFlow draws the numbers of steps at random: clocks of 1,024 runs are kept."""
+    steps = "1300"
+    found = run("many_steps.py", steps, SPILLWAY_BUDGET="2MiB", SPILLWAY_PLANNER="lms")
+    assert found.status == 0, found.errors
+    assert_equal(found, run("many_steps.py", steps))
+    assert found.statistics["failed_allocations"] == 0
+    assert found.statistics["plans"] > 0
+    assert found.statistics["peak_device_bytes"] <= 2 * MIB
+
+
 def test_a_budget_for_all_lets_everything_pass(server):
     found = server.train("cnn", SPILLWAY_BUDGET="1GiB", SPILLWAY_PLANNER="hybrid")
     assert_equal(found, server.kept("cnn"))

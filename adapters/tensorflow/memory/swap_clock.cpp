@@ -11,7 +11,7 @@ void SwapClock::tick(const ClockRun& run, std::uint64_t time) {
   std::vector<std::function<void()>> due;
   {
     const std::lock_guard lock(mutex_);
-    Run& known = runs_[run];
+    Run& known = run_locked(run);
     known.time = std::max(known.time, time);
     for (auto wait = known.waits.begin(); wait != known.waits.end();) {
       if (wait->time > known.time) {
@@ -30,8 +30,9 @@ SwapClock::Ticket SwapClock::wait_until(const ClockRun& run, std::uint64_t time,
                                         std::function<void()> due) {
   if (time != 0) {
     const std::lock_guard lock(mutex_);
-    if (!has_gone_locked(run) && runs_[run].time < time) {
-      runs_[run].waits.push_back({.ticket = ++last_ticket_, .time = time, .due = std::move(due)});
+    Run* const known = has_gone_locked(run) ? nullptr : &run_locked(run);
+    if (known != nullptr && known->time < time) {
+      known->waits.push_back({.ticket = ++last_ticket_, .time = time, .due = std::move(due)});
       return last_ticket_;
     }
   }
@@ -42,12 +43,14 @@ SwapClock::Ticket SwapClock::wait_until(const ClockRun& run, std::uint64_t time,
 bool SwapClock::cancel(Ticket ticket) {
   std::function<void()> gone;  // destroyed with no lock held
   const std::lock_guard lock(mutex_);
-  for (auto& [run, known] : runs_) {
-    const auto found = std::ranges::find(known.waits, ticket, &Wait::ticket);
-    if (found == known.waits.end()) continue;
-    gone = std::move(found->due);
-    known.waits.erase(found);
-    return true;
+  for (const std::int64_t step : with_runs_) {
+    for (auto& [run, known] : steps_.at(step).runs) {
+      const auto found = std::ranges::find(known.waits, ticket, &Wait::ticket);
+      if (found == known.waits.end()) continue;
+      gone = std::move(found->due);
+      known.waits.erase(found);
+      return true;
+    }
   }
   return false;
 }
@@ -55,23 +58,63 @@ bool SwapClock::cancel(Ticket ticket) {
 std::size_t SwapClock::waiting() const {
   const std::lock_guard lock(mutex_);
   std::size_t count = 0;
-  for (const auto& [run, known] : runs_) count += known.waits.size();
+  for (const std::int64_t step : with_runs_) {
+    for (const auto& [run, known] : steps_.at(step).runs) count += known.waits.size();
+  }
   return count;
 }
 
+SwapClock::Run& SwapClock::run_locked(const ClockRun& run) {
+  Step& step = steps_[run.step];
+  if (!step.listed) {
+    with_runs_.push_back(run.step);
+    step.listed = true;
+  }
+  const auto [known, fresh] = step.runs.try_emplace(run);
+  if (fresh) ++runs_;
+  return known->second;
+}
+
+bool SwapClock::has_gone_locked(const ClockRun& run) const {
+  const auto step = steps_.find(run.step);
+  if (step == steps_.end()) return false;
+  const std::optional<ClockRun>& last_gone = step->second.last_gone;
+  return last_gone && run <= *last_gone && !step->second.runs.contains(run);
+}
+
 void SwapClock::remove_old_runs_locked() {
-  for (auto run = runs_.begin(); runs_.size() > kMostRuns && run != runs_.end();) {
+  for (auto number = with_runs_.begin(); runs_ > kMostRuns && number != with_runs_.end();) {
+    Step& step = steps_.at(*number);
+    remove_old_runs_locked(step);
+    if (!step.runs.empty()) {
+      ++number;
+      continue;
+    }
+    step.listed = false;
+    without_.push_back(*number);
+    number = with_runs_.erase(number);
+  }
+  remove_old_steps_locked();
+}
+
+void SwapClock::remove_old_runs_locked(Step& step) {
+  for (auto run = step.runs.begin(); runs_ > kMostRuns && run != step.runs.end();) {
     if (!run->second.waits.empty()) {
       ++run;
       continue;
     }
-    last_gone_ = std::max(last_gone_, std::optional(run->first));
-    run = runs_.erase(run);
+    step.last_gone = std::max(step.last_gone, std::optional(run->first));
+    run = step.runs.erase(run);
+    --runs_;
   }
 }
 
-bool SwapClock::has_gone_locked(const ClockRun& run) const {
-  return last_gone_ && run <= *last_gone_ && !runs_.contains(run);
+void SwapClock::remove_old_steps_locked() {
+  while (without_.size() > kMostWithout) {
+    const auto step = steps_.find(without_.front());
+    if (step != steps_.end() && !step->second.listed) steps_.erase(step);
+    without_.pop_front();
+  }
 }
 
 }  // namespace spillway::tf

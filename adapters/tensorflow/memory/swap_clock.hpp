@@ -5,20 +5,26 @@
 //     wait_until(5) ───────────────────────> the tick of 5, or later: called back
 //
 // A run of one context of a graph has a clock of its own: its number, the framework's number of the
-// step, the frame and its iteration. The clocks of the latest runs are kept; older ones go, unless
-// somebody waits for them. A step with a long loop may go on in a run whose clock has gone: its
-// time is not known any more, so nobody waits for it.
+// step, the frame and its iteration. The framework draws the numbers of steps at random, so steps
+// are in the order in which they were first heard of.
+//
+// The clocks of the latest runs are kept; those of older steps go first, unless somebody waits for
+// them. A step with a long loop may go on in a run whose clock has gone: its time is not known any
+// more, so nobody waits for it. That is known of the latest steps, far more than are under way.
 //
 // Thread-safe. Callbacks run in the thread of the tick, with no lock held.
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 
 namespace spillway::tf {
 
@@ -53,6 +59,7 @@ class SwapClock {
 
  private:
   static constexpr std::size_t kMostRuns = 1024;
+  static constexpr std::size_t kMostWithout = 16 * kMostRuns;  // steps without runs, of 100 bytes
 
   struct Wait {
     Ticket ticket = 0;
@@ -63,13 +70,24 @@ class SwapClock {
     std::uint64_t time = 0;
     std::list<Wait> waits;
   };
+  using Runs = std::map<ClockRun, Run>;
+  struct Step {
+    Runs runs;
+    std::optional<ClockRun> last_gone;  // the latest of its runs that was removed
+    bool listed = false;                // in `with_runs_`
+  };
 
-  void remove_old_runs_locked();
+  Run& run_locked(const ClockRun& run);
   [[nodiscard]] bool has_gone_locked(const ClockRun& run) const;
+  void remove_old_runs_locked();
+  void remove_old_runs_locked(Step& step);
+  void remove_old_steps_locked();
 
   mutable std::mutex mutex_;
-  std::map<ClockRun, Run> runs_;       // older steps first: the framework counts them up
-  std::optional<ClockRun> last_gone_;  // the latest that was removed
+  std::unordered_map<std::int64_t, Step> steps_;
+  std::list<std::int64_t> with_runs_;  // the oldest first
+  std::deque<std::int64_t> without_;   // the oldest first; some have runs again
+  std::size_t runs_ = 0;               // of all steps
   Ticket last_ticket_ = 0;
 };
 

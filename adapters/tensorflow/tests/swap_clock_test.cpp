@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -59,6 +62,36 @@ TEST(SwapClockTest, OldRunsGoAndWaitsStay) {
   clock.wait_until({.step = 1}, 2, [&] { ++called; });
   for (std::int64_t step = 2; step < 5000; ++step) clock.tick({.step = step}, 1);
   clock.tick({.step = 1}, 2);
+  EXPECT_EQ(called, 1);
+}
+
+/// Numbers of steps as the framework draws them: negative, in no order.
+std::vector<std::int64_t> drawn_steps(std::size_t count) {
+  std::mt19937_64 generator(7);
+  std::vector<std::int64_t> steps(count);
+  for (std::int64_t& step : steps) step = -static_cast<std::int64_t>(generator() >> 1);
+  return steps;
+}
+
+TEST(SwapClockTest, StepsOfAnyNumberWaitAfterManyOthers) {
+  SwapClock clock;
+  for (const std::int64_t step : drawn_steps(40000)) {
+    bool called = false;
+    ASSERT_NE(clock.wait_until({.step = step}, 2, [&] { called = true; }), 0U);
+    clock.tick({.step = step}, 1);
+    ASSERT_FALSE(called);
+    clock.tick({.step = step}, 2);
+    ASSERT_TRUE(called);
+  }
+}
+
+// Its clock goes with those of later steps, and who comes late must not wait for ticks that were.
+TEST(SwapClockTest, AStepThatGoesOnAfterManyOthersWaitsForNothing) {
+  SwapClock clock;
+  const std::vector<std::int64_t> steps = drawn_steps(5000);
+  for (const std::int64_t step : steps) clock.tick({.step = step}, 3);
+  int called = 0;
+  EXPECT_EQ(clock.wait_until({.step = steps.front()}, 2, [&] { ++called; }), 0U);
   EXPECT_EQ(called, 1);
 }
 
