@@ -232,7 +232,10 @@ void SwapStore::run_in() {
       } else {
         work_.wait(lock, [this] { return stopping_ || !paused_; });
       }
-      if (in_.empty()) return;
+      if (in_.empty()) {
+        if (stopping_) return;
+        continue;  // cancelled while work was paused
+      }
       ++busy_;
     }
     const bool started = start_those_with_room();

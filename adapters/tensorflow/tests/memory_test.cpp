@@ -230,5 +230,37 @@ TEST_F(SwapStoreTest, AForkedChildKeepsWhatItHasAndTheParentGoesOn) {
   memory_.free(place);
 }
 
+// A write that takes long keeps before_fork() waiting, with the store's threads held back already.
+TEST_F(SwapStoreTest, SwapInsGoOnWhereTheLastOneIsCancelledWhileAForkBegins) {
+  std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
+  const auto copy = out(place, kMiB * 4);
+  memory_.free(place);
+  std::byte* const taken = memory_.allocate(kMiB * 6, kAlignment);
+  const auto waiting = store_.swap_in(copy, kAlignment, [](std::byte*, const std::string&) {
+    ADD_FAILURE() << "it was cancelled";
+  });
+  arm_faults("spool.write=delay:200ms@1+");
+  std::promise<void> written;
+  store_.swap_out(taken, kMiB * 2,
+                  [&](const std::shared_ptr<Copy>&, const std::string&) { written.set_value(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it is being written
+  std::thread fork([this] {
+    store_.before_fork();
+    store_.after_fork(/*in_child=*/false);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(store_.cancel(waiting));
+  fork.join();
+  written.get_future().wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until its thread has looked
+  memory_.free(taken);
+  std::promise<std::byte*> back;
+  store_.swap_in(copy, kAlignment,
+                 [&](std::byte* memory, const std::string&) { back.set_value(memory); });
+  std::future<std::byte*> found = back.get_future();
+  ASSERT_EQ(found.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  memory_.free(found.get());
+}
+
 }  // namespace
 }  // namespace spillway::tf
