@@ -113,6 +113,27 @@ def test_a_full_disk_leaves_variables_in_memory():
     assert found.errors.count("spillway: a tensor that was to leave stays in memory:") == 1
 
 
+def test_variables_that_are_gone_do_not_fill_the_share_in_memory():
+    found = run("variables.py", "successive", SPILLWAY_BUDGET="20MiB")
+    assert found.status == 0, found.errors
+    assert_equal(found, stock("successive"))
+    assert found.statistics["peak_variable_bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ("spool.read=EIO@5+", "reading from the spool failed: Input/output error"),
+        ("spool.write=EIO@30+", "writing to the spool failed: Input/output error"),
+    ],
+)
+def test_a_disk_that_fails_under_variables_is_told(faults, words):
+    found = run("variables.py", "wide", SPILLWAY_BUDGET="14MiB", SPILLWAY_FAULTS=faults)
+    assert found.status == 1
+    assert words in found.errors
+    assert "ResourceExhaustedError" in found.errors
+
+
 def test_variables_that_fit_stay_where_they_are():
     found = run("variables.py", "wide", SPILLWAY_BUDGET="400MiB")
     assert_equal(found, stock("wide"))

@@ -41,6 +41,16 @@ bool Variables::maps_new(Bytes bytes) {
   return too_many_;
 }
 
+bool Variables::fits_in_memory(Bytes bytes) const {
+  const std::lock_guard lock(mutex_);
+  return !too_many_ && in_memory_ + bytes <= options_.in_memory;
+}
+
+void Variables::died_in_memory(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  in_memory_ = saturating_sub(in_memory_, bytes);
+}
+
 std::shared_ptr<VariableMemory> Variables::make(Bytes bytes, const char* made_by) {
   std::string reason;
   try {

@@ -95,6 +95,10 @@ class Variables {
 
   /// A variable of so many bytes gets its first value: whether it is to be mapped.
   bool maps_new(Bytes bytes);
+  /// Whether maps_new() would leave it in memory.
+  [[nodiscard]] bool fits_in_memory(Bytes bytes) const;
+  /// One that maps_new() left in memory is no more.
+  void died_in_memory(Bytes bytes);
   /// Whether one of so many bytes that lies in memory is to be mapped once there are too many.
   [[nodiscard]] bool may_map(Bytes bytes) const {
     return bytes.count != 0 && bytes >= options_.smallest;

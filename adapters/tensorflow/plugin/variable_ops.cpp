@@ -87,32 +87,42 @@ absl::Status copy_of(const Tensor& value, const char* name, std::optional<Tensor
 // Variables that were left in memory, until there are more than may lie there: then they move.
 class LeftInMemory {
  public:
-  void add(Var* variable, const char* name) {
+  void add(Var* variable, Bytes bytes, const char* name) {
     const std::lock_guard lock(mutex_);
-    variables_.emplace_back(variable, name);
+    variables_.push_back({WeakVar(variable), bytes, name});
+  }
+
+  // The program made and dropped them: others may lie in their place.
+  void forget_dead() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(variables_, [](const Left& left) {
+      const bool dead = left.variable.GetNewRef() == nullptr;
+      if (dead) Session::get()->variables().died_in_memory(left.bytes);
+      return dead;
+    });
   }
 
   // The caller holds the lock of `current`. Of another it is taken only where nobody has it, since
   // an op may hold several. A variable that somebody works on, or whose value somebody holds, moves
   // another time.
   absl::Status move(const Var& current) {
-    std::vector<std::pair<WeakVar, const char*>> moving;
+    std::vector<Left> moving;
     {
       const std::lock_guard lock(mutex_);
       moving.swap(variables_);
     }
     absl::Status status;
-    for (const auto& [weak, name] : moving) {
-      const ::tensorflow::core::RefCountPtr<Var> variable = weak.GetNewRef();
+    for (const Left& left : moving) {
+      const ::tensorflow::core::RefCountPtr<Var> variable = left.variable.GetNewRef();
       if (variable == nullptr) continue;
       const bool moves = variable.get() != &current && variable->mu()->try_lock();
       if (moves) {
-        if (status.ok()) status = move_locked(*variable, name);
+        if (status.ok()) status = move_locked(*variable, left.name);
         const bool stays = VariableBuffer::in(*variable->tensor()) == nullptr;
         variable->mu()->unlock();
         if (!stays) continue;
       }
-      add(variable.get(), name);
+      add(variable.get(), left.bytes, left.name);
     }
     return status;
   }
@@ -122,6 +132,11 @@ class LeftInMemory {
 
  private:
   using WeakVar = ::tensorflow::core::WeakPtr<Var>;
+  struct Left {
+    WeakVar variable;
+    Bytes bytes{};
+    const char* name = nullptr;
+  };
 
   static absl::Status move_locked(Var& variable, const char* name) {
     if (!variable.is_initialized || !variable.tensor()->RefCountIsOne()) return absl::OkStatus();
@@ -132,7 +147,7 @@ class LeftInMemory {
   }
 
   std::mutex mutex_;
-  std::vector<std::pair<WeakVar, const char*>> variables_;  // with its name
+  std::vector<Left> variables_;
 };
 
 LeftInMemory& left_in_memory() {
@@ -198,11 +213,12 @@ class AssignVariable : public OpKernel {
     if (!has_own && !is_new) return assign_in_memory(context, variable, value);
     const char* const name =
         Session::get()->names().intern(variable_name(::tensorflow::HandleFromInput(context, 0)));
+    if (is_new && !variables.fits_in_memory(bytes)) left_in_memory().forget_dead();
     const bool maps_new = is_new && variables.maps_new(bytes);
     if (maps_new) {
       if (absl::Status status = left_in_memory().move(variable); !status.ok()) return status;
     } else if (is_new) {
-      left_in_memory().add(&variable, name);
+      left_in_memory().add(&variable, bytes, name);
     }
     if (bytes.count != 0 && (has_own || maps_new)) {
       std::optional<Tensor> copy;
@@ -280,13 +296,20 @@ class Constant : public OpKernel {
  public:
   explicit Constant(OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("value", &value_));
-    if (!Session::get()->variables().maps_new({value_.TotalBytes()})) return;
+    Variables& variables = Session::get()->variables();
+    const Bytes bytes{value_.TotalBytes()};
+    if (!variables.fits_in_memory(bytes)) left_in_memory().forget_dead();
+    if (!variables.maps_new(bytes)) {
+      if (variables.may_map(bytes)) in_memory_ = bytes;
+      return;
+    }
     std::optional<Tensor> copy;
     const char* const name =
         Session::get()->names().intern(name_in_function(construction->def().name()));
     OP_REQUIRES_OK(construction, copy_of(value_, name, copy));
     if (copy) value_ = *copy;
   }
+  ~Constant() override { Session::get()->variables().died_in_memory(in_memory_); }
   bool IsExpensive() override { return false; }
 
   void Compute(OpKernelContext* context) override {
@@ -296,6 +319,7 @@ class Constant : public OpKernel {
 
  private:
   Tensor value_;
+  Bytes in_memory_{};  // that are counted there
 };
 
 REGISTER_OP("SpillwayConstant")

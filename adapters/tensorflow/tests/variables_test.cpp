@@ -67,6 +67,19 @@ TEST_F(VariablesTest, UpToAShareTheyLieInMemoryAndSmallOnesInAnyCase) {
   EXPECT_FALSE(variables_.maps_new(Bytes{0}));
 }
 
+TEST_F(VariablesTest, OnesThatDiedMakePlaceInMemory) {
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(variables_.maps_new(kMiB));
+    EXPECT_TRUE(variables_.fits_in_memory(kMiB));
+    EXPECT_FALSE(variables_.fits_in_memory(kMiB + Bytes{1}));
+    variables_.died_in_memory(kMiB);
+  }
+  EXPECT_FALSE(variables_.maps_new(kMiB * 2));
+  EXPECT_TRUE(variables_.maps_new(kMiB));
+  variables_.died_in_memory(kMiB * 2);
+  EXPECT_FALSE(variables_.fits_in_memory(kMiB)) << "once there were too many, all are mapped";
+}
+
 // Of 8 MiB: five of 3 MiB, so two are counted at a time.
 TEST_F(VariablesTest, MoreOfThemThanTheBudgetKeepTheirBytesAndTheBudget) {
   std::vector<std::shared_ptr<VariableMemory>> all;

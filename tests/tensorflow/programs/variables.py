@@ -17,7 +17,8 @@ from loops import cross_entropy
 
 SHAPE = (200, 600)  # above the smallest size that leaves, in bytes too
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8")
-OTHERS = ("complex64", "bool")
+DTYPES += ("uint16", "uint32", "uint64")
+OTHERS = ("complex64", "complex128", "bool")
 
 
 def _wide(optimizer="adam"):
@@ -85,6 +86,16 @@ def constants():
         return loss
 
     return [float(step()) for _ in range(4)], [weight.numpy()]
+
+
+def successive():
+    """Forty variables of a megabyte, of which one is there at a time."""
+    sums = []
+    for number in range(40):
+        variable = tf.Variable(tf.fill((512, 512), float(number)))
+        variable.assign_add(tf.ones((512, 512)))
+        sums.append(float(tf.reduce_sum(variable)))
+    return sums, []
 
 
 def _outcome(write):
