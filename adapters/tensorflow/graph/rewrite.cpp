@@ -337,7 +337,7 @@ void check_untouched(const Graph& graph) {
     return node.op == kSwapOutOp || node.op == kSwapInOp || node.op == kUseOp ||
            node.op == kTouchOp || node.op == kConstantOp;
   };
-  if (std::ranges::any_of(graph.nodes, has_pair)) throw Doubt("it has pairs already");
+  if (std::ranges::any_of(graph.nodes, has_pair)) throw Doubt(std::string(kHasPairs));
   for (const Node& node : graph.nodes) {
     if (node.name.starts_with(kPrefix)) throw Doubt("it has a node named " + node.name);
   }
@@ -402,7 +402,7 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions opti
   if (!is_function(graph)) options.trigger = Trigger::kEdge;
   const GraphOrder order = order_as_asked(graph, options);
   SwapPairs found = find_pairs(graph, order, catalogue, options.pairs);
-  if (found.pairs.empty()) throw Doubt("no tensor waits long for its user");
+  if (found.pairs.empty()) throw Doubt(std::string(kNothingWaits));
   // Their places are then those among the pairs that are moved.
   std::stable_partition(found.pairs.begin(), found.pairs.end(),
                         [](const SwapPair& pair) { return !pair.variable; });

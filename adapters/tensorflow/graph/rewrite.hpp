@@ -52,6 +52,10 @@ struct Rewritten {
   std::uint64_t signature = 0;
 };
 
+/// Reasons that leave nothing to be desired.
+inline constexpr std::string_view kNothingWaits = "no tensor waits long for its user";
+inline constexpr std::string_view kHasPairs = "it has pairs already";
+
 struct RewriteResult {
   std::optional<Rewritten> rewritten;
   std::string reason;  ///< why not

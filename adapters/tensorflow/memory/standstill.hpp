@@ -35,6 +35,9 @@ class Standstill {
   /// With what lasts now.
   [[nodiscard]] TimeNs total() const;
 
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
  private:
   void look();
 

@@ -29,6 +29,9 @@ class StepCount {
   /// Figures of the graph that ran most often, the first of several.
   [[nodiscard]] StepFigures figures() const;
 
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
  private:
   struct Runs {
     StepFigures figures;

@@ -120,6 +120,9 @@ class SwapTable {
 
   [[nodiscard]] SwapTableState state() const;
 
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
  private:
   struct Hole {
     std::size_t graph = 0;

@@ -184,10 +184,13 @@ void Session::start(const runtime::Settings& settings) {
   std::atexit([] { get()->report(); });
 }
 
+// In the order in which a thread may take several: what is called with a lock held comes after it.
 void Session::before_fork() {
+  mutex_.lock();
   if (plans_) plans_->before_fork();
   store_->before_fork();
   waiting_->before_fork();
+  table_.before_fork();
   clock_.before_fork();
   variables_->before_fork();
   before_fork_of_variable_ops();
@@ -195,9 +198,13 @@ void Session::before_fork() {
   memory_.before_fork();
   if (record_) record_->before_fork();
   if (profiler_) profiler_->before_fork();
+  steps_.before_fork();
+  standstill_.before_fork();
 }
 
 void Session::after_fork(bool in_child) {
+  standstill_.after_fork();
+  steps_.after_fork();
   if (profiler_) profiler_->after_fork();
   if (record_) record_->after_fork();
   memory_.after_fork(in_child);
@@ -205,9 +212,11 @@ void Session::after_fork(bool in_child) {
   after_fork_of_variable_ops();
   variables_->after_fork();
   clock_.after_fork();
+  table_.after_fork();
   waiting_->after_fork();
   store_->after_fork(in_child);
   if (plans_) plans_->after_fork();
+  mutex_.unlock();
 }
 
 RewriteOptions Session::rewrite_options() const {
@@ -263,6 +272,8 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
     ++left_[result.reason];
   } catch (const std::exception& error) {
     std::fprintf(stderr, "spillway: a graph is left as it was: %s\n", error.what());
+    const std::lock_guard lock(mutex_);
+    ++left_[error.what()];
   }
   return std::nullopt;
 }
@@ -402,7 +413,17 @@ std::string Session::summary() {
               ? ""
               : fmt::format("spillway: {} ops ran again, in place of swapping {}\n",
                             table.recomputed_ops, to_string(table.recomputed))) +
-         (plans_ ? describe(plans_->state()) : "");
+         describe_left_locked() + (plans_ ? describe(plans_->state()) : "");
+}
+
+std::string Session::describe_left_locked() const {
+  std::string text;
+  for (const auto& [reason, count] : left_) {
+    if (reason == kNothingWaits || reason == kHasPairs) continue;
+    text += fmt::format("spillway: nothing leaves in {} graph{}: {}\n", count,
+                        count == 1 ? "" : "s", reason);
+  }
+  return text;
 }
 
 void Session::report() {

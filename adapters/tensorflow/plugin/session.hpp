@@ -112,6 +112,8 @@ class Session {
   /// False if it could not be written, which is said.
   [[nodiscard]] bool write_recorded_step();
   void say_what_was_not_kept();
+  /// Lines on graphs that are left as they were, and why.
+  [[nodiscard]] std::string describe_left_locked() const;
 
   runtime::Settings settings_;
   const pid_t pid_ = ::getpid();
