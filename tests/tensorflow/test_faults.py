@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disks that fail, ops that fail, exceptions, Ctrl-C: no hang, no wrong value, one sentence."""
 
+import functools
+
 import pytest
 
-from tests.tensorflow.runner import assert_equal, run
+from tests.tensorflow.runner import MIB, assert_equal, run
 
 FUZZ = {"SPILLWAY_MODE": "fuzz", "SPILLWAY_BUDGET": "400MiB"}
 STAYS = "spillway: a tensor that was to leave stays in memory:"
@@ -44,6 +46,7 @@ def test_copies_that_end_late_and_in_another_order(server):
     found = run("train.py", "cnn", SPILLWAY_BUDGET="40MiB", SPILLWAY_FAULTS=faults)
     assert_equal(found, server.kept("cnn"))
     assert found.statistics["fetched_bytes"] > 0
+    assert found.statistics["peak_device_bytes"] <= 40 * MIB
 
 
 @pytest.mark.parametrize("swaps", ["on", "off"])
@@ -67,11 +70,25 @@ DISTURBED = [
 ]
 
 
+SETTINGS = {
+    "as it is": {},
+    "planned": {"SPILLWAY_PLANNER": "lms"},
+    # Swap-ins wait when the op fails.
+    "slow": {"SPILLWAY_FAULTS": "spool.read=delay:20ms@1+"},
+}
+
+
+@functools.cache
+def _disturbed(program):
+    return run("disturbed.py", program, timeout=300)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("program", DISTURBED)
-def test_a_program_in_which_something_fails_goes_on(program):
-    stock = run("disturbed.py", program, timeout=300)
+def test_a_program_in_which_something_fails_goes_on(program, settings):
+    stock = _disturbed(program)
     assert stock.status == 0, stock.errors
-    found = run("disturbed.py", program, 300, **FUZZ)
+    found = run("disturbed.py", program, 300, **FUZZ, **SETTINGS[settings])
     assert found.status == 0, found.errors
     assert_equal(found, stock)
     assert found.statistics["fetched_bytes"] > 0

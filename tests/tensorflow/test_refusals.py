@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,7 @@ def test_what_cannot_fit_says_which_op_and_how_much(tmp_path):
     assert "spillway: a tensor does not fit into the budget: need" in done.stderr
     for word in ("need", "have", "of 4 MiB", "short", "Give a larger SPILLWAY_BUDGET"):
         assert word in done.stderr
+    assert re.search(r"\[\[\{\{node [\w/]+\}\}\]\]", done.stderr), "TensorFlow names the op"
 
 
 def test_an_array_that_does_not_fit_is_taken_beyond_the_budget(tmp_path):
@@ -155,6 +157,7 @@ print(managed.stats()["budget_bytes"], tf.config.experimental.get_memory_info("C
 def test_a_forked_child_and_its_parent_go_on():
     code = """
 import os
+import re
 import numpy as np
 import tensorflow as tf
 

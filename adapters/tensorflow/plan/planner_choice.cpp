@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kExecuted{"hybrid", "swap-critical-path", "lms",
                                                     "partitioned", "superneurons"};
+// Options of planners that a plan of a graph cannot follow, and what to say instead.
+constexpr std::array<std::array<std::string_view, 2>, 2> kNotExecuted{{
+    {"sync-mode", "copies go beside computing; SPILLWAY_TF_ASYNC=off has them hold their threads"},
+    {"variables-on-host", "variables leave memory by rules of their own (docs/tensorflow.md)"},
+}};
 // The paper's, for a mixture of experts.
 constexpr std::size_t kPartitionNodes = 200;
 
@@ -46,6 +51,11 @@ void set(PlannerChoice& choice, std::string_view name, std::string_view value) {
   if (name == "serialise-levels" && choice.planner->name() == "lms") {
     choice.serialise_levels = is_on(name, value);
     return;
+  }
+  for (const auto& [option, instead] : kNotExecuted) {
+    if (name != option) continue;
+    throw UserError(
+        fmt::format("SPILLWAY_PLANNER: {} is not for TensorFlow's graphs: {}.", name, instead));
   }
   choice.options.set(name, value);
   if (choice.planner->name() == "lms") {

@@ -53,6 +53,11 @@ TEST(PlannerChoiceTest, GraphsHaveTwinsWhereThePlannerMayRecompute) {
   EXPECT_THAT(refusal("lms:recompute=on"), HasSubstr("recompute"));
 }
 
+TEST(PlannerChoiceTest, OptionsThatGraphsCannotFollowAreRefused) {
+  EXPECT_THAT(refusal("lms:sync-mode=3"), HasSubstr("SPILLWAY_TF_ASYNC=off"));
+  EXPECT_THAT(refusal("partitioned:variables-on-host=off"), HasSubstr("rules of their own"));
+}
+
 TEST(PlannerChoiceTest, WhatIsNoPlannerIsRefusedByName) {
   EXPECT_THAT(refusal("lmss"), HasSubstr("lms"));
   EXPECT_THAT(refusal("chain-recompute"), HasSubstr("hybrid, swap-critical-path"));
