@@ -30,8 +30,13 @@ _LOOP = (
     "Unroll it where memory is short (Keras: unroll=True)."
 )
 _TAPE = (
-    "a gradient tape outside of every tf.function keeps what its functions computed: that stays "
-    "in memory. Put the whole step, tape and gradients, into one tf.function."
+    "a gradient tape outside of every tf.function keeps what was computed under it: that stays "
+    "in memory. Put the whole step, tape and gradients, into one tf.function (Keras: leave out "
+    "run_eagerly=True)."
+)
+_NO_REWRITING = (
+    "TensorFlow's optimizers of graphs are switched off by disable_meta_optimizer, and so is what "
+    "Spillway adds to graphs: only variables leave. Leave it out."
 )
 
 _POLYMORPHIC = "tensorflow.python.eager.polymorphic_function."
@@ -49,7 +54,8 @@ def watch() -> None:
     _watching = True
     _watch_clusters()
     when_imported(_POLYMORPHIC + "polymorphic_function", _watch_compiled)
-    when_imported(_POLYMORPHIC + "concrete_function", _watch_tapes)
+    when_imported("tensorflow.python.eager.backprop", _watch_tapes)
+    when_imported("tensorflow.python.eager.context", _watch_optimizers)
     when_imported("tensorflow.python.ops.while_v2", _watch_loops)
     when_imported("keras.src.trainers.trainer", _compile_nothing_unasked)
     if _card.is_asked_for():
@@ -99,17 +105,28 @@ def _watch_set_jit(module: ModuleType) -> None:
 
 
 def _watch_tapes(module: ModuleType) -> None:
-    concrete = module.ConcreteFunction
-    select = concrete._select_forward_and_backward_functions
+    gradient = module.GradientTape.gradient
 
-    @functools.wraps(select)
-    def watched(self, args, possible_gradient_type, executing_eagerly):
-        chosen = select(self, args, possible_gradient_type, executing_eagerly)
-        if executing_eagerly and possible_gradient_type:
+    @functools.wraps(gradient)
+    def watched(self, *args, **kwargs):
+        if module.context.executing_eagerly():
             _say(_TAPE)
-        return chosen
+        return gradient(self, *args, **kwargs)
 
-    concrete._select_forward_and_backward_functions = watched
+    module.GradientTape.gradient = watched
+
+
+def _watch_optimizers(module: ModuleType) -> None:
+    """TensorFlow sets these for tf.config.optimizer.set_experimental_options."""
+    set_options = module.Context.set_optimizer_experimental_options
+
+    @functools.wraps(set_options)
+    def watched(self, options):
+        if options.get("disable_meta_optimizer"):
+            _say(_NO_REWRITING)
+        return set_options(self, options)
+
+    module.Context.set_optimizer_experimental_options = watched
 
 
 def _watch_loops(module: ModuleType) -> None:

@@ -12,7 +12,8 @@ from tests.tensorflow.runner import environment
 
 COMPILED = "spillway: a function with jit_compile=True is compiled by XLA: nothing in it moves."
 LOOP = "spillway: what a loop of TensorFlow keeps for its backward pass lies in lists"
-TAPE = "spillway: a gradient tape outside of every tf.function keeps what its functions computed"
+TAPE = "spillway: a gradient tape outside of every tf.function keeps what was computed under it"
+SWITCHED_OFF = "spillway: TensorFlow's optimizers of graphs are switched off"
 
 START = """
 import numpy as np
@@ -61,6 +62,11 @@ for _ in range(2):
         loss = tf.reduce_sum(layer(layer(x)))
     tape.gradient(loss, weight)
 """,
+    SWITCHED_OFF: """
+for _ in range(2):
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+""",
 }
 
 
@@ -89,6 +95,19 @@ def test_it_is_said_once_and_of_nothing_else(run):
     assert "spillway" not in parts[0]
     for words, said in zip(PROGRAMS, parts[1:], strict=True):
         assert said.count("spillway: ") == said.count(words) == 1
+
+
+def test_a_keras_program_that_runs_eagerly_is_told(run):
+    code = (
+        START
+        + """
+import keras
+model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse", run_eagerly=True)
+model.fit(x, tf.ones((64, 1)), verbose=0)
+"""
+    )
+    assert run(code, SPILLWAY_BUDGET="1GiB").stderr.count(TAPE) == 1
 
 
 def test_it_is_said_after_enable_too(run):
