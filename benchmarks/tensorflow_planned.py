@@ -43,6 +43,8 @@ def row(program, measured):
         wrong = any(outcome.trouble for _, outcome in found)
         cells.append("**wrong**" if wrong else ", ".join(trained) or "neither")
     fuzzed = [tried(None, planner, SPILLWAY_MODE="fuzz") for planner in IN_FUZZ]
+    if not all(outcome.trained for outcome in fuzzed) and not troubles:
+        troubles.append(f"{program}: did not end in fuzz")
     cells.append("equal" if all(outcome.trained for outcome in fuzzed) else "**wrong**")
     return (program, size(measured.peak), *cells), troubles
 

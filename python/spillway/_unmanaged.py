@@ -23,16 +23,19 @@ _COMPILED = (
 _CLUSTERS = (
     "XLA is asked to compile what it finds together in a graph. What that is depends on what "
     "Spillway adds, so last bits may differ from the program's without it, and nothing in there "
-    "moves. Leave out {}."
+    "moves. Leave out --tf_xla_auto_jit of TF_XLA_FLAGS and tf.config.optimizer.set_jit."
 )
 _LOOP = (
     "what a loop of TensorFlow keeps for its backward pass lies in lists that stay in memory. "
     "Unroll it where memory is short (Keras: unroll=True)."
 )
 _TAPE = (
-    "a gradient tape outside of every tf.function keeps what was computed under it: that stays "
-    "in memory. Put the whole step, tape and gradients, into one tf.function (Keras: leave out "
-    "run_eagerly=True)."
+    "a gradient tape outside of every tf.function keeps what its functions computed: that stays "
+    "in memory. Put the whole step, tape and gradients, into one tf.function."
+)
+_EAGER = (
+    "a Keras model with run_eagerly=True has no graph of its step, so only variables leave. Leave "
+    "it out."
 )
 _NO_REWRITING = (
     "TensorFlow's optimizers of graphs are switched off by disable_meta_optimizer, and so is what "
@@ -54,10 +57,10 @@ def watch() -> None:
     _watching = True
     _watch_clusters()
     when_imported(_POLYMORPHIC + "polymorphic_function", _watch_compiled)
-    when_imported("tensorflow.python.eager.backprop", _watch_tapes)
+    when_imported(_POLYMORPHIC + "concrete_function", _watch_tapes)
     when_imported("tensorflow.python.eager.context", _watch_optimizers)
     when_imported("tensorflow.python.ops.while_v2", _watch_loops)
-    when_imported("keras.src.trainers.trainer", _compile_nothing_unasked)
+    when_imported("keras.src.trainers.trainer", _watch_trainers)
     if _card.is_asked_for():
         _card.watch()
 
@@ -85,10 +88,11 @@ def _watch_compiled(module: ModuleType) -> None:
 def _watch_clusters() -> None:
     """Clusters of a graph on a processor have to be asked for by a flag besides."""
     flags = os.environ.get("TF_XLA_FLAGS", "")
-    if "tf_xla_cpu_global_jit" not in flags and not _card.is_asked_for():
+    on_processors = re.search(r"tf_xla_cpu_global_jit(?!=false|=0)", flags)
+    if not on_processors and not _card.is_asked_for():
         return
-    if re.search(r"tf_xla_auto_jit=(?!-1|0)", flags):
-        _say(_CLUSTERS.format("--tf_xla_auto_jit of TF_XLA_FLAGS"))
+    if re.search(r"tf_xla_auto_jit=(?!-1|0|single-gpu)", flags):
+        _say(_CLUSTERS)
     when_imported("tensorflow.python.eager.context", _watch_set_jit)
 
 
@@ -98,22 +102,24 @@ def _watch_set_jit(module: ModuleType) -> None:
 
     def watched(self, asked):
         if asked:
-            _say(_CLUSTERS.format("tf.config.optimizer.set_jit"))
+            _say(_CLUSTERS)
         jit.fset(self, asked)
 
     module.Context.optimizer_jit = jit.setter(watched)
 
 
 def _watch_tapes(module: ModuleType) -> None:
-    gradient = module.GradientTape.gradient
+    concrete = module.ConcreteFunction
+    select = concrete._select_forward_and_backward_functions
 
-    @functools.wraps(gradient)
-    def watched(self, *args, **kwargs):
-        if module.context.executing_eagerly():
+    @functools.wraps(select)
+    def watched(self, args, possible_gradient_type, executing_eagerly):
+        chosen = select(self, args, possible_gradient_type, executing_eagerly)
+        if executing_eagerly and possible_gradient_type:
             _say(_TAPE)
-        return gradient(self, *args, **kwargs)
+        return chosen
 
-    module.GradientTape.gradient = watched
+    concrete._select_forward_and_backward_functions = watched
 
 
 def _watch_optimizers(module: ModuleType) -> None:
@@ -143,6 +149,23 @@ def _watch_loops(module: ModuleType) -> None:
     module._create_grad_func = watched
 
 
+def _watch_trainers(module: ModuleType) -> None:
+    _compile_nothing_unasked(module)
+    _watch_eager_models(module)
+
+
 def _compile_nothing_unasked(module: ModuleType) -> None:
     """Keras asks this for jit_compile="auto", its default."""
     module.Trainer._resolve_auto_jit_compile = lambda model: False
+
+
+def _watch_eager_models(module: ModuleType) -> None:
+    compile_ = module.Trainer.compile
+
+    @functools.wraps(compile_)
+    def watched(self, *args, **kwargs):
+        compile_(self, *args, **kwargs)
+        if self.run_eagerly:
+            _say(_EAGER)
+
+    module.Trainer.compile = watched

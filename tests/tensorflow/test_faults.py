@@ -72,7 +72,8 @@ DISTURBED = [
 
 SETTINGS = {
     "as it is": {},
-    "planned": {"SPILLWAY_PLANNER": "lms"},
+    # Swap-ins wait for a clock, and not for an edge of the graph.
+    "with a clock": {"SPILLWAY_PLANNER": "lms"},
     # Swap-ins wait when the op fails.
     "slow": {"SPILLWAY_FAULTS": "spool.read=delay:20ms@1+"},
 }

@@ -27,6 +27,16 @@ def test_others_work_beside_it(program):
     assert found.statistics["fetched_bytes"] > 0
 
 
+@pytest.mark.parametrize("disk", ["1GiB", "1MiB"])
+def test_forks_while_copies_end_and_fail(disk):
+    """What a full disk is told with takes locks that a fork takes, too."""
+    stock = run("processes.py", "forked_often", 300)
+    assert stock.status == 0, stock.errors
+    found = run("processes.py", "forked_often", 300, **FUZZ, SPILLWAY_DISK_BUDGET=disk)
+    assert found.status == 0, found.errors
+    assert_equal(found, stock)
+
+
 @pytest.fixture
 def training(tmp_path):
     """A training in fuzz that has bytes in the spool, and the spool's folder."""

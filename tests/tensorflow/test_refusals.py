@@ -157,7 +157,6 @@ print(managed.stats()["budget_bytes"], tf.config.experimental.get_memory_info("C
 def test_a_forked_child_and_its_parent_go_on():
     code = """
 import os
-import re
 import numpy as np
 import tensorflow as tf
 

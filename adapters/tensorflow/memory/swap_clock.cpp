@@ -91,7 +91,8 @@ void SwapClock::remove_old_runs_locked() {
       continue;
     }
     step.listed = false;
-    without_.push_back(*number);
+    step.left = ++left_;
+    without_.emplace_back(*number, step.left);
     number = with_runs_.erase(number);
   }
   remove_old_steps_locked();
@@ -111,8 +112,11 @@ void SwapClock::remove_old_runs_locked(Step& step) {
 
 void SwapClock::remove_old_steps_locked() {
   while (without_.size() > kMostWithout) {
-    const auto step = steps_.find(without_.front());
-    if (step != steps_.end() && !step->second.listed) steps_.erase(step);
+    const auto& [number, left] = without_.front();
+    const auto step = steps_.find(number);  // which may have had runs again since
+    if (step != steps_.end() && !step->second.listed && step->second.left == left) {
+      steps_.erase(step);
+    }
     without_.pop_front();
   }
 }

@@ -25,6 +25,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 namespace spillway::tf {
 
@@ -75,6 +76,7 @@ class SwapClock {
     Runs runs;
     std::optional<ClockRun> last_gone;  // the latest of its runs that was removed
     bool listed = false;                // in `with_runs_`
+    std::uint64_t left = 0;             // which of all that left it; the last time
   };
 
   Run& run_locked(const ClockRun& run);
@@ -86,8 +88,10 @@ class SwapClock {
   mutable std::mutex mutex_;
   std::unordered_map<std::int64_t, Step> steps_;
   std::list<std::int64_t> with_runs_;  // the oldest first
-  std::deque<std::int64_t> without_;   // the oldest first; some have runs again
-  std::size_t runs_ = 0;               // of all steps
+  // Numbers of steps that left `with_runs_`, each with which one that was; the oldest first.
+  std::deque<std::pair<std::int64_t, std::uint64_t>> without_;
+  std::uint64_t left_ = 0;
+  std::size_t runs_ = 0;  // of all steps
   Ticket last_ticket_ = 0;
 };
 

@@ -317,13 +317,17 @@ void SwapStore::fail_first() {
   first.done(nullptr, BudgetedMemory::shortage(memory_.describe_failure(first.copy->bytes())));
 }
 
-void SwapStore::before_fork() {
+void SwapStore::pause() {
   {
     std::unique_lock lock(mutex_);
     paused_ = true;
     idle_.wait(lock, [this] { return busy_ == 0; });
   }
   store_.drain();
+}
+
+void SwapStore::before_fork() {
+  pause();
   mutex_.lock();
   store_.before_fork();
   out_meter_.before_fork();

@@ -92,6 +92,9 @@ class SwapStore final : public CopyMaker {
   /// No transfer is in flight, and no thread of the store's runs, until after_fork(). In the child
   /// nothing leaves any more, and what left before cannot be brought back.
   void before_fork();
+  /// The same without a lock held afterwards: what ends calls back meanwhile. before_fork() of
+  /// whoever holds a lock that such a callback takes comes after it.
+  void pause();
   void after_fork(bool in_child);
 
  private:

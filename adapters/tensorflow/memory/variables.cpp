@@ -41,9 +41,10 @@ bool Variables::maps_new(Bytes bytes) {
   return too_many_;
 }
 
-bool Variables::fits_in_memory(Bytes bytes) const {
+bool Variables::would_be_too_many(Bytes bytes) const {
+  if (!may_map(bytes)) return false;
   const std::lock_guard lock(mutex_);
-  return !too_many_ && in_memory_ + bytes <= options_.in_memory;
+  return !too_many_ && in_memory_ + bytes > options_.in_memory;
 }
 
 void Variables::died_in_memory(Bytes bytes) {

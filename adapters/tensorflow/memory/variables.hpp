@@ -95,8 +95,8 @@ class Variables {
 
   /// A variable of so many bytes gets its first value: whether it is to be mapped.
   bool maps_new(Bytes bytes);
-  /// Whether maps_new() would leave it in memory.
-  [[nodiscard]] bool fits_in_memory(Bytes bytes) const;
+  /// Whether maps_new() would find that there are too many to lie in memory, as it did not before.
+  [[nodiscard]] bool would_be_too_many(Bytes bytes) const;
   /// One that maps_new() left in memory is no more.
   void died_in_memory(Bytes bytes);
   /// Whether one of so many bytes that lies in memory is to be mapped once there are too many.

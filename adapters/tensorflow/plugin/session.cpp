@@ -185,7 +185,9 @@ void Session::start(const runtime::Settings& settings) {
 }
 
 // In the order in which a thread may take several: what is called with a lock held comes after it.
+// Before all of them copies end, whose callbacks take any.
 void Session::before_fork() {
+  store_->pause();
   mutex_.lock();
   if (plans_) plans_->before_fork();
   store_->before_fork();
@@ -272,8 +274,6 @@ std::optional<std::string> Session::rewrite(std::string_view graph,
     ++left_[result.reason];
   } catch (const std::exception& error) {
     std::fprintf(stderr, "spillway: a graph is left as it was: %s\n", error.what());
-    const std::lock_guard lock(mutex_);
-    ++left_[error.what()];
   }
   return std::nullopt;
 }
@@ -417,10 +417,15 @@ std::string Session::summary() {
 }
 
 std::string Session::describe_left_locked() const {
+  constexpr std::size_t kMostReasons = 5;  // texts that name a node differ from graph to graph
   std::string text;
+  std::size_t reasons = 0;
   for (const auto& [reason, count] : left_) {
     if (reason == kNothingWaits || reason == kHasPairs) continue;
-    text += fmt::format("spillway: nothing leaves in {} graph{}: {}\n", count,
+    if (++reasons > kMostReasons) {
+      return text + "spillway: left_because of the statistics has the other reasons\n";
+    }
+    text += fmt::format("spillway: no activation leaves in {} graph{}: {}\n", count,
                         count == 1 ? "" : "s", reason);
   }
   return text;

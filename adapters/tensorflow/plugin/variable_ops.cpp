@@ -92,27 +92,25 @@ class LeftInMemory {
     variables_.push_back({WeakVar(variable), bytes, name});
   }
 
-  // The program made and dropped them: others may lie in their place.
+  // The program made and dropped them: others may lie in their place. A variable whose last owner
+  // lets go of it meanwhile dies here, so no lock is held.
   void forget_dead() {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(variables_, [](const Left& left) {
-      const bool dead = left.variable.GetNewRef() == nullptr;
-      if (dead) Session::get()->variables().died_in_memory(left.bytes);
-      return dead;
-    });
+    for (const Left& left : take()) {
+      const ::tensorflow::core::RefCountPtr<Var> variable = left.variable.GetNewRef();
+      if (variable == nullptr) {
+        Session::get()->variables().died_in_memory(left.bytes);
+      } else {
+        add(variable.get(), left.bytes, left.name);
+      }
+    }
   }
 
   // The caller holds the lock of `current`. Of another it is taken only where nobody has it, since
   // an op may hold several. A variable that somebody works on, or whose value somebody holds, moves
   // another time.
   absl::Status move(const Var& current) {
-    std::vector<Left> moving;
-    {
-      const std::lock_guard lock(mutex_);
-      moving.swap(variables_);
-    }
     absl::Status status;
-    for (const Left& left : moving) {
+    for (const Left& left : take()) {
       const ::tensorflow::core::RefCountPtr<Var> variable = left.variable.GetNewRef();
       if (variable == nullptr) continue;
       const bool moves = variable.get() != &current && variable->mu()->try_lock();
@@ -137,6 +135,11 @@ class LeftInMemory {
     Bytes bytes{};
     const char* name = nullptr;
   };
+
+  std::vector<Left> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(variables_, {});
+  }
 
   static absl::Status move_locked(Var& variable, const char* name) {
     if (!variable.is_initialized || !variable.tensor()->RefCountIsOne()) return absl::OkStatus();
@@ -213,7 +216,7 @@ class AssignVariable : public OpKernel {
     if (!has_own && !is_new) return assign_in_memory(context, variable, value);
     const char* const name =
         Session::get()->names().intern(variable_name(::tensorflow::HandleFromInput(context, 0)));
-    if (is_new && !variables.fits_in_memory(bytes)) left_in_memory().forget_dead();
+    if (is_new && variables.would_be_too_many(bytes)) left_in_memory().forget_dead();
     const bool maps_new = is_new && variables.maps_new(bytes);
     if (maps_new) {
       if (absl::Status status = left_in_memory().move(variable); !status.ok()) return status;
@@ -298,7 +301,7 @@ class Constant : public OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("value", &value_));
     Variables& variables = Session::get()->variables();
     const Bytes bytes{value_.TotalBytes()};
-    if (!variables.fits_in_memory(bytes)) left_in_memory().forget_dead();
+    if (variables.would_be_too_many(bytes)) left_in_memory().forget_dead();
     if (!variables.maps_new(bytes)) {
       if (variables.may_map(bytes)) in_memory_ = bytes;
       return;

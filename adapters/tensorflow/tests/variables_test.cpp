@@ -70,14 +70,15 @@ TEST_F(VariablesTest, UpToAShareTheyLieInMemoryAndSmallOnesInAnyCase) {
 TEST_F(VariablesTest, OnesThatDiedMakePlaceInMemory) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_FALSE(variables_.maps_new(kMiB));
-    EXPECT_TRUE(variables_.fits_in_memory(kMiB));
-    EXPECT_FALSE(variables_.fits_in_memory(kMiB + Bytes{1}));
+    EXPECT_FALSE(variables_.would_be_too_many(kMiB));
+    EXPECT_TRUE(variables_.would_be_too_many(kMiB + Bytes{1}));
     variables_.died_in_memory(kMiB);
   }
   EXPECT_FALSE(variables_.maps_new(kMiB * 2));
   EXPECT_TRUE(variables_.maps_new(kMiB));
   variables_.died_in_memory(kMiB * 2);
-  EXPECT_FALSE(variables_.fits_in_memory(kMiB)) << "once there were too many, all are mapped";
+  EXPECT_FALSE(variables_.would_be_too_many(kMiB * 3)) << "as they were before";
+  EXPECT_TRUE(variables_.maps_new(kMiB)) << "once there were too many, all are mapped";
 }
 
 // Of 8 MiB: five of 3 MiB, so two are counted at a time.

@@ -7,6 +7,8 @@ python processes.py NAME OUTPUT.npz
 import multiprocessing
 import os
 import sys
+import threading
+import time
 
 import data
 import keras
@@ -14,6 +16,8 @@ import models
 import numpy as np
 import tensorflow as tf
 from loops import cross_entropy
+
+import spillway.tensorflow
 
 
 def small_cnn():
@@ -94,6 +98,31 @@ def spawned():
     more_losses, more_weights = output.get()
     other.join()
     return losses + more_losses, model.get_weights() + more_weights
+
+
+def forked_often():
+    """A thread forks all the time while steps run; each child asks for the statistics."""
+    ended = threading.Event()
+
+    def fork():
+        while not ended.is_set():
+            child = os.fork()
+            if child == 0:
+                spillway.tensorflow.stats()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    try:
+        model = small_cnn()
+        x, y = data.classified(256, 24, 24, 3)
+        losses = model.fit(x, y, batch_size=64, epochs=8, shuffle=False, verbose=0)
+    finally:
+        ended.set()
+        thread.join()
+    return losses.history["loss"], model.get_weights()
 
 
 def endless():
