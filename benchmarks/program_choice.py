@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words of a benchmark's command line: which programs, on which disk, to which page."""
 
+import argparse
 import importlib.util
 import os
 from pathlib import Path
@@ -16,6 +17,17 @@ def check_programs(parser, arguments, programs):
     unknown = set(arguments.program) - set(programs)
     if unknown:
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(programs)}")
+
+
+def parse_choice(description, programs, page, used_for):
+    """Returns what was asked for of a benchmark that measures programs on a disk, for a page."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    add_program(parser, programs)
+    add_page(parser, page)
+    add_directory(parser, used_for)
+    arguments = parser.parse_args()
+    check_programs(parser, arguments, programs)
+    return arguments
 
 
 def add_directory(parser, used_for):

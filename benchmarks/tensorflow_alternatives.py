@@ -6,7 +6,6 @@ and Spillway without and with a planner, all within one limit on memory that the
 root.
 """
 
-import argparse
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,7 @@ from paired_runs import (
     exit_on_signals,
     stock_environment,
 )
-from program_choice import add_directory, add_page, add_program, check_programs, page_to_write
+from program_choice import page_to_write, parse_choice
 from report import PAGE, Report, size, table
 
 CAP = 8  # where the search for the largest batch ends, in stock's
@@ -178,18 +177,8 @@ def answer(name, program, directory, report):
     )  # fmt: skip
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_program(parser, PROGRAMS)
-    add_page(parser, PAGE)
-    add_directory(parser, "spool and swap")
-    arguments = parser.parse_args()
-    check_programs(parser, arguments, PROGRAMS)
-    return arguments
-
-
 def main():
-    arguments = parse_arguments()
+    arguments = parse_choice(__doc__, PROGRAMS, PAGE, "spool and swap")
     exit_on_signals()
     if not is_root():
         return 1

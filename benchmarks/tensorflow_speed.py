@@ -5,7 +5,6 @@ Programs of benchmarks/programs_keras/, unchanged: where all fits, and at half a
 peak, without a planner and with one. They take turns with stock TensorFlow.
 """
 
-import argparse
 import sys
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ from paired_runs import (
     stock_environment,
     turns,
 )
-from program_choice import add_directory, add_page, add_program, check_programs, page_to_write
+from program_choice import page_to_write, parse_choice
 from report import PAGE, Report, size, table
 
 SHARES = (0.5, 0.3)  # of the peak
@@ -130,18 +129,8 @@ def answer(name, program, directory, report):
     )  # fmt: skip
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_program(parser, PROGRAMS)
-    add_page(parser, PAGE)
-    add_directory(parser, "the spool")
-    arguments = parser.parse_args()
-    check_programs(parser, arguments, PROGRAMS)
-    return arguments
-
-
 def main():
-    arguments = parse_arguments()
+    arguments = parse_choice(__doc__, PROGRAMS, PAGE, "the spool")
     exit_on_signals()
     command = "make tensorflow-speed"
     report = Report(page_to_write(arguments), command, arguments.directory, "tensorflow-cpu")
