@@ -160,40 +160,54 @@ def day(text):
     return datetime.date.fromisoformat(text).isoformat()
 
 
-def add_since(parser):
-    """The flag with which a run that was interrupted goes on."""
+def measure(description, command, key, question, heads, rows_of):
+    """Measures the programs that the command line names, row by row. Returns the exit status.
+
+    `rows_of(server)` gives a function of a program's name, which returns its cells, whose texts it
+    prints, and what must not be.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_program(parser, PROGRAMS)
+    add_page(parser, PAGE)
     parser.add_argument(
         "--since", type=day, metavar="YYYY-MM-DD",
         help="leave out programs whose row in the page is of this machine and of that day or later",
     )  # fmt: skip
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_program(parser, PROGRAMS)
-    add_page(parser, PAGE)
-    add_since(parser)
     options = parser.parse_args()
     check_programs(parser, options, PROGRAMS)
-    question, framework = "How little do they train with?", "tensorflow-cpu"
-    kept = DatedTable(options.page, "budgets", question, HEADS, PROGRAMS, framework)
-    rows, troubles = [HEADS], []
+    framework = "tensorflow-cpu"
+    kept = DatedTable(options.page, key, question, heads, PROGRAMS, framework)
+    rows, troubles = [heads], []
     with Server() as server:
-        idle = server.train(None, SECONDS).resident_bytes
+        row_of = rows_of(server)
         for program in filter(measures, options.program or PROGRAMS):
             if options.since and kept.is_measured(program, options.since):
                 continue
-            measured = Measurements(server, program, idle)
-            rows.append(row(program, measured))
+            cells, wrong = row_of(program)
+            rows.append(cells)
+            troubles += wrong
             if page_to_write(options):
-                kept.put(rows[-1])
-            troubles += measured.troubles()
-    command = "make tensorflow-budgets"
-    Report(None, command, os.getcwd(), framework).add("budgets", question, table(*rows))
+                kept.put(cells)
+    Report(None, command, os.getcwd(), framework).add(key, question, table(*rows))
     print(*troubles, sep="\n")
     return 1 if troubles else 0
+
+
+def rows_of(server):
+    idle = server.train(None, SECONDS).resident_bytes
+
+    def row_of(program):
+        measured = Measurements(server, program, idle)
+        return row(program, measured), measured.troubles()
+
+    return row_of
+
+
+def main():
+    question = "How little do they train with?"
+    return measure(__doc__, "make tensorflow-budgets", "budgets", question, HEADS, rows_of)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,10 @@ Exit status 1 if a run gave other values, passed its budget, hung, or ended in a
 TensorFlow's ResourceExhaustedError.
 """
 
-import argparse
-import os
 import sys
 
-from benchmarks.dated_table import DatedTable
-from benchmarks.program_choice import add_page, add_program, check_programs, page_to_write
-from benchmarks.report import Report, size, table
-from benchmarks.tensorflow_budgets import PAGE, SHARES, Measurements, add_since, measures
-from tests.tensorflow.programs.table import PROGRAMS
-from tests.tensorflow.runner import Server
+from benchmarks.report import size
+from benchmarks.tensorflow_budgets import SHARES, Measurements, measure
 
 PLANNERS = ("hybrid", "lms", "partitioned", "superneurons", "swap-critical-path")
 # What puts ops into the graph, at its strongest.
@@ -49,31 +43,18 @@ def row(program, measured):
     return (program, size(measured.peak), *cells), troubles
 
 
+def rows_of(server):
+    def row_of(program):
+        cells, troubles = row(program, Measurements(server, program))
+        print(" | ".join(cells), *troubles, sep="\n", flush=True)
+        return cells, troubles
+
+    return row_of
+
+
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_program(parser, PROGRAMS)
-    add_page(parser, PAGE)
-    add_since(parser)
-    options = parser.parse_args()
-    check_programs(parser, options, PROGRAMS)
-    question, framework = "Does it train under every planner?", "tensorflow-cpu"
-    kept = DatedTable(options.page, "planned", question, HEADS, PROGRAMS, framework)
-    rows, troubles = [HEADS], []
-    with Server() as server:
-        for program in filter(measures, options.program or PROGRAMS):
-            if options.since and kept.is_measured(program, options.since):
-                continue
-            cells, wrong = row(program, Measurements(server, program))
-            print(" | ".join(cells), *wrong, sep="\n", flush=True)
-            rows.append(cells)
-            troubles += wrong
-            if page_to_write(options):
-                kept.put(cells)
-    Report(None, "make tensorflow-planned", os.getcwd(), framework).add("", question, table(*rows))
-    print(*troubles, sep="\n")
-    return 1 if troubles else 0
+    question = "Does it train under every planner?"
+    return measure(__doc__, "make tensorflow-planned", "planned", question, HEADS, rows_of)
 
 
 if __name__ == "__main__":
