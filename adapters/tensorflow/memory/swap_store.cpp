@@ -173,7 +173,7 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
 void SwapStore::run_out() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    work_.wait(lock, [this] { return stopping_ || (!paused_ && !out_.empty()); });
+    work_.wait(lock, [this] { return stopping_ || (paused_ == 0 && !out_.empty()); });
     if (out_.empty()) return;
     std::optional<Leaving> next(std::move(out_.front()));
     out_.pop_front();
@@ -227,10 +227,10 @@ void SwapStore::run_in() {
     {
       std::unique_lock lock(mutex_);
       if (in_.empty()) {
-        work_.wait(lock, [this] { return stopping_ || (!paused_ && !in_.empty()); });
+        work_.wait(lock, [this] { return stopping_ || (paused_ == 0 && !in_.empty()); });
         quiet_since = Clock::now();
       } else {
-        work_.wait(lock, [this] { return stopping_ || !paused_; });
+        work_.wait(lock, [this] { return stopping_ || paused_ == 0; });
       }
       if (in_.empty()) {
         if (stopping_) return;
@@ -320,14 +320,13 @@ void SwapStore::fail_first() {
 void SwapStore::pause() {
   {
     std::unique_lock lock(mutex_);
-    paused_ = true;
+    ++paused_;
     idle_.wait(lock, [this] { return busy_ == 0; });
   }
   store_.drain();
 }
 
 void SwapStore::before_fork() {
-  pause();
   mutex_.lock();
   store_.before_fork();
   out_meter_.before_fork();
@@ -338,7 +337,7 @@ void SwapStore::after_fork(bool in_child) {
   in_meter_.after_fork();
   out_meter_.after_fork();
   in_child_ = in_child;
-  paused_ = false;
+  --paused_;
   store_.after_fork(in_child);
   mutex_.unlock();
   if (!in_child) work_.notify_all();

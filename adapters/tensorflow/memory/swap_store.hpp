@@ -89,12 +89,13 @@ class SwapStore final : public CopyMaker {
   [[nodiscard]] const LinkMeter& out() const { return out_meter_; }
   [[nodiscard]] const LinkMeter& in() const { return in_meter_; }
 
-  /// No transfer is in flight, and no thread of the store's runs, until after_fork(). In the child
-  /// nothing leaves any more, and what left before cannot be brought back.
-  void before_fork();
-  /// The same without a lock held afterwards: what ends calls back meanwhile. before_fork() of
-  /// whoever holds a lock that such a callback takes comes after it.
+  /// Before a fork: lets transfers end, and begins none until after_fork(). No lock is held
+  /// afterwards, and what ends calls back meanwhile, so this comes before the locks that such a
+  /// callback takes. Several threads may fork at once.
   void pause();
+  /// After pause(), with the locks that come before the store's. In the child nothing leaves any
+  /// more, and what left before cannot be brought back.
+  void before_fork();
   void after_fork(bool in_child);
 
  private:
@@ -139,7 +140,7 @@ class SwapStore final : public CopyMaker {
   Ticket last_ticket_ = 0;
   bool stopping_ = false;
   std::uint32_t busy_ = 0;  // of the two threads: those that work on what they took
-  bool paused_ = false;     // over a fork
+  int paused_ = 0;          // forks that are under way
   bool in_child_ = false;
   std::thread out_thread_;
   std::thread in_thread_;

@@ -204,6 +204,7 @@ TEST_F(SwapStoreTest, AForkedChildKeepsWhatItHasAndTheParentGoesOn) {
   std::byte* const place = memory_.allocate(kMiB, kAlignment);
   std::memset(place, 9, kMiB.count);
   const auto copy = out(place, kMiB);
+  store_.pause();
   store_.before_fork();
   memory_.before_fork();
   const pid_t child = ::fork();
@@ -230,7 +231,7 @@ TEST_F(SwapStoreTest, AForkedChildKeepsWhatItHasAndTheParentGoesOn) {
   memory_.free(place);
 }
 
-// A write that takes long keeps before_fork() waiting, with the store's threads held back already.
+// A write that takes long keeps pause() waiting, with the store's threads held back already.
 TEST_F(SwapStoreTest, SwapInsGoOnWhereTheLastOneIsCancelledWhileAForkBegins) {
   std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
   const auto copy = out(place, kMiB * 4);
@@ -245,6 +246,7 @@ TEST_F(SwapStoreTest, SwapInsGoOnWhereTheLastOneIsCancelledWhileAForkBegins) {
                   [&](const std::shared_ptr<Copy>&, const std::string&) { written.set_value(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it is being written
   std::thread fork([this] {
+    store_.pause();
     store_.before_fork();
     store_.after_fork(/*in_child=*/false);
   });
@@ -260,6 +262,23 @@ TEST_F(SwapStoreTest, SwapInsGoOnWhereTheLastOneIsCancelledWhileAForkBegins) {
   std::future<std::byte*> found = back.get_future();
   ASSERT_EQ(found.wait_for(std::chrono::seconds(20)), std::future_status::ready);
   memory_.free(found.get());
+}
+
+TEST_F(SwapStoreTest, OneForkThatEndsLetsNothingBeginWhileAnotherIsUnderWay) {
+  std::byte* const place = memory_.allocate(kMiB, kAlignment);
+  store_.pause();
+  store_.pause();
+  store_.before_fork();
+  store_.after_fork(/*in_child=*/false);
+  std::promise<void> written;
+  store_.swap_out(place, kMiB,
+                  [&](const std::shared_ptr<Copy>&, const std::string&) { written.set_value(); });
+  std::future<void> done = written.get_future();
+  EXPECT_EQ(done.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  store_.before_fork();
+  store_.after_fork(/*in_child=*/false);
+  EXPECT_EQ(done.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  memory_.free(place);
 }
 
 }  // namespace

@@ -130,6 +130,7 @@ class WaitingTensorsTest : public ::testing::Test {
     while (transfers_->waiting() != count) std::this_thread::yield();
     // The store's thread learns a transfer's number after that, and can cancel it only then. A fork
     // waits until that thread rests.
+    store_.pause();
     store_.before_fork();
     store_.after_fork(false);
   }
