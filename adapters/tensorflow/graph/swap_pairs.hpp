@@ -93,7 +93,7 @@ bool is_on_processor(const Node& node);
 bool is_on_card(const Node& node);
 
 /// The heavy op, as a place in its context's row, that a swap-in for `user` waits for: `ahead`
-/// before the user. None if that lies before `maker`, which is what is swapped.
+/// before the user. None if its level is not above that of `maker`, which makes what is swapped.
 std::optional<std::uint32_t> tick_before(const GraphOrder& order,
                                          const std::vector<std::vector<NodeIndex>>& heavy,
                                          NodeIndex maker, NodeIndex user, std::uint32_t ahead);
