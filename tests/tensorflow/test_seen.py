@@ -4,13 +4,17 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "programs" / "train.py"
+from tests.cli.pseudo_terminal import Terminal, clean_environment
+
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = PROGRAMS / "train.py"
 COMMAND = os.environ.get("COMMAND_UNDER_TEST")
 
 
@@ -65,3 +69,35 @@ def test_memory_beyond_the_budget_is_shown(tmp_path):
     told, shown, errors = run_python(tmp_path, "-c", code)
     assert shown["overshoot"] == told["overshoot_bytes"] >= 16 << 20
     assert re.search(r"^  overshoot 1\d.* MiB above the budget at most$", errors, re.MULTILINE)
+
+
+STATUS = re.compile(
+    r"^spillway ([\d.]+ [MK]iB) / 2 MiB  .*disk ([\d.]+ [MK]iB)  moved [\d.]+ [MK]iB/step  "
+    r"stall \d+ %  step (\d+)"
+)
+
+
+def test_the_status_line_follows_the_training(tmp_path):
+    """A program that would train for hours is ended when the line has shown what it does."""
+    words = [COMMAND, "run", "--budget", "2MiB", "--summary", "off", "--"]
+    words += [sys.executable, PROGRAMS / "many_steps.py", str(10**8), tmp_path / "result.npz"]
+    environment = clean_environment({"TF_CPP_MIN_LOG_LEVEL": "2"})
+    one = Terminal(words, rows=10, columns=120, environment=environment, stderr=None)
+    one.patience = 120
+    steps, sizes = [], set()
+
+    def follows():
+        if found := STATUS.match(one.screen.text()[-1]):
+            *held, step = found.groups()
+            steps.append(int(step))
+            sizes.add(tuple(held))
+        return len(set(steps)) >= 4 and len(sizes) >= 2
+
+    try:
+        one.until(follows, "steps and bytes that change")
+        assert one.process.poll() is None
+        assert steps == sorted(steps)
+        one.process.send_signal(signal.SIGTERM)
+        assert one.finish() == -signal.SIGTERM
+    finally:
+        one.close()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables beyond a share of the budget lie in the store, and are what they are without it."""
 
+import functools
 import re
 
 import pytest
@@ -149,3 +150,27 @@ def test_an_op_reads_what_left_under_it():
     assert_equal(found, expected)
     assert found.statistics["failed_allocations"] == 0
     assert found.statistics["peak_device_bytes"] <= 16 * MIB
+
+
+IN_TURN = "applies,session,keras_optimizers,scatters,held,reshaped,uninitialized"
+
+
+@functools.cache
+def stock_in_turn():
+    found = run("in_turn.py", IN_TURN)
+    assert found.status == 0, found.errors
+    return found
+
+
+@pytest.mark.parametrize(("mode", "budget"), [("enforce", 3), ("fuzz", 400)])
+def test_every_op_on_a_stored_variable_does_what_it_does_on_another(mode, budget):
+    """Optimizers' sparse updates, scatters, slices, values that are held, sizes that change."""
+    found = run("in_turn.py", IN_TURN, SPILLWAY_MODE=mode, SPILLWAY_BUDGET=f"{budget}MiB")
+    assert found.status == 0, found.errors
+    assert_equal(found, stock_in_turn())
+    statistics = found.statistics
+    assert statistics["peak_device_bytes"] <= budget * MIB
+    assert statistics["failed_allocations"] == 0
+    assert statistics["peak_variable_bytes"] > 3 * MIB
+    # Twenty times the scatters come to all of their variables in turn, which are 3 MiB.
+    assert statistics["fetched_bytes"] > 20 * 3 * MIB

@@ -4,6 +4,7 @@
 python variables.py NAME OUTPUT.npz
 """
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -98,12 +99,15 @@ def successive():
     return sums, []
 
 
-def _outcome(write):
+def outcome(write):
     """What it gives, or the words with which it fails."""
     try:
         value = write()
     except (tf.errors.OpError, TypeError, ValueError) as error:
-        return np.array(f"{type(error).__name__}: {str(error)[:60]}")
+        words = re.sub(r"\{\{.*?\}\} *", "", str(error))  # not where, but what
+        return np.array(f"{type(error).__name__}: {words[:100]}")
+    if value is None:
+        return np.array("done")
     return np.array(tf.cast(value, tf.float64) if value.dtype == tf.bfloat16 else value)
 
 
@@ -139,17 +143,17 @@ def writes():
         values = [tf.cast(generator.integers(0, 100, SHAPE), dtype) for _ in range(2)]
         variable, other = map(tf.Variable, values)
         for write in _writes(variable, other):
-            arrays += [_outcome(write), _outcome(variable.read_value)]
+            arrays += [outcome(write), outcome(variable.read_value)]
         # A variable whose shape is open.
         loose = tf.Variable(values[0], shape=tf.TensorShape(None))
         loose.assign(values[1][:150])
         loose.assign_add(values[1][:150]) if dtype in DTYPES else None
-        arrays.append(_outcome(loose.read_value))
+        arrays.append(outcome(loose.read_value))
         loose.assign(loose[:64])  # a part of its own memory
-        arrays.append(_outcome(loose.read_value))
+        arrays.append(outcome(loose.read_value))
         # A new one in the place of one that is gone.
         del variable
-        arrays.append(_outcome(tf.Variable(values[1]).read_value))
+        arrays.append(outcome(tf.Variable(values[1]).read_value))
     return [0.0], arrays
 
 
