@@ -174,3 +174,16 @@ def test_every_op_on_a_stored_variable_does_what_it_does_on_another(mode, budget
     assert statistics["peak_variable_bytes"] > 3 * MIB
     # Twenty times the scatters come to all of their variables in turn, which are 3 MiB.
     assert statistics["fetched_bytes"] > 20 * 3 * MIB
+
+
+def test_an_assignment_that_fails_leaves_the_old_value_or_the_new_one():
+    """Of 7 MiB the value has 4: the variable is written aside, of which the second part fails."""
+    found = run(
+        "in_turn.py", "half_written", SPILLWAY_BUDGET="7MiB", SPILLWAY_FAULTS="spool.write=EIO@6"
+    )  # fmt: skip
+    assert found.status == 0, found.errors
+    assert found.arrays["losses"] == [1]
+    least, most = found.arrays["half_written_0"].T
+    assert (least == most).all(), (least, most)
+    assert least[0] in (0, 1)
+    assert list(least[1:]) == [2, 3]

@@ -375,9 +375,10 @@ int TieredStore::write_aside(StoredId id, const std::byte* from) {
     return 0;
   }
   int error = 0;
-  for (std::uint64_t begin = 0; begin < place.bytes.count && error == 0; begin += kPart.count) {
+  for (std::uint64_t begin = 0; begin < place.bytes.count; begin += kPart.count) {
     std::memcpy(place.mapped + begin, from + begin,
                 std::min(kPart.count, place.bytes.count - begin));
+    if (error != 0) continue;  // whoever looks at them finds no mixture
     error = put_aside_part(place, begin, std::min(kPart.count, place.disk.bytes - begin));
   }
   return end_putting_aside(place, error);

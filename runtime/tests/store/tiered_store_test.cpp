@@ -114,8 +114,19 @@ TEST_P(TieredStoreTest, WhatIsWrittenAsideIsThereAndInMemoryNoMore) {
   EXPECT_EQ(resident_bytes({begin, begin + kBytes.count}), Bytes{});
   EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
   EXPECT_EQ(tiers.statistics().stored_on_disk, kBytes);
+}
+
+TEST_P(TieredStoreTest, WhatCannotBeWrittenAsideIsThereAsAWhole) {
+  TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
+  constexpr Bytes kBytes{kMiB.count * 3 + 5};
+  const auto id = tiers.reserve(kBytes);
+  const std::byte* const data = tiers.map(*id);
+  ASSERT_NE(data, nullptr);
+  EXPECT_EQ(tiers.write_aside(*id, contents(kBytes, 3).data()), 0);
+  const auto given = contents(kBytes, 4);
   arm_faults("spool.write=ENOSPC@2");
   EXPECT_EQ(tiers.write_aside(*id, given.data()), ENOSPC);
+  EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
 }
 
 TEST_P(TieredStoreTest, OnTheHostWhatIsWrittenAsideIsInHostMemory) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What variables go through beside training: no value yet, values of other sizes."""
+"""What variables go through beside training: no value, values of other sizes, a broken disk."""
 
 import numpy as np
 import tensorflow as tf
@@ -90,3 +90,20 @@ def uninitialized():
     arrays.append(outcome(made))
     kept.require_all()
     return [0.0], arrays
+
+
+def half_written():
+    """Numbers are assigned: how often that fails, and the least and the most then in the variable.
+
+    It has 4 MiB, which are written aside in four parts.
+    """
+    variable = tf.Variable(tf.zeros((1 << 20,)))
+    failures, extremes = 0, []
+    for number in range(1, 4):
+        try:
+            variable.assign(tf.fill(variable.shape, float(number)))
+        except tf.errors.ResourceExhaustedError:
+            failures += 1
+        values = variable.numpy()
+        extremes.append([values.min(), values.max()])
+    return [float(failures)], [np.array(extremes)]

@@ -115,7 +115,7 @@ class TieredStore {
   /// disk: the kernel writes those that were changed.
   void give_back(StoredId id);
   /// Gives a mapped place other bytes. On the disk no more than a part of them is in memory at a
-  /// time, and none afterwards. An errno, and then it has some of them.
+  /// time, and none afterwards. Or an errno: it has all of them even so, some in memory.
   int write_aside(StoredId id, const std::byte* from);
 
   [[nodiscard]] Bytes bytes(StoredId id) const;
