@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "transfer/signals_blocked.hpp"
+#include "spillway/runtime/signals_blocked.hpp"
 
 namespace spillway::runtime {
 

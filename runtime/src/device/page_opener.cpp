@@ -5,7 +5,7 @@
 
 #include <system_error>
 
-#include "transfer/signals_blocked.hpp"
+#include "spillway/runtime/signals_blocked.hpp"
 
 namespace spillway::runtime {
 

@@ -321,6 +321,10 @@ std::byte* TieredStore::map(StoredId id) {
   Place& place = place_locked(id);
   SPILLWAY_CHECK(place.state == State::kEmpty, describe(id));
   if (place.host == nullptr) {
+    if (!spool_.reserves()) {
+      errno = EOPNOTSUPP;
+      return nullptr;
+    }
     void* const range = ::mmap(nullptr, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                                spool_.descriptor(), static_cast<off_t>(place.disk.offset));
     if (range == MAP_FAILED) return nullptr;
@@ -341,7 +345,11 @@ int TieredStore::put_aside_part(const Place& place, std::uint64_t begin, std::ui
   if (in_child_) return 0;  // what it wrote is in memory alone
   const auto offset = static_cast<off_t>(place.disk.offset + begin);
   const auto bytes = static_cast<off_t>(length);
+  // The kernel tells the first who asks that a write failed, whosever it was: pages that it counts
+  // as clean since then may not be on the disk.
+  if (write_failed_) make_dirty(place.mapped + begin, length);
   if (const int error = write_back(spool_.descriptor(), offset, bytes); error != 0) {
+    write_failed_ = true;
     make_dirty(place.mapped + begin, length);
     return error;
   }
@@ -362,6 +370,13 @@ int TieredStore::put_aside(StoredId id) {
   return end_putting_aside(place, put_aside_part(place, 0, place.disk.bytes));
 }
 
+void TieredStore::begin_writing(StoredId id) {
+  const Place place = mapped_place(id);
+  if (place.mapped == nullptr || in_child_) return;
+  ::sync_file_range(spool_.descriptor(), static_cast<off_t>(place.disk.offset),
+                    static_cast<off_t>(place.disk.bytes), SYNC_FILE_RANGE_WRITE);
+}
+
 void TieredStore::give_back(StoredId id) {
   const Place place = mapped_place(id);
   if (place.mapped == nullptr || in_child_) return;
@@ -378,7 +393,8 @@ int TieredStore::write_aside(StoredId id, const std::byte* from) {
   for (std::uint64_t begin = 0; begin < place.bytes.count; begin += kPart.count) {
     std::memcpy(place.mapped + begin, from + begin,
                 std::min(kPart.count, place.bytes.count - begin));
-    if (error != 0) continue;  // whoever looks at them finds no mixture
+    // After an error the rest stays in memory: it gets its bytes, lest half of the value be new.
+    if (error != 0) continue;
     error = put_aside_part(place, begin, std::min(kPart.count, place.disk.bytes - begin));
   }
   return end_putting_aside(place, error);

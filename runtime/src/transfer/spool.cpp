@@ -461,6 +461,11 @@ bool Spool::direct_io() const {
   return direct_;
 }
 
+bool Spool::reserves() const {
+  const std::lock_guard lock(mutex_);
+  return reserves_;
+}
+
 SpoolUsage Spool::usage() const {
   const std::lock_guard lock(mutex_);
   return {extents_.used_bytes() - quarantined_, quarantined_, {capacity_}, budget_};

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "chunk_io.hpp"
-#include "signals_blocked.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/signals_blocked.hpp"
 #include "transfer_queue.hpp"
 
 namespace spillway::runtime {

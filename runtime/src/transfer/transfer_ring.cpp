@@ -17,8 +17,8 @@
 
 #include "chunk_io.hpp"
 #include "ring.hpp"
-#include "signals_blocked.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/signals_blocked.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "transfer_queue.hpp"
 

@@ -129,6 +129,17 @@ TEST_P(TieredStoreTest, WhatCannotBeWrittenAsideIsThereAsAWhole) {
   EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
 }
 
+// Where a mapping's page had no place on the disk, writing it would end the process.
+TEST_P(TieredStoreTest, NothingIsMappedWhereTheFileHasNotGotItsSpace) {
+  TieredStore tiers(options(Bytes{}, kMiB), transfers());
+  arm_faults("spool.grow=EOPNOTSUPP@1");
+  const auto id = tiers.reserve(kPage);
+  ASSERT_TRUE(id);
+  EXPECT_EQ(tiers.map(*id), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  tiers.drop(*id);
+}
+
 TEST_P(TieredStoreTest, OnTheHostWhatIsWrittenAsideIsInHostMemory) {
   TieredStore tiers(options(kMiB, kMiB), transfers());
   const auto id = tiers.reserve(kPage);

@@ -104,18 +104,23 @@ class TieredStore {
   bool demote(StoredId id, StoreDone done);
   void drop(StoredId id);
 
-  /// Where the bytes of an empty place lie from now on, whatever they are; null where the kernel
-  /// refuses.
+  /// Where the bytes of an empty place lie from now on, whatever they are; null with errno where
+  /// the kernel refuses, or where the file has not got its space and who writes may find the disk
+  /// full.
   [[nodiscard]] std::byte* map(StoredId id);
   /// Both serve a mapped place on the disk, on the calling thread; a place on the host needs
   /// nothing. Return an errno.
   int put_aside(StoredId id);
   int bring(StoredId id);
+  /// Has what was changed of a mapped place on the disk written, and does not wait for it, so that
+  /// put_aside() finds less to do. An error is put_aside()'s.
+  void begin_writing(StoredId id);
   /// Gives back the pages of a mapped place on the disk that came with accesses, and waits for no
   /// disk: the kernel writes those that were changed.
   void give_back(StoredId id);
   /// Gives a mapped place other bytes. On the disk no more than a part of them is in memory at a
-  /// time, and none afterwards. Or an errno: it has all of them even so, some in memory.
+  /// time, and none afterwards. An errno: then it has all of them, but those that could not be
+  /// written stay in memory.
   int write_aside(StoredId id, const std::byte* from);
 
   [[nodiscard]] Bytes bytes(StoredId id) const;
@@ -184,8 +189,9 @@ class TieredStore {
   StoreStatistics statistics_;
   MoveTally tally_;
   std::string full_reason_;
-  bool in_child_ = false;                 // changes where there is one thread
-  std::unique_ptr<Transfers> transfers_;  // last: its threads use all of the above
+  bool in_child_ = false;                  // changes where there is one thread
+  std::atomic<bool> write_failed_{false};  // of a mapped place
+  std::unique_ptr<Transfers> transfers_;   // last: its threads use all of the above
 };
 
 }  // namespace spillway::runtime

@@ -85,6 +85,9 @@ class Spool {
   /// The open file, or -1. May have O_DIRECT set: go through TransferPool.
   [[nodiscard]] int descriptor() const;
   [[nodiscard]] bool direct_io() const;
+  /// Whether the file has its space. Else the disk may turn out to be full while bytes are written,
+  /// which through a mapping ends the process with SIGBUS.
+  [[nodiscard]] bool reserves() const;
   [[nodiscard]] SpoolUsage usage() const;
   [[nodiscard]] Bytes used_bytes() const { return usage().used; }
 
