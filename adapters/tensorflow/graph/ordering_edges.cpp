@@ -19,6 +19,13 @@ void put_edge(Graph& graph, const std::string& before, NodeIndex after) {
 
 using Partition = std::vector<NodeIndex>;
 
+std::vector<std::string> names_of(const Graph& graph, const Partition& partition) {
+  std::vector<std::string> names;
+  names.reserve(partition.size());
+  for (const NodeIndex node : partition) names.push_back(graph.nodes[node].name);
+  return names;
+}
+
 // Those of which no other of the partition is a neighbour: `ends` takes those without one after
 // them, else those without one before.
 Partition border(const GraphOrder& order, const Partition& partition, bool ends) {
@@ -172,7 +179,8 @@ std::vector<std::vector<std::vector<NodeIndex>>> find_partitions(const Graph& gr
   return partitions;
 }
 
-void put_barriers(Graph& graph, const GraphOrder& order, std::size_t size) {
+std::vector<std::vector<std::string>> put_barriers(Graph& graph, const GraphOrder& order,
+                                                   std::size_t size) {
   const auto partitions = find_partitions(graph, order, size);
   for (std::size_t context = 0; context < partitions.size(); ++context) {
     const std::vector<Partition>& row = partitions[context];
@@ -190,6 +198,11 @@ void put_barriers(Graph& graph, const GraphOrder& order, std::size_t size) {
       graph.nodes.push_back(std::move(barrier));
     }
   }
+  const auto most = std::ranges::max_element(partitions, {}, &std::vector<Partition>::size);
+  std::vector<std::vector<std::string>> names;
+  if (most == partitions.end()) return names;
+  for (const Partition& partition : *most) names.push_back(names_of(graph, partition));
+  return names;
 }
 
 }  // namespace spillway::tf

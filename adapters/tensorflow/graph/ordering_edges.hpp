@@ -37,6 +37,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "graph_def.hpp"
@@ -55,6 +56,8 @@ std::vector<std::vector<std::vector<NodeIndex>>> find_partitions(const Graph& gr
 
 void order_updates(Graph& graph, const GraphOrder& order);
 
-void put_barriers(Graph& graph, const GraphOrder& order, std::size_t size);
+/// Returns the partitions of the context with most of them, by the names of their nodes.
+std::vector<std::vector<std::string>> put_barriers(Graph& graph, const GraphOrder& order,
+                                                   std::size_t size);
 
 }  // namespace spillway::tf

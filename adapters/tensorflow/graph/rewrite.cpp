@@ -366,14 +366,14 @@ bool is_function(const Graph& graph) {
 }
 
 // Barriers and the like make other levels, which pairs are then found by.
-GraphOrder order_as_asked(Graph& graph, const RewriteOptions& options) {
+GraphOrder order_as_asked(Graph& graph, const RewriteOptions& options, Rewritten& rewritten) {
   GraphOrder order = order_graph(graph);
   if (options.serialise_levels) {
     serialise_levels(graph, order, heavy_nodes(graph, order));
     order = order_graph(graph);
   }
   if (options.partition_nodes != 0) {
-    put_barriers(graph, order, options.partition_nodes);
+    rewritten.partitions = put_barriers(graph, order, options.partition_nodes);
     order = order_graph(graph);
   }
   if (options.order_updates) {
@@ -400,14 +400,14 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions opti
   replace_constants(graph, options.smallest_constant);
   if (options.pairs.placement == Placement::kProcessor) take_sums_apart(graph);
   if (!is_function(graph)) options.trigger = Trigger::kEdge;
-  const GraphOrder order = order_as_asked(graph, options);
+  Rewritten rewritten;
+  const GraphOrder order = order_as_asked(graph, options, rewritten);
   SwapPairs found = find_pairs(graph, order, catalogue, options.pairs);
   if (found.pairs.empty()) throw Doubt(std::string(kNothingWaits));
   // Their places are then those among the pairs that are moved.
   std::stable_partition(found.pairs.begin(), found.pairs.end(),
                         [](const SwapPair& pair) { return !pair.variable; });
   if (options.twins) find_twins(graph, order, {.ahead = options.pairs.ahead}, found);
-  Rewritten rewritten;
   rewritten.signature = signature_of(graph);
   Rewriting rewriting(graph, order, found, options);
   rewritten.clocks = rewriting.add_ticks();

@@ -48,6 +48,9 @@ struct Rewritten {
   /// The heavy ops of each clock, by name: its time is how many of them, from the first on, are
   /// done. Empty where edges trigger swap-ins.
   std::vector<std::vector<std::string>> clocks;
+  /// The nodes of each partition between barriers, in the context with most of them. Empty: there
+  /// are no barriers.
+  std::vector<std::vector<std::string>> partitions;
   /// Equal for graphs of equal nodes with equal ops and inputs, before pairs were put in.
   std::uint64_t signature = 0;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -49,6 +50,7 @@ class Builder {
       hole += holes;
     }
     add_ops(lives, find_twins(lives));
+    find_partitions();
     return std::move(result_);
   }
 
@@ -212,6 +214,20 @@ class Builder {
       ops[i].workspace = saturating_sub(run_.ops[i].peak, movable[i]);
       result_.trace.add(ops[i]);
     }
+  }
+
+  void find_partitions() {
+    if (graph_.partitions.empty()) return;
+    result_.partitions.assign(run_.ops.size(), 0);
+    for (std::size_t k = 0; k < graph_.partitions.size(); ++k) {
+      for (const std::string& node : graph_.partitions[k]) {
+        if (const auto place = place_of(node)) {
+          result_.partitions[*place] = static_cast<std::uint32_t>(k);
+        }
+      }
+    }
+    std::inclusive_scan(result_.partitions.begin(), result_.partitions.end(),
+                        result_.partitions.begin(), std::ranges::max);
   }
 
   const RunProfile& run_;

@@ -43,6 +43,7 @@ namespace spillway::tf {
 struct PairedGraph {
   std::vector<PairName> pairs{};
   std::vector<std::vector<std::string>> clocks{};
+  std::vector<std::vector<std::string>> partitions{};
   std::uint64_t first_hole = 0;
   std::uint64_t first_clock = 0;
   std::uint64_t signature = 0;
@@ -71,6 +72,9 @@ struct PairTrace {
   std::vector<PlannedTwin> twins;
   std::vector<PlannedWait> waits;
   std::vector<std::uint64_t> short_holes;  ///< of pairs that have a storage: nothing lies between
+  /// Of each op, from 0, and none is below that of the op before; empty: the graph has none. An op
+  /// in no partition is in that of the ops before it.
+  std::vector<std::uint32_t> partitions;
 };
 
 PairTrace make_pair_trace(const RunProfile& run, const PairedGraph& graph);

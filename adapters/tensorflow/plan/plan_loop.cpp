@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -19,8 +20,10 @@ constexpr std::uint64_t kPatience = 16;  // runs of other graphs
 constexpr double kAsLarge = 0.95;
 constexpr std::uint32_t kMostSmaller = 8;
 
-planning::PlanningContext context_of(const std::function<TimeNs()>& now) {
+planning::PlanningContext context_of(const std::function<TimeNs()>& now,
+                                     std::span<const std::uint32_t> partitions) {
   planning::PlanningContext context;
+  context.partitions = partitions;
   context.now = now;
   context.time_limit_ns = kSearch;
   context.explain = false;
@@ -131,7 +134,7 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
   const Machine here = machine();
   budgets[Tier::kHost] = here.host_capacity.value;
   const planning::PlannerSource source(*options_.choice.planner, options_.choice.options, here,
-                                       budgets, context_of(options_.now));
+                                       budgets, context_of(options_.now, step.partitions));
   const auto outcome = source.actions_for(step.trace);
   const auto* const actions = std::get_if<planning::StepActions>(&outcome);
   if (actions == nullptr) {

@@ -48,7 +48,7 @@ bool recomputes(const PlannerChoice& choice) {
 }
 
 void set(PlannerChoice& choice, std::string_view name, std::string_view value) {
-  if (name == "serialise-levels" && choice.planner->name() == "lms") {
+  if (name == "serialise-levels") {
     choice.serialise_levels = is_on(name, value);
     return;
   }

@@ -92,8 +92,15 @@ TEST(PartitionsTest, EachRunsAfterTheOneBeforeOnRandomGraphs) {
     const std::size_t size = 1 + seed % 9;
     const auto partitions = find_partitions(graph, order_graph(graph), size);
     Graph tied = graph;
-    put_barriers(tied, order_graph(graph), size);
+    const auto names = put_barriers(tied, order_graph(graph), size);
     check_contexts(graph, tied);
+    std::size_t most = 0;
+    for (const auto& row : partitions) most = std::max(most, row.size());
+    EXPECT_EQ(names.size(), most);
+    const auto named = [&](const auto& row) {
+      return row.size() == most && graph.nodes[row.back().back()].name == names.back().back();
+    };
+    EXPECT_TRUE(std::ranges::any_of(partitions, named));
     const GraphOrder order = order_graph(tied);  // throws if there is a cycle
     std::map<std::string, NodeIndex> index;
     for (NodeIndex i = 0; i < tied.nodes.size(); ++i) index[tied.nodes[i].name] = i;

@@ -86,6 +86,16 @@ TEST(PairTraceTest, PairsInLoopsAndOfOpsThatDidNotRunHaveNoStorage) {
   EXPECT_TRUE(make_pair_trace(run(), fused).waits.empty());
 }
 
+TEST(PairTraceTest, OpsHaveThePartitionsOfTheirNodes) {
+  EXPECT_TRUE(make_pair_trace(run(), graph()).partitions.empty());
+  PairedGraph cut = graph();
+  // Op 3 is in none, op 7 began late, `gone` did not run.
+  cut.partitions = {{"op0", "op1", "op2"}, {"op4", "gone", "op5", "op6"}, {"op8", "op9"}, {"op11"}};
+  cut.partitions[0].push_back("op7");
+  EXPECT_EQ(make_pair_trace(run(), cut).partitions,
+            (std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3}));
+}
+
 // A chain of maps, each used by the next op and again on the way back.
 struct Network {
   PairedGraph graph{.first_hole = 0, .first_clock = 0};

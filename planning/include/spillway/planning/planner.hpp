@@ -94,6 +94,9 @@ struct PlanningContext {
   TimeNs time_limit_ns = 2'000'000'000;
   /// Other planners' plans for the same problem, to start a search from.
   std::span<const Plan> seeds{};
+  /// The partition of each op, where whoever runs the step has cut it into such that run one after
+  /// the other: from 0, none below that of the op before. Empty: a planner may cut as it likes.
+  std::span<const std::uint32_t> partitions{};
   /// Whether to find out, where there is no plan, with what there would be one: takes several times
   /// as long as the plan.
   bool explain = true;
