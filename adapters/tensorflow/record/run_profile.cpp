@@ -87,9 +87,14 @@ void RunProfiler::end_op(std::span<const SeenMemory> /*outputs*/, TimeNs now) {
 void RunProfiler::stay(std::uint64_t hole, SeenMemory memory, bool back) {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
-  if (skips_ || profile_.ops.empty() || stays_.contains(memory.pointer)) return;
-  stays_[memory.pointer] = profile_.stays.size();
+  if (skips_ || profile_.ops.empty()) return;
   const std::size_t now = profile_.ops.size() - 1;
+  if (const auto known = stays_.find(memory.pointer); known != stays_.end()) {
+    if (back) return;  // it has not left
+    // Made in the memory of its input, whose last user that op was.
+    profile_.stays[known->second].to = now;
+  }
+  stays_[memory.pointer] = profile_.stays.size();
   profile_.stays.push_back(
       {.hole = hole, .back = back, .bytes = memory.bytes, .from = now, .to = now});
 }

@@ -86,6 +86,33 @@ TEST_F(RunProfilerTest, TheNextWholeRunIsMeasuredOnce) {
   EXPECT_FALSE(profiler_.watches());
 }
 
+// An op puts its result where its input was, of which it is the last user; the tensor that stayed
+// in its hole is handed on at the same place.
+TEST_F(RunProfilerTest, ATensorMadeInTheMemoryOfAnotherStaysThereAfterIt) {
+  profiler_.start(5, 2);
+  for (std::int64_t step = 1; step < 4; ++step) {
+    op(step, "make", [&] {
+      allocate(0, kMiB);
+      profiler_.came(5, {memory_.data(), kMiB});
+    });
+    op(step, "between");
+    profiler_.came_back(5, {memory_.data(), kMiB});
+    op(step, "use", [&] { profiler_.came(6, {memory_.data(), kMiB}); });
+    op(step, "more");
+    profiler_.came_back(6, {memory_.data(), kMiB});
+    op(step, "end");
+    free(0, kMiB);
+  }
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  ASSERT_EQ(profile->stays.size(), 2U);
+  EXPECT_EQ(profile->stays[0].hole, 5U);
+  EXPECT_EQ(profile->stays[0].to, 2U);
+  EXPECT_EQ(profile->stays[1].hole, 6U);
+  EXPECT_EQ(profile->stays[1].from, 2U);
+  EXPECT_EQ(profile->stays[1].to, 4U);
+}
+
 TEST_F(RunProfilerTest, RunsOfOtherGraphsArePassedOver) {
   profiler_.start(6, 2);
   for (std::int64_t step = 1; step < 9; ++step) run(step);
