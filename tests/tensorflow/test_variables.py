@@ -107,10 +107,14 @@ def test_host_memory_holds_variables_where_it_has_a_budget():
 
 def test_a_full_disk_leaves_variables_in_memory():
     found = run(
-        "variables.py", "wide", SPILLWAY_BUDGET="40MiB", SPILLWAY_DISK_BUDGET="1MiB"
+        "variables.py", "wide", SPILLWAY_BUDGET="40MiB", SPILLWAY_DISK_BUDGET="1MiB",
+        SPILLWAY_SUMMARY="1",
     )  # fmt: skip
     assert found.status == 0, found.errors
     assert_equal(found, stock("wide"))
+    times = found.statistics["refused_variables"]
+    assert times > 0
+    assert f"spillway: {times} times a variable was to leave memory and stayed: " in found.errors
     assert found.errors.count("spillway: a tensor that was to leave stays in memory:") == 1
 
 

@@ -2,8 +2,6 @@
 #include "swap_store.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/runtime/signals_blocked.hpp"
 #include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::tf {
@@ -40,24 +39,17 @@ class Passing {
   Bytes bytes_;
 };
 
-// A program's handlers run on its own threads.
-std::thread start_thread(std::function<void()> body) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 SwapStore::SwapStore(runtime::TieredStoreOptions options,
-                     std::unique_ptr<runtime::Transfers> transfers, BudgetedMemory& memory)
-    : memory_(memory), store_(std::move(options), std::move(transfers)) {
-  out_thread_ = start_thread([this] { run_out(); });
-  in_thread_ = start_thread([this] { run_in(); });
+                     std::unique_ptr<runtime::Transfers> transfers, BudgetedMemory& memory,
+                     std::unique_ptr<DelayedEnds> delays)
+    : memory_(memory),
+      store_(std::move(options), std::move(transfers)),
+      delays_(std::move(delays)) {
+  const runtime::SignalsBlocked blocked;
+  out_thread_ = std::thread([this] { run_out(); });
+  in_thread_ = std::thread([this] { run_in(); });
 }
 
 SwapStore::~SwapStore() {
@@ -69,6 +61,12 @@ SwapStore::~SwapStore() {
   out_thread_.join();
   in_thread_.join();
   store_.drain();
+  if (delays_) delays_->drain();
+}
+
+void SwapStore::tell(DelayedEnds::End end) {
+  if (delays_ == nullptr) return end();
+  delays_->hold(std::move(end));
 }
 
 SwapStore::Ticket SwapStore::swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done,
@@ -141,8 +139,8 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
     return;
   }
   auto copy = std::make_shared<StoredCopy>(store_, *id, bytes);
-  const auto end = [this, ticket = ticket, bytes = bytes, copy, done = done,
-                    passing = std::make_shared<Passing>(out_meter_, bytes)](int error) {
+  const auto told = [this, ticket = ticket, bytes = bytes, copy, done = done,
+                     passing = std::make_shared<Passing>(out_meter_, bytes)](int error) {
     {
       const std::lock_guard lock(mutex_);
       writing_.erase(ticket);
@@ -154,6 +152,7 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
     }
     memory_.room_came(bytes);
   };
+  const auto end = [this, told](int error) { tell([told, error] { told(error); }); };
   {
     const std::lock_guard lock(mutex_);
     writing_.emplace(ticket, copy);
@@ -278,9 +277,9 @@ bool SwapStore::start_those_with_room() {
 }
 
 void SwapStore::load(const Request& request, std::byte* memory) {
-  const auto end = [this, memory, copy = request.copy, done = request.done,
-                    passing =
-                        std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
+  const auto told = [this, memory, copy = request.copy, done = request.done,
+                     passing =
+                         std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
     if (error == 0) {
       done(memory, "");
       return;
@@ -288,6 +287,7 @@ void SwapStore::load(const Request& request, std::byte* memory) {
     memory_.free(memory);
     done(nullptr, fmt::format("reading from the spool failed: {}", std::strerror(error)));
   };
+  const auto end = [this, told](int error) { tell([told, error] { told(error); }); };
   try {
     store_.load(request.copy->id(), memory, end);
   } catch (const std::exception& error) {
@@ -324,10 +324,12 @@ void SwapStore::pause() {
     idle_.wait(lock, [this] { return busy_ == 0; });
   }
   store_.drain();
+  if (delays_) delays_->drain();
 }
 
 void SwapStore::before_fork() {
   mutex_.lock();
+  if (delays_) delays_->before_fork();
   store_.before_fork();
   out_meter_.before_fork();
   in_meter_.before_fork();
@@ -339,6 +341,7 @@ void SwapStore::after_fork(bool in_child) {
   in_child_ = in_child;
   --paused_;
   store_.after_fork(in_child);
+  if (delays_) delays_->after_fork();
   mutex_.unlock();
   if (!in_child) work_.notify_all();
 }

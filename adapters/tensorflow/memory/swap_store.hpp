@@ -31,6 +31,7 @@
 
 #include "budgeted_memory.hpp"
 #include "copying.hpp"
+#include "delayed_ends.hpp"
 #include "link_meter.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/status_page.hpp"
@@ -57,8 +58,9 @@ using SwapInDone = std::function<void(std::byte* memory, const std::string& reas
 
 class SwapStore final : public CopyMaker {
  public:
+  /// With `delays` it is they that call `done` where bytes were copied.
   SwapStore(runtime::TieredStoreOptions options, std::unique_ptr<runtime::Transfers> transfers,
-            BudgetedMemory& memory);
+            BudgetedMemory& memory, std::unique_ptr<DelayedEnds> delays = nullptr);
   /// Waits for what is in flight. The caller has stopped calling, and no swap-in waits.
   ~SwapStore() override;
 
@@ -125,6 +127,8 @@ class SwapStore final : public CopyMaker {
   /// A place in the store, or why there is none.
   std::optional<runtime::StoredId> reserve(const Leaving& leaving, std::string& reason);
   void swap_out_now(const Leaving& leaving);
+  /// Calls `end`, of a copy that has ended, now or by and by.
+  void tell(DelayedEnds::End end);
 
   BudgetedMemory& memory_;
   LinkMeter out_meter_;
@@ -142,6 +146,7 @@ class SwapStore final : public CopyMaker {
   std::uint32_t busy_ = 0;  // of the two threads: those that work on what they took
   int paused_ = 0;          // forks that are under way
   bool in_child_ = false;
+  std::unique_ptr<DelayedEnds> delays_;  // null: there are none
   std::thread out_thread_;
   std::thread in_thread_;
 };

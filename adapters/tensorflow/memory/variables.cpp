@@ -67,8 +67,17 @@ std::shared_ptr<VariableMemory> Variables::make(Bytes bytes, const char* made_by
   } catch (const std::exception& error) {  // no spool file can be opened
     reason = error.what();
   }
-  on_stays_(reason);
+  note_refusal(reason);
   return nullptr;
+}
+
+void Variables::note_refusal(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++refused_;
+    refusal_ = reason;
+  }
+  on_stays_(reason);
 }
 
 bool Variables::note_use(VariableMemory& variable) {
@@ -133,10 +142,19 @@ std::string Variables::begin_op(VariableMemory& variable, Part part) {
 }
 
 void Variables::end_op(VariableMemory& variable) {
+  bool stays = false;
+  bool may_leave = false;
   {
     const std::lock_guard lock(mutex_);
-    if (--variable.ops_ != 0 || variable.counted_) return;
-    end_uncounted_locked(variable);
+    if (--variable.ops_ != 0) return;
+    stays = variable.counted_;
+    may_leave = left_.count != 0 || leaving_;
+    if (!stays) end_uncounted_locked(variable);
+  }
+  if (stays) {
+    // What the op changed is on its way then, and whoever lacks room need not wait for the disk.
+    if (may_leave) store_.begin_writing(variable.id_);
+    return;
   }
   // Whoever counts it now brings again what goes here.
   store_.give_back(variable.id_);
@@ -190,7 +208,7 @@ Bytes Variables::put_aside(VariableMemory& variable, bool charged) {
     }
   }
   if (error != 0) {
-    on_stays_(fmt::format("writing to the spool failed: {}", std::strerror(error)));
+    note_refusal(fmt::format("writing to the spool failed: {}", std::strerror(error)));
   }
   if (!charged) return {};
   memory_.uncharge(variable.bytes_);
@@ -215,6 +233,7 @@ void Variables::rest() {
   }
   make_room(leaving, Victims::kIdle);
   const std::lock_guard lock(mutex_);
+  leaving_ = left_.count != 0;
   left_ = {};
 }
 
@@ -224,7 +243,9 @@ VariablesUsage Variables::usage() const {
           .bytes = bytes_,
           .peak_bytes = peak_bytes_,
           .counted = counted_,
-          .peak_uncounted = peak_uncounted_};
+          .peak_uncounted = peak_uncounted_,
+          .refused = refused_,
+          .refusal = refusal_};
 }
 
 }  // namespace spillway::tf

@@ -76,7 +76,9 @@ struct VariablesUsage {
   Bytes bytes{};
   Bytes peak_bytes{};
   Bytes counted{};  ///< of those, in the budget now; twice what is used again while it leaves
-  Bytes peak_uncounted{};  ///< the most that ops worked on at once by Part::kAllUncounted
+  Bytes peak_uncounted{};     ///< the most that ops worked on at once by Part::kAllUncounted
+  std::uint64_t refused = 0;  ///< how often the store did not take one, which then stays in memory
+  std::string refusal{};      ///< the last reason
 };
 
 /// How much of a variable an op works on.
@@ -146,6 +148,7 @@ class Variables {
   void count(VariableMemory& variable);
   void begin_uncounted_locked(VariableMemory& variable);
   void end_uncounted_locked(VariableMemory& variable);
+  void note_refusal(const std::string& reason);
 
   const VariablesOptions options_;
   BudgetedMemory& memory_;
@@ -161,7 +164,10 @@ class Variables {
   Bytes counted_{};
   Bytes uncounted_{};
   Bytes peak_uncounted_{};
-  Bytes left_{};  // since the last rest()
+  Bytes left_{};          // since the last rest()
+  bool leaving_ = false;  // some left between the last two
+  std::uint64_t refused_ = 0;
+  std::string refusal_;
 };
 
 }  // namespace spillway::tf

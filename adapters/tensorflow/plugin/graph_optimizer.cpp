@@ -159,7 +159,8 @@ SPILLWAY_EXPORT char* spillway_tensorflow_statistics() {
     return ::strdup(card->statistics_json().c_str());
   }
   spillway::tf::Session* const session = spillway::tf::Session::get();
-  return session == nullptr ? nullptr : ::strdup(session->statistics_json().c_str());
+  return session == nullptr ? nullptr
+                            : ::strdup(spillway::tf::to_json(session->final_figures()).c_str());
 }
 
 SPILLWAY_EXPORT void spillway_tensorflow_free(char* text) { std::free(text); }

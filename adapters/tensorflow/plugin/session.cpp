@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -21,7 +21,6 @@
 #include "spillway/base/output_path.hpp"
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/runtime/memory_probe.hpp"
-#include "spillway/runtime/shown_movers.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "spillway/trace/trace_io.hpp"
 #include "statistics_file.hpp"
@@ -37,6 +36,11 @@ std::atomic<Session*> session{nullptr};
 
 // Variables fill one part in so many of the budget; those that come then lie in the store.
 constexpr std::uint64_t kPartForVariables = 4;
+
+// Of copies' ends in fuzz. About as long as a small op and a small copy, so that either may come
+// first; a step of a test's program has hundreds of them, most beside each other.
+constexpr std::chrono::milliseconds kLongestDelay{2};
+constexpr std::uint64_t kDelaySeed = 1;
 
 void refuse_what_is_not_there(const runtime::Settings& settings) {
   const auto refuse = [](bool asked, const char* what) {
@@ -80,16 +84,9 @@ runtime::Poison poison_in(const runtime::Settings& settings) {
   return settings.effective_mode() == Mode::kFuzz ? runtime::Poison::kYes : runtime::Poison::kNo;
 }
 
-std::string describe(const PlanState& plan) {
-  if (plan.plans == 0) {
-    return fmt::format("spillway: {} made no plan{}{}\n", plan.planner,
-                       plan.no_plan.empty() ? "" : ": ", plan.no_plan);
-  }
-  return fmt::format(
-      "spillway: {} made {} plans, by the last of which {} pairs copy; predicted peak {}, "
-      "measured {}\n",
-      plan.planner, plan.plans, plan.copying, to_string(plan.predicted_peak),
-      plan.measured_peak.count == 0 ? "not yet" : to_string(plan.measured_peak));
+std::unique_ptr<DelayedEnds> delays_in(const runtime::Settings& settings) {
+  if (settings.effective_mode() != Mode::kFuzz) return nullptr;
+  return std::make_unique<DelayedEnds>(kDelaySeed, kLongestDelay);
 }
 
 constexpr double kDiskRate = 1e9;  // bytes per second, before anything was copied
@@ -111,7 +108,8 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
           [this] { return memory_.take_peak(); },
           [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),
       store_(std::make_unique<SwapStore>(store_options(settings),
-                                         runtime::make_transfers(settings.io), memory_)),
+                                         runtime::make_transfers(settings.io), memory_,
+                                         delays_in(settings))),
       waiting_(std::make_unique<WaitingTensors>(
           *store_, table_, standstill_, [this](const std::string& reason) { note_stays(reason); })),
       variables_(std::make_unique<Variables>(
@@ -251,6 +249,7 @@ void Session::add_graph_locked(Rewritten& rewritten) {
   profiler_->watch(node_names(rewritten.graph));
   plans_->add_graph({.pairs = std::move(rewritten.pairs),
                      .clocks = std::move(rewritten.clocks),
+                     .partitions = std::move(rewritten.partitions),
                      .first_hole = first,
                      .first_clock = first_clock,
                      .signature = rewritten.signature});
@@ -330,112 +329,27 @@ std::string Session::take_overshoot() {
   return overshot_.exchange(false) ? overshoot_ : std::string();
 }
 
-std::string Session::statistics_json() {
-  const MemoryUsage memory = memory_.usage();
-  const runtime::StoreUsage store = store_->usage();
-  const runtime::StoreStatistics moved = store_->statistics();
-  const SwapTableState table = table_.state();
-  const StepFigures steps = steps_.figures();
-  const PlanState plan = plans_ ? plans_->state() : PlanState{};
-  const VariablesUsage variables = variables_->usage();
+FinalFigures Session::final_figures() {
+  FinalFigures all{.mode = settings_.effective_mode(),
+                   .elapsed = now_ns() - started_,
+                   .run = figures(),
+                   .table = table_.state(),
+                   .variables = variables_->usage(),
+                   .planned = plans_ != nullptr,
+                   .plan = plans_ ? plans_->state() : PlanState{},
+                   .graphs_left = {}};
   const std::lock_guard lock(mutex_);
-  std::uint64_t left = 0;
-  for (const auto& [reason, count] : left_) left += count;
-  return nlohmann::json{{"mode", runtime::to_string(settings_.effective_mode())},
-                        {"budget_bytes", memory.budget.count},
-                        {"device_bytes", memory.held.count},
-                        {"peak_device_bytes", memory.peak_held.count},
-                        {"overshoot_bytes", saturating_sub(memory.peak_held, memory.budget).count},
-                        {"live_bytes", memory.live.count},
-                        {"peak_live_bytes", memory.peak_live.count},
-                        {"host_bytes", store.host.count},
-                        {"disk_bytes", store.disk.count},
-                        {"variable_bytes", variables.bytes.count},
-                        {"peak_variable_bytes", variables.peak_bytes.count},
-                        {"variable_bytes_in_memory", variables.counted.count},
-                        {"peak_uncounted_variable_bytes", variables.peak_uncounted.count},
-                        {"evicted_bytes", (moved.stored_on_host + moved.stored_on_disk).count},
-                        {"fetched_bytes", (moved.loaded_from_host + moved.loaded_from_disk).count},
-                        {"failed_copies", moved.failed},
-                        {"top_movers", to_json(store_->top_movers())},
-                        {"allocations", memory.allocations},
-                        {"waiting_allocations", memory.waits},
-                        {"failed_allocations", memory.failures},
-                        {"stall_ns", stall_ns()},
-                        {"steps", steps.steps},
-                        {"last_step_ns", steps.last_ns},
-                        {"last_step_moved_bytes", steps.moved_in_last.count},
-                        {"elapsed_ns", now_ns() - started_},
-                        {"graphs_rewritten", graphs_},
-                        {"graphs_left", left},
-                        {"left_because", left_},
-                        {"pairs", table.holes},
-                        {"pairs_used", table.used},
-                        {"pairs_passing", table.passing},
-                        {"plan_changes", table.changes},
-                        {"gave_up_passing", table.gave_up},
-                        {"planner", plan.planner},
-                        {"plans", plan.plans},
-                        {"plans_kept", plan.kept},
-                        {"pairs_copying", plan.copying},
-                        {"pairs_recomputed", plan.recomputing},
-                        {"recomputed_ops", table.recomputed_ops},
-                        {"recomputed_bytes", table.recomputed.count},
-                        {"predicted_peak_bytes", plan.predicted_peak.count},
-                        {"predicted_step_ns", plan.predicted_step_ns},
-                        {"measured_peak_bytes", plan.measured_peak.count},
-                        {"late_leaves", table.late_leaves},
-                        {"no_plan_because", plan.no_plan}}
-      .dump(2);
-}
-
-std::string Session::summary() {
-  const MemoryUsage memory = memory_.usage();
-  const runtime::StoreStatistics moved = store_->statistics();
-  const SwapTableState table = table_.state();
-  const VariablesUsage variables = variables_->usage();
-  const std::lock_guard lock(mutex_);
-  return fmt::format(
-             "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them "
-             "passing; {} swapped out, {} swapped in; {} of variables in the store; {} allocations "
-             "waited, {} failed\n",
-             to_string(memory.peak_held), to_string(memory.budget), graphs_, table.holes,
-             table.used, table.passing, to_string(moved.stored_on_host + moved.stored_on_disk),
-             to_string(moved.loaded_from_host + moved.loaded_from_disk), to_string(variables.bytes),
-             memory.waits, memory.failures) +
-         (variables.peak_uncounted.count == 0
-              ? ""
-              : fmt::format(
-                    "spillway: up to {} of variables, which the peak does not count, lay in memory "
-                    "while an op was given many at once, such as to save a checkpoint\n",
-                    to_string(variables.peak_uncounted))) +
-         (table.recomputed_ops == 0
-              ? ""
-              : fmt::format("spillway: {} ops ran again, in place of swapping {}\n",
-                            table.recomputed_ops, to_string(table.recomputed))) +
-         describe_left_locked() + (plans_ ? describe(plans_->state()) : "");
-}
-
-std::string Session::describe_left_locked() const {
-  constexpr std::size_t kMostReasons = 5;  // texts that name a node differ from graph to graph
-  std::string text;
-  std::size_t reasons = 0;
-  for (const auto& [reason, count] : left_) {
-    if (reason == kNothingWaits || reason == kHasPairs) continue;
-    if (++reasons > kMostReasons) {
-      return text + "spillway: left_because of the statistics has the other reasons\n";
-    }
-    text += fmt::format("spillway: no activation leaves in {} graph{}: {}\n", count,
-                        count == 1 ? "" : "s", reason);
-  }
-  return text;
+  all.graphs_rewritten = graphs_;
+  all.graphs_left = left_;
+  return all;
 }
 
 void Session::report() {
   if (::getpid() != pid_) return;
-  if (settings_.summary) std::fputs(summary().c_str(), stderr);
+  const FinalFigures all = final_figures();
+  if (settings_.summary) std::fputs(to_summary(all).c_str(), stderr);
   say_what_was_not_kept();
-  const bool written = write_statistics(settings_.stats_path, statistics_json());
+  const bool written = write_statistics(settings_.stats_path, to_json(all));
   reporter_->end(!(write_recorded_step() && written));
 }
 

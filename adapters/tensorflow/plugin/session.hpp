@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "budgeted_memory.hpp"
+#include "final_report.hpp"
 #include "interned_names.hpp"
 #include "plan_loop.hpp"
 #include "planner_choice.hpp"
@@ -88,8 +89,7 @@ class Session {
   void note_blocked(std::int64_t ns) { blocked_ns_.fetch_add(ns); }
 
   [[nodiscard]] RunFigures figures() const;
-  [[nodiscard]] std::string statistics_json();
-  [[nodiscard]] std::string summary();
+  [[nodiscard]] FinalFigures final_figures();
   /// The process ends: writes statistics, summary and trace as the settings say. Not in a forked
   /// child.
   void report();
@@ -112,8 +112,6 @@ class Session {
   /// False if it could not be written, which is said.
   [[nodiscard]] bool write_recorded_step();
   void say_what_was_not_kept();
-  /// Lines on graphs that are left as they were, and why.
-  [[nodiscard]] std::string describe_left_locked() const;
 
   runtime::Settings settings_;
   const pid_t pid_ = ::getpid();

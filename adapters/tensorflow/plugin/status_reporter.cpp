@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "status_reporter.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "spillway/runtime/memory_probe.hpp"
 #include "spillway/runtime/shown_movers.hpp"
+#include "spillway/runtime/signals_blocked.hpp"
 #include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::tf {
@@ -49,17 +47,6 @@ void show_steps(runtime::StatusSlot& slot, const StepFigures& steps) {
   slot.last_step_moved_bytes.store(steps.moved_in_last.count, kRelaxed);
 }
 
-// A program's handlers run on its own threads.
-std::thread start_thread(std::function<void()> body) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 StatusReporter::StatusReporter(const runtime::Settings& settings,
@@ -73,7 +60,8 @@ StatusReporter::StatusReporter(const runtime::Settings& settings,
   slot_ = page_.claim_slot();
   if (slot_ == nullptr) return;
   publish();
-  thread_ = start_thread([this] { run(); });
+  const runtime::SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
 }
 
 void StatusReporter::run() {

@@ -281,5 +281,23 @@ TEST_F(SwapStoreTest, OneForkThatEndsLetsNothingBeginWhileAnotherIsUnderWay) {
   memory_.free(place);
 }
 
+// A fork waits for ends that are held back, as for the copies themselves.
+TEST_F(SwapStoreTest, CopiesWhoseEndsAreHeldBackEndBeforeAFork) {
+  SwapStore store(options(kMiB, kMiB * 16), runtime::make_transfers(runtime::IoMethod::kThreads),
+                  memory_, std::make_unique<DelayedEnds>(1, std::chrono::hours(10)));
+  std::byte* const place = memory_.allocate(kMiB, kAlignment);
+  std::atomic<bool> ended = false;
+  store.swap_out(place, kMiB, [&](const std::shared_ptr<Copy>& copy, const std::string&) {
+    ended = copy != nullptr;
+  });
+  while (store.statistics().stored_on_host.count == 0) std::this_thread::yield();
+  EXPECT_FALSE(ended);
+  store.pause();
+  EXPECT_TRUE(ended);
+  store.before_fork();
+  store.after_fork(/*in_child=*/false);
+  memory_.free(place);
+}
+
 }  // namespace
 }  // namespace spillway::tf

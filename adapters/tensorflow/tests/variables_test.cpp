@@ -220,6 +220,8 @@ TEST_F(VariablesTest, AFullDiskGivesNoneAndOneThatFailsLeavesItInMemory) {
   EXPECT_EQ(memory_.allocate(kMiB * 4, 64), nullptr);
   EXPECT_THAT(stays_, HasSubstr("Input/output error"));
   EXPECT_EQ(variables_.usage().counted, kMiB * 6);
+  EXPECT_EQ(variables_.usage().refused, 2U);
+  EXPECT_EQ(variables_.usage().refusal, stays_);
   EXPECT_TRUE(holds(*first, 1));
 }
 

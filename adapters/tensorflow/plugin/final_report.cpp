@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "final_report.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "rewrite.hpp"
+#include "spillway/runtime/shown_movers.hpp"
+
+namespace spillway::tf {
+namespace {
+
+Bytes stored(const runtime::StoreStatistics& moved) {
+  return moved.stored_on_host + moved.stored_on_disk;
+}
+
+Bytes loaded(const runtime::StoreStatistics& moved) {
+  return moved.loaded_from_host + moved.loaded_from_disk;
+}
+
+nlohmann::json memory_json(const RunFigures& run, const VariablesUsage& variables) {
+  const MemoryUsage& memory = run.memory;
+  return {{"budget_bytes", memory.budget.count},
+          {"device_bytes", memory.held.count},
+          {"peak_device_bytes", memory.peak_held.count},
+          {"overshoot_bytes", saturating_sub(memory.peak_held, memory.budget).count},
+          {"live_bytes", memory.live.count},
+          {"peak_live_bytes", memory.peak_live.count},
+          {"allocations", memory.allocations},
+          {"waiting_allocations", memory.waits},
+          {"failed_allocations", memory.failures},
+          {"host_bytes", run.store.host.count},
+          {"disk_bytes", run.store.disk.count},
+          {"evicted_bytes", stored(run.moved).count},
+          {"fetched_bytes", loaded(run.moved).count},
+          {"failed_copies", run.moved.failed},
+          {"top_movers", runtime::to_json(run.movers)},
+          {"variable_bytes", variables.bytes.count},
+          {"peak_variable_bytes", variables.peak_bytes.count},
+          {"variable_bytes_in_memory", variables.counted.count},
+          {"peak_uncounted_variable_bytes", variables.peak_uncounted.count},
+          {"refused_variables", variables.refused}};
+}
+
+nlohmann::json graphs_json(const FinalFigures& figures) {
+  std::uint64_t left = 0;
+  for (const auto& [reason, count] : figures.graphs_left) left += count;
+  const SwapTableState& table = figures.table;
+  return {{"graphs_rewritten", figures.graphs_rewritten},
+          {"graphs_left", left},
+          {"left_because", figures.graphs_left},
+          {"pairs", table.holes},
+          {"pairs_used", table.used},
+          {"pairs_passing", table.passing},
+          {"plan_changes", table.changes},
+          {"gave_up_passing", table.gave_up},
+          {"late_leaves", table.late_leaves},
+          {"recomputed_ops", table.recomputed_ops},
+          {"recomputed_bytes", table.recomputed.count}};
+}
+
+nlohmann::json plan_json(const PlanState& plan) {
+  return {{"planner", plan.planner},
+          {"plans", plan.plans},
+          {"plans_kept", plan.kept},
+          {"pairs_copying", plan.copying},
+          {"pairs_recomputed", plan.recomputing},
+          {"predicted_peak_bytes", plan.predicted_peak.count},
+          {"predicted_step_ns", plan.predicted_step_ns},
+          {"measured_peak_bytes", plan.measured_peak.count},
+          {"no_plan_because", plan.no_plan}};
+}
+
+std::string describe(const PlanState& plan) {
+  if (plan.plans == 0) {
+    return fmt::format("spillway: {} made no plan{}{}\n", plan.planner,
+                       plan.no_plan.empty() ? "" : ": ", plan.no_plan);
+  }
+  return fmt::format(
+      "spillway: {} made {} plans, by the last of which {} pairs copy; predicted peak {}, "
+      "measured {}\n",
+      plan.planner, plan.plans, plan.copying, to_string(plan.predicted_peak),
+      plan.measured_peak.count == 0 ? "not yet" : to_string(plan.measured_peak));
+}
+
+std::string describe(const VariablesUsage& variables) {
+  std::string text;
+  if (variables.peak_uncounted.count != 0) {
+    text += fmt::format(
+        "spillway: up to {} of variables, which the peak does not count, lay in memory while an op "
+        "was given many at once, such as to save a checkpoint\n",
+        to_string(variables.peak_uncounted));
+  }
+  if (variables.refused != 0) {
+    text += fmt::format("spillway: {} times a variable was to leave memory and stayed: {}\n",
+                        variables.refused, variables.refusal);
+  }
+  return text;
+}
+
+// Lines on graphs that are left as they were, and why.
+std::string describe(const std::map<std::string, std::uint64_t>& left) {
+  constexpr std::size_t kMostReasons = 5;  // texts that name a node differ from graph to graph
+  std::string text;
+  std::size_t reasons = 0;
+  for (const auto& [reason, count] : left) {
+    if (reason == kNothingWaits || reason == kHasPairs) continue;
+    if (++reasons > kMostReasons) {
+      return text + "spillway: left_because of the statistics has the other reasons\n";
+    }
+    text += fmt::format("spillway: no activation leaves in {} graph{}: {}\n", count,
+                        count == 1 ? "" : "s", reason);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const FinalFigures& figures) {
+  nlohmann::json all{{"mode", runtime::to_string(figures.mode)},
+                     {"stall_ns", figures.run.stall},
+                     {"steps", figures.run.steps.steps},
+                     {"last_step_ns", figures.run.steps.last_ns},
+                     {"last_step_moved_bytes", figures.run.steps.moved_in_last.count},
+                     {"elapsed_ns", figures.elapsed}};
+  all.update(memory_json(figures.run, figures.variables));
+  all.update(graphs_json(figures));
+  all.update(plan_json(figures.plan));
+  return all.dump(2);
+}
+
+std::string to_summary(const FinalFigures& figures) {
+  const MemoryUsage& memory = figures.run.memory;
+  const SwapTableState& table = figures.table;
+  std::string text = fmt::format(
+      "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them passing; {} "
+      "swapped out, {} swapped in; {} of variables in the store; {} allocations waited, {} "
+      "failed\n",
+      to_string(memory.peak_held), to_string(memory.budget), figures.graphs_rewritten, table.holes,
+      table.used, table.passing, to_string(stored(figures.run.moved)),
+      to_string(loaded(figures.run.moved)), to_string(figures.variables.bytes), memory.waits,
+      memory.failures);
+  text += describe(figures.variables);
+  if (table.recomputed_ops != 0) {
+    text += fmt::format("spillway: {} ops ran again, in place of swapping {}\n",
+                        table.recomputed_ops, to_string(table.recomputed));
+  }
+  text += describe(figures.graphs_left);
+  if (figures.planned) text += describe(figures.plan);
+  return text;
+}
+
+}  // namespace spillway::tf
