@@ -30,8 +30,8 @@ _LOOP = (
     "Unroll it where memory is short (Keras: unroll=True)."
 )
 _TAPE = (
-    "a gradient tape outside of every tf.function keeps what its functions computed: that stays "
-    "in memory. Put the whole step, tape and gradients, into one tf.function."
+    "what a gradient tape outside of every tf.function keeps for gradients stays in memory. Put "
+    "the whole step, tape and gradients, into one tf.function."
 )
 _EAGER = (
     "a Keras model with run_eagerly=True has no graph of its step, so only variables leave. Leave "
@@ -59,7 +59,10 @@ def watch() -> None:
     when_imported(_POLYMORPHIC + "polymorphic_function", _watch_compiled)
     when_imported(_POLYMORPHIC + "concrete_function", _watch_tapes)
     when_imported("tensorflow.python.eager.context", _watch_optimizers)
+    when_imported("tensorflow.python.eager.backprop", _watch_eager_tapes)
+    when_imported("tensorflow.python.client.session", _watch_sessions)
     when_imported("tensorflow.python.ops.while_v2", _watch_loops)
+    when_imported("tensorflow.python.ops.control_flow_state", _watch_loops_of_v1)
     when_imported("keras.src.trainers.trainer", _watch_trainers)
     if _card.is_asked_for():
         _card.watch()
@@ -122,6 +125,32 @@ def _watch_tapes(module: ModuleType) -> None:
     concrete._select_forward_and_backward_functions = watched
 
 
+def _watch_eager_tapes(module: ModuleType) -> None:
+    """Tapes that saw no function, too."""
+    gradient = module.GradientTape.gradient
+
+    @functools.wraps(gradient)
+    def watched(self, *args, **kwargs):
+        if module.context.executing_eagerly():
+            _say(_TAPE)
+        return gradient(self, *args, **kwargs)
+
+    module.GradientTape.gradient = watched
+
+
+def _watch_sessions(module: ModuleType) -> None:
+    """Sessions of tf.compat.v1 have a configuration of their own."""
+    init = module.BaseSession.__init__
+
+    @functools.wraps(init)
+    def watched(self, target="", graph=None, config=None):
+        init(self, target, graph, config)
+        if config and config.graph_options.rewrite_options.disable_meta_optimizer:
+            _say(_NO_REWRITING)
+
+    module.BaseSession.__init__ = watched
+
+
 def _watch_optimizers(module: ModuleType) -> None:
     """TensorFlow sets these for tf.config.optimizer.set_experimental_options."""
     set_options = module.Context.set_optimizer_experimental_options
@@ -147,6 +176,19 @@ def _watch_loops(module: ModuleType) -> None:
         return created
 
     module._create_grad_func = watched
+
+
+def _watch_loops_of_v1(module: ModuleType) -> None:
+    """Loops after disable_v2_behavior: what they accumulate lies on stacks."""
+    state = module._GradLoopState
+    accumulate = state.AddForwardAccumulator
+
+    @functools.wraps(accumulate)
+    def watched(self, value, dead_branch=False):
+        _say(_LOOP)
+        return accumulate(self, value, dead_branch)
+
+    state.AddForwardAccumulator = watched
 
 
 def _watch_trainers(module: ModuleType) -> None:

@@ -12,7 +12,7 @@ from tests.tensorflow.runner import environment
 
 COMPILED = "spillway: a function with jit_compile=True is compiled by XLA: nothing in it moves."
 LOOP = "spillway: what a loop of TensorFlow keeps for its backward pass lies in lists"
-TAPE = "spillway: a gradient tape outside of every tf.function keeps what its functions computed"
+TAPE = "spillway: what a gradient tape outside of every tf.function keeps for gradients stays"
 EAGER = "spillway: a Keras model with run_eagerly=True has no graph"
 SWITCHED_OFF = "spillway: TensorFlow's optimizers of graphs are switched off"
 
@@ -96,6 +96,54 @@ def test_it_is_said_once_and_of_nothing_else(run):
     assert "spillway" not in parts[0]
     for words, said in zip(PROGRAMS, parts[1:], strict=True):
         assert said.count("spillway: ") == said.count(words) == 1
+
+
+def test_a_tape_under_which_no_function_runs_is_told(run):
+    code = (
+        START
+        + MANAGED
+        + """
+for _ in range(2):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.tanh(x @ weight))
+    tape.gradient(loss, weight)
+"""
+    )
+    said = run(code, SPILLWAY_BUDGET="1GiB").stderr
+    assert said.count("spillway: ") == said.count(TAPE) == 1
+
+
+SESSION = """
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+value, weight = tf.ones((64, 64)), tf.get_variable("weight", (64, 64))
+{}
+with tf.Session({}) as session:
+    session.run(tf.global_variables_initializer())
+    session.run(tf.gradients(value @ weight, weight))
+"""
+
+
+def test_a_session_that_switches_optimizers_off_is_told(run):
+    said = {}
+    for off in (True, False):
+        config = (
+            "config = tf.ConfigProto()\n"
+            f"config.graph_options.rewrite_options.disable_meta_optimizer = {off}"
+        )
+        code = SESSION.format(config, "config=config")
+        said[off] = run(code, SPILLWAY_BUDGET="1GiB").stderr
+    assert said[True].count("spillway: ") == said[True].count(SWITCHED_OFF) == 1
+    assert "spillway: " not in said[False]
+
+
+def test_a_loop_of_v1_is_told(run):
+    loop = (
+        "value = tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, tf.tanh(v @ weight)),"
+        " (0, value))[1]"
+    )
+    said = run(SESSION.format(loop, ""), SPILLWAY_BUDGET="1GiB").stderr
+    assert said.count("spillway: ") == said.count(LOOP) == 1
 
 
 def test_a_keras_program_that_runs_eagerly_is_told(run):
