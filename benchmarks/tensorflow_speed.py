@@ -34,6 +34,7 @@ WARM_STEPS = 16
 PAIRS = 5
 PATIENCE = 400  # seconds; TensorFlow traces for half a minute, and the disk may be slow
 DISK_BYTES = 512 << 20  # for its rates
+FAULT_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -52,27 +53,32 @@ PROGRAMS = {
 }
 
 
+def faults_per_step(worker):
+    """Pages that the kernel gave the process, zeroed, or found for it, without the disk."""
+    before, after = (worker.run(steps, PATIENCE)[1]["page_faults"] for steps in (1, FAULT_STEPS))
+    return (after - before) / FAULT_STEPS
+
+
 class Contest:
     """One program against itself: a stock worker that stays, contestants that come and go."""
 
     def __init__(self, program, directory):
         self.program, self.directory = program, directory
+        self.faults = {}  # per step, of stock and of each contestant
 
     def rows(self):
         """Returns the peak, and a row for each contestant. Raises WorkerError, TooSlowError."""
         with self._worker(stock_environment()) as stock:
             stock.run(WARM_STEPS, PATIENCE)
-            peak, first = self._ample(stock)
-            rows = [first]
+            self.faults = {"stock": faults_per_step(stock)}
+            rows = [self._against(stock, "all fits", AMPLE, "")]
+            peak = rows[0].peak
+            rows.append(self._against(stock, "all fits, hybrid", AMPLE, "hybrid"))
             for share in SHARES:
                 for planner in PLANNERS:
                     rows.append(self._within(stock, peak, share, planner))
                     say("  " + " | ".join(map(str, rows[-1].line())))
             return peak, rows
-
-    def _ample(self, stock):
-        row = self._against(stock, "all fits", AMPLE, "")
-        return row.peak, row
 
     def _within(self, stock, peak, share, planner):
         budget = int(peak * share)
@@ -95,6 +101,7 @@ class Contest:
         with self._worker(variables) as other:
             other.run(WARM_STEPS, PATIENCE)
             done = turns(stock, other, PAIRS, 1, least=PATIENCE)
+            self.faults[name] = faults_per_step(other)
         first, last = managed(done[0].before), done[-1].after
         written, read = (
             (last[name] - first[name]) / len(done) for name in ("evicted_bytes", "fetched_bytes")
@@ -117,11 +124,13 @@ class Contest:
 
 def answer(name, program, directory, report):
     """Adds the program's section. Raises WorkerError, TooSlowError."""
-    peak, rows = Contest(program, directory).rows()
+    contest = Contest(program, directory)
+    peak, rows = contest.rows()
+    faults = "; ".join(f"{who} {count:,.0f}" for who, count in contest.faults.items())
     text = (
         f"`{program.command()}`: tensors peak at {size(peak)} where all fits. Turns of one step "
         f"after {WARM_STEPS} to warm up. `disk bound`: the time that the disk alone needs for what "
-        f"moved, in stock steps, at the rates that it gave just then."
+        f"moved, in stock steps, at the rates that it gave just then. Page faults per step: {faults}."
     )
     report.add(
         f"tensorflow-speed-{name}", f"What does less memory cost in TensorFlow: {program.title}?",
