@@ -85,7 +85,7 @@ def ways(program, directory):
         change = "tf.recompute_grad around each block"
         found.append(Way("recompute_grad", change, stock_environment(), program.recompute))
     found.append(Way("kernel swap", "none", stock_environment(), swap=SWAP))
-    for planner in ("", "hybrid"):
+    for planner in ("", "none"):
         named = {"SPILLWAY_PLANNER": planner} if planner else {}
         variables = environment(
             SPILLWAY_BUDGET=str(program.budget), SPILLWAY_SPOOL_DIR=str(directory),

@@ -200,7 +200,8 @@ constexpr auto kRows = std::to_array<Row>({
       "Where record mode writes the trace; a name that ends in .zst compresses it."},
      [](Settings& s, std::string_view t, std::string_view) { s.trace_path = t; }},
     {{"SPILLWAY_PLANNER", "", "NAME[:OPTION=VALUE,...]",
-      "Planner that decides which tensors of TensorFlow's graphs leave, and when they come back."},
+      "Planner that decides which tensors of TensorFlow's graphs leave, and when they come back; "
+      "none: no planner does."},
      [](Settings& s, std::string_view t, std::string_view) { s.planner = t; }},
     {{"SPILLWAY_PLAN_CACHE", "", "DIR",
       "Directory in which that planner's plans are kept for the next run."},

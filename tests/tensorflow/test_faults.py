@@ -72,10 +72,10 @@ DISTURBED = [
 
 SETTINGS = {
     "as it is": {},
-    # Swap-ins wait for a clock, and not for an edge of the graph.
-    "with a clock": {"SPILLWAY_PLANNER": "lms"},
+    # Swap-ins wait for an edge of the graph, and not for a clock.
+    "without a planner": {"SPILLWAY_PLANNER": "none"},
     # Swap-ins wait when the op fails.
-    "slow": {"SPILLWAY_FAULTS": "spool.read=delay:20ms@1+"},
+    "slow": {"SPILLWAY_FAULTS": "spool.read=delay:5ms@1+"},
 }
 
 

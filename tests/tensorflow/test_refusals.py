@@ -103,8 +103,12 @@ print(float(tf.reduce_sum(tf.ones((1024, 1024)))))
             'SPILLWAY_TRACE: "step.json" is written by SPILLWAY_MODE=record alone.',
         ),
         (
-            {"SPILLWAY_BUDGET": "1GiB", "SPILLWAY_PLAN_CACHE": "plans"},
-            "SPILLWAY_PLAN_CACHE: no planner is named whose plans to keep.",
+            {
+                "SPILLWAY_BUDGET": "1GiB",
+                "SPILLWAY_PLANNER": "none",
+                "SPILLWAY_PLAN_CACHE": "plans",
+            },
+            "SPILLWAY_PLAN_CACHE: SPILLWAY_PLANNER=none makes no plans to keep.",
         ),
     ],
 )

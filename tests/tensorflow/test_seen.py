@@ -51,7 +51,7 @@ def test_the_planner_is_named(tmp_path):
 
 def test_the_summary_is_that_of_the_run(tmp_path):
     told, shown, errors = run_mlp(tmp_path)
-    assert shown["planner"] == ""
+    assert shown["planner"] == told["planner"] == "hybrid"
     assert shown["peak_device"] == told["peak_device_bytes"] <= 16 << 20
     assert shown["evicted"] == told["evicted_bytes"] > 0
     assert shown["fetched"] == told["fetched_bytes"] > 0

@@ -7,17 +7,25 @@ from tests.tensorflow.runner import MIB, assert_equal, run
 
 
 # Between what the program needs with everything copied and what it needs alone.
-@pytest.mark.parametrize(("program", "budget"), [("mlp", 16), ("cnn", 40), ("cnn_in_loop", 32)])
-def test_a_budget_below_the_need_holds(server, program, budget):
+@pytest.mark.parametrize(
+    ("program", "budget", "planner"),
+    [("mlp", 16, None), ("cnn", 40, None), ("cnn", 40, "none"), ("cnn_in_loop", 32, None)],
+)
+def test_a_budget_below_the_need_holds(server, program, budget, planner):
     # No tensor is so large that it may leave: what is live at most is what the program needs,
     # however its threads take turns. The peak of a roomy run falls where copies happen to be quick.
     alone = server.kept(program, SPILLWAY_BUDGET="1GiB", SPILLWAY_MIN_SIZE="1GiB").statistics
     assert alone["evicted_bytes"] == 0
     assert alone["peak_live_bytes"] > budget * MIB
     roomy = server.kept(program, SPILLWAY_BUDGET="1GiB").statistics
-    found = run("train.py", program, SPILLWAY_BUDGET=f"{budget}MiB")
+    named = {"SPILLWAY_PLANNER": planner} if planner else {}
+    found = run("train.py", program, SPILLWAY_BUDGET=f"{budget}MiB", **named)
     assert_equal(found, server.kept(program))
     statistics = found.statistics
+    assert statistics["planner"].split(" ")[0] == ("" if planner else "hybrid")
+    # A loop's tensors are in no plan.
+    assert (statistics["plans"] > 0) == (not planner and "loop" not in program)
+    assert statistics["plan_changes"] > 0
     assert statistics["budget_bytes"] == budget * MIB
     assert statistics["peak_device_bytes"] <= budget * MIB
     assert statistics["failed_allocations"] == 0

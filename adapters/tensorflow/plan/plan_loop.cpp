@@ -13,19 +13,22 @@
 namespace spillway::tf {
 namespace {
 
-constexpr TimeNs kSearch = 500'000'000;
+// A search takes as long as a few steps, so that with the pauses between plans it is paid back.
+constexpr TimeNs kLeastSearch = 20'000'000;
+constexpr TimeNs kLongestSearch = 500'000'000;
+constexpr TimeNs kStepsToSearch = 4;
 constexpr double kLeastShare = 0.3;
-constexpr std::uint64_t kLongestPause = 64;
+constexpr std::uint64_t kLongestPause = 512;
 constexpr std::uint64_t kPatience = 16;  // runs of other graphs
 constexpr double kAsLarge = 0.95;
 constexpr std::uint32_t kMostSmaller = 8;
 
-planning::PlanningContext context_of(const std::function<TimeNs()>& now,
+planning::PlanningContext context_of(const std::function<TimeNs()>& now, TimeNs step,
                                      std::span<const std::uint32_t> partitions) {
   planning::PlanningContext context;
   context.partitions = partitions;
   context.now = now;
-  context.time_limit_ns = kSearch;
+  context.time_limit_ns = std::clamp(step * kStepsToSearch, kLeastSearch, kLongestSearch);
   context.explain = false;
   return context;
 }
@@ -60,6 +63,8 @@ void PlanLoop::on_run(std::size_t graph) {
   if (found == graphs_.end()) return;
   Planned& planned = found->second;
   ++planned.runs;
+  const TimeNs now = options_.now();
+  planned.step = now - std::exchange(planned.began, now);
   if (measured_) {
     if (const auto run = profiler_.take()) {
       measured_locked(graphs_.at(*measured_), *run);
@@ -134,7 +139,8 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
   const Machine here = machine();
   budgets[Tier::kHost] = here.host_capacity.value;
   const planning::PlannerSource source(*options_.choice.planner, options_.choice.options, here,
-                                       budgets, context_of(options_.now, step.partitions));
+                                       budgets,
+                                       context_of(options_.now, planned.step, step.partitions));
   const auto outcome = source.actions_for(step.trace);
   const auto* const actions = std::get_if<planning::StepActions>(&outcome);
   if (actions == nullptr) {

@@ -87,6 +87,8 @@ class PlanLoop {
   struct Planned {
     PairedGraph graph;
     std::uint64_t runs = 0;
+    TimeNs began = 0;               ///< the last run
+    TimeNs step = 0;                ///< from the beginning of the one before to that
     std::uint64_t measure_at = 2;   ///< the run in which the profiler is started
     std::uint64_t pause = 4;        ///< runs until the next plan
     double share = 0.9;             ///< of the budget, that plans keep to

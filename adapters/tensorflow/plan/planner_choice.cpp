@@ -22,12 +22,15 @@ constexpr std::array<std::array<std::string_view, 2>, 2> kNotExecuted{{
     {"sync-mode", "copies go beside computing; SPILLWAY_TF_ASYNC=off has them hold their threads"},
     {"variables-on-host", "variables leave memory by rules of their own (docs/tensorflow.md)"},
 }};
+constexpr std::string_view kNone = "none";
+constexpr std::string_view kDefault = "hybrid";
 // The paper's, for a mixture of experts.
 constexpr std::size_t kPartitionNodes = 200;
 
 const planning::Planner& find(std::string_view name) {
   if (std::ranges::find(kExecuted, name) != kExecuted.end()) return planning::planner_named(name);
-  const std::vector<std::string_view> names(kExecuted.begin(), kExecuted.end());
+  std::vector<std::string_view> names(kExecuted.begin(), kExecuted.end());
+  names.push_back(kNone);
   throw UserError(fmt::format(
       "SPILLWAY_PLANNER: \"{}\" is no planner whose plans TensorFlow's graphs carry out.{} "
       "Planners: {}.",
@@ -80,7 +83,9 @@ PlannerChoice parse_planner(std::string_view text) {
   PlannerChoice choice{.planner = &planner,
                        .options = planning::Options(planner.options()),
                        .pairs = {},
-                       .serialise_levels = false,
+                       // Neighbours of a level that run at once need the memory of both, and the
+                       // step that was measured runs in another order than the planned one.
+                       .serialise_levels = planner.name() == "hybrid",
                        .partition_nodes = planner.name() == "partitioned" ? kPartitionNodes : 0,
                        .twins = false};
   std::string_view rest =
@@ -96,6 +101,11 @@ PlannerChoice parse_planner(std::string_view text) {
   }
   choice.twins = recomputes(choice);
   return choice;
+}
+
+std::optional<PlannerChoice> choose_planner(std::string_view setting) {
+  if (setting == kNone) return std::nullopt;
+  return parse_planner(setting.empty() ? kDefault : setting);
 }
 
 }  // namespace spillway::tf

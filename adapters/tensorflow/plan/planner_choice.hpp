@@ -4,16 +4,21 @@
 //
 //     lms                             threshold, ahead and groupby tuned
 //     lms:threshold=4,ahead=2         as given
-//     lms:serialise-levels=on         heavy ops of one level run one after the other
+//     lms:serialise-levels=on         heavy ops of one level run one after the other; hybrid has
+//                                     that on
 //     partitioned:partition-size=50   partitions of 50 nodes, one after the other
 //
 //     superneurons, hybrid            cheap ops may be computed again: the graph gets twins
 //     hybrid:recompute=off            it gets none
 //
-// Options are those of `spillway plan`. A value; errors: UserError.
+//     none                            no planner: the table measures and decides
+//
+// Where nobody names one it is hybrid. Options are those of `spillway plan`. A value; errors:
+// UserError.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,5 +41,8 @@ struct PlannerChoice {
 std::span<const std::string_view> executed_planners();
 
 PlannerChoice parse_planner(std::string_view text);
+
+/// What the setting SPILLWAY_PLANNER says, which may be empty. Nothing: no planner decides.
+std::optional<PlannerChoice> choose_planner(std::string_view setting);
 
 }  // namespace spillway::tf

@@ -49,10 +49,9 @@ void refuse_what_is_not_there(const runtime::Settings& settings) {
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
-  if (!settings.plan_cache.empty() && settings.planner.empty()) {
+  if (!settings.plan_cache.empty() && !choose_planner(settings.planner)) {
     throw UserError(
-        "SPILLWAY_PLAN_CACHE: no planner is named whose plans to keep. Set "
-        "SPILLWAY_PLANNER, or unset it.");
+        "SPILLWAY_PLAN_CACHE: SPILLWAY_PLANNER=none makes no plans to keep. Unset one of them.");
   }
 }
 
@@ -121,7 +120,7 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
   memory_.set_victims([this](Bytes bytes, Victims victims) { evict(bytes, victims); });
   if (settings.effective_mode() == Mode::kRecord) {
     start_recording();
-  } else if (!settings.planner.empty()) {
+  } else {
     start_planning(budget);
   }
 }
@@ -136,8 +135,8 @@ void Session::start_recording() {
 }
 
 void Session::start_planning(Bytes budget) {
-  planner_ = parse_planner(settings_.planner);
-  if (table_.always_copies()) return;
+  planner_ = choose_planner(settings_.planner);
+  if (!planner_ || table_.always_copies()) return;
   profiler_ = std::make_unique<RunProfiler>();
   memory_.set_observer(*profiler_);
   const auto rates = [this] {

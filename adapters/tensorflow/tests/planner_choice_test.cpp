@@ -53,6 +53,23 @@ TEST(PlannerChoiceTest, GraphsHaveTwinsWhereThePlannerMayRecompute) {
   EXPECT_THAT(refusal("lms:recompute=on"), HasSubstr("recompute"));
 }
 
+TEST(PlannerChoiceTest, LevelsAreSerialisedWhereThePlannerIsHybridOrAsked) {
+  for (const std::string_view with :
+       {"hybrid", "hybrid:recompute=off", "swap-critical-path:serialise-levels=on"}) {
+    EXPECT_TRUE(parse_planner(with).serialise_levels) << with;
+  }
+  for (const std::string_view without : {"hybrid:serialise-levels=off", "lms", "superneurons"}) {
+    EXPECT_FALSE(parse_planner(without).serialise_levels) << without;
+  }
+}
+
+TEST(PlannerChoiceTest, WithoutANameItIsHybridAndNoneIsNone) {
+  EXPECT_EQ(choose_planner("")->planner->name(), "hybrid");
+  EXPECT_TRUE(choose_planner("")->serialise_levels);
+  EXPECT_EQ(choose_planner("lms")->planner->name(), "lms");
+  EXPECT_FALSE(choose_planner("none"));
+}
+
 TEST(PlannerChoiceTest, OptionsThatGraphsCannotFollowAreRefused) {
   EXPECT_THAT(refusal("lms:sync-mode=3"), HasSubstr("SPILLWAY_TF_ASYNC=off"));
   EXPECT_THAT(refusal("partitioned:variables-on-host=off"), HasSubstr("rules of their own"));
@@ -63,7 +80,8 @@ TEST(PlannerChoiceTest, WhatIsNoPlannerIsRefusedByName) {
   EXPECT_THAT(refusal("chain-recompute"), HasSubstr("hybrid, swap-critical-path"));
   EXPECT_THAT(refusal("lms:threshold"), HasSubstr("no OPTION=VALUE"));
   EXPECT_THAT(refusal("lms:treshold=4"), HasSubstr("threshold"));
-  EXPECT_THAT(refusal("hybrid:serialise-levels=on"), HasSubstr("serialise-levels"));
+  EXPECT_THAT(refusal("hybrid:serialise-levels=1"), HasSubstr("on or off"));
+  EXPECT_THAT(refusal("none:recompute=on"), HasSubstr("superneurons, none"));
 }
 
 }  // namespace
