@@ -55,7 +55,7 @@ class Twin : public OpKernel {
     if (session == nullptr) return;
     session->table().recomputed(ops_, bytes);
     if (session->profiler() != nullptr) {
-      session->profiler()->came_back(hole_, {static_cast<const std::byte*>(tensor.data()), bytes});
+      session->profiler()->made_again(hole_, {static_cast<const std::byte*>(tensor.data()), bytes});
     }
   }
 

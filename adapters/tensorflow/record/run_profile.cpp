@@ -27,7 +27,8 @@ void RunProfiler::start(std::uint64_t first_hole, std::uint64_t holes) {
   first_hole_ = first_hole;
   holes_ = holes;
   finished_.reset();
-  profile_ = {};
+  ++run_;  // ops that are open belong to a run that nobody measures any more
+  forget_run_locked();
   step_.reset();
   skips_ = true;
   on_.store(true);
@@ -45,6 +46,13 @@ bool RunProfiler::is_wanted_locked() const {
   });
 }
 
+void RunProfiler::forget_run_locked() {
+  profile_ = {};
+  peaks_.end_all();
+  stays_.clear();
+  bytes_.clear();
+}
+
 bool RunProfiler::enter_run_locked(const SeenOp& op) {
   if (step_ == op.step) return !skips_;
   if (!nodes_.contains(std::string(op.node))) return false;
@@ -56,11 +64,8 @@ bool RunProfiler::enter_run_locked(const SeenOp& op) {
     finished_ = std::move(profile_);
     on_.store(false);
   }
-  profile_ = {};
+  forget_run_locked();
   skips_ = first;
-  peaks_.end_all();
-  stays_.clear();
-  bytes_.clear();
   return !skips_ && watches();
 }
 
@@ -68,6 +73,7 @@ bool RunProfiler::begin_op(const SeenOp& op, TimeNs now) {
   if (!watches()) return false;
   const std::lock_guard lock(mutex_);
   if (!watches() || !enter_run_locked(op) || open_op().run == run_) return false;
+  if (profile_.ops.empty()) began_ = now;
   open_op() = {.run = run_, .index = profile_.ops.size(), .began = now};
   const Bytes live = peaks_.begin(open_op().index);
   profile_.ops.push_back({.node = std::string(op.node), .duration_ns = 0, .peak = live});
@@ -82,21 +88,23 @@ void RunProfiler::end_op(std::span<const SeenMemory> /*outputs*/, TimeNs now) {
   if (!peak) return;
   profile_.ops[op.index].duration_ns = now - op.began;
   profile_.ops[op.index].peak = *peak;
+  profile_.duration_ns = now - began_;
 }
 
-void RunProfiler::stay(std::uint64_t hole, SeenMemory memory, bool back) {
+void RunProfiler::stay(ProfiledStay begun, SeenMemory memory, bool is_made) {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
   if (skips_ || profile_.ops.empty()) return;
-  const std::size_t now = profile_.ops.size() - 1;
-  if (const auto known = stays_.find(memory.pointer); known != stays_.end()) {
-    if (back) return;  // it has not left
-    // Made in the memory of its input, whose last user that op was.
-    profile_.stays[known->second].to = now;
-  }
-  stays_[memory.pointer] = profile_.stays.size();
-  profile_.stays.push_back(
-      {.hole = hole, .back = back, .bytes = memory.bytes, .from = now, .to = now});
+  const auto [known, end] = stays_.equal_range(memory.pointer);
+  if (!is_made && known != end) return;
+  const auto is_begun = [&](const auto& entry) {
+    return profile_.stays[entry.second].hole == begun.hole;
+  };
+  if (std::any_of(known, end, is_begun)) return;
+  stays_.emplace(memory.pointer, profile_.stays.size());
+  begun.bytes = memory.bytes;
+  begun.from = begun.to = profile_.ops.size() - 1;
+  profile_.stays.push_back(begun);
 }
 
 void RunProfiler::allocated(const std::byte* pointer, Bytes bytes, Bytes live) {
@@ -113,10 +121,11 @@ void RunProfiler::freed(const std::byte* pointer) noexcept {
     peaks_.freed(found->second);
     bytes_.erase(found);
   }
-  const auto found = stays_.find(pointer);
-  if (found == stays_.end()) return;
-  profile_.stays[found->second].to = profile_.ops.size() - 1;
-  stays_.erase(found);
+  const auto [first, last] = stays_.equal_range(pointer);
+  for (auto stay = first; stay != last; ++stay) {
+    profile_.stays[stay->second].to = profile_.ops.size() - 1;
+  }
+  stays_.erase(first, last);
 }
 
 }  // namespace spillway::tf

@@ -44,6 +44,7 @@ struct ProfiledStay {
 struct RunProfile {
   std::vector<ProfiledOp> ops;  ///< in the order in which they began
   std::vector<ProfiledStay> stays;
+  TimeNs duration_ns = 0;  ///< from the beginning of the first op to the end of the last
 
   [[nodiscard]] Bytes peak() const;
 };
@@ -59,8 +60,14 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   [[nodiscard]] std::optional<RunProfile> take();
 
   /// A swap-out was given this memory for the hole; a swap-in has handed it on after it.
-  void came(std::uint64_t hole, SeenMemory memory) { stay(hole, memory, false); }
-  void came_back(std::uint64_t hole, SeenMemory memory) { stay(hole, memory, true); }
+  void came(std::uint64_t hole, SeenMemory memory) { stay({.hole = hole}, memory, true); }
+  void came_back(std::uint64_t hole, SeenMemory memory) {
+    stay({.hole = hole, .back = true}, memory, false);
+  }
+  /// A tensor was computed again in place of coming back, maybe in the memory of another.
+  void made_again(std::uint64_t hole, SeenMemory memory) {
+    stay({.hole = hole, .back = true}, memory, true);
+  }
 
   [[nodiscard]] bool watches() const override { return on_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool begin_op(const SeenOp& op, TimeNs now) override;
@@ -83,10 +90,12 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   };
 
   static OpenOp& open_op();
-  void stay(std::uint64_t hole, SeenMemory memory, bool back);
+  /// `is_made`: another tensor, where the memory is known. Else it has not left.
+  void stay(ProfiledStay begun, SeenMemory memory, bool is_made);
   /// False where the op begins a run that is not measured, or none.
   bool enter_run_locked(const SeenOp& op);
 
+  void forget_run_locked();
   [[nodiscard]] bool is_wanted_locked() const;
 
   std::atomic<bool> on_{false};
@@ -98,10 +107,13 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   std::optional<std::int64_t> step_;  // the framework's number of the present run
   std::uint64_t run_ = 0;             // ours
   RunProfile profile_;                // of the present run
+  TimeNs began_ = 0;                  // its first op
   std::optional<RunProfile> finished_;
   OpPeaks peaks_;
-  std::unordered_map<const std::byte*, Bytes> bytes_;        // of what was allocated in the run
-  std::unordered_map<const std::byte*, std::size_t> stays_;  // that have not ended, by memory
+  std::unordered_map<const std::byte*, Bytes> bytes_;  // of what was allocated in the run
+  // Those that have not ended, by memory. It may hold several tensors, one that looks at another or
+  // one that was made where its input was.
+  std::unordered_multimap<const std::byte*, std::size_t> stays_;
 };
 
 }  // namespace spillway::tf

@@ -107,10 +107,42 @@ TEST_F(RunProfilerTest, ATensorMadeInTheMemoryOfAnotherStaysThereAfterIt) {
   ASSERT_TRUE(profile);
   ASSERT_EQ(profile->stays.size(), 2U);
   EXPECT_EQ(profile->stays[0].hole, 5U);
-  EXPECT_EQ(profile->stays[0].to, 2U);
   EXPECT_EQ(profile->stays[1].hole, 6U);
   EXPECT_EQ(profile->stays[1].from, 2U);
+  // Until the memory is free; whoever reads this knows the last user of each.
+  EXPECT_EQ(profile->stays[0].to, 4U);
   EXPECT_EQ(profile->stays[1].to, 4U);
+  EXPECT_EQ(profile->duration_ns, 90) << "five ops of ten and four pauses of ten";
+}
+
+TEST_F(RunProfilerTest, ATensorThatIsMadeAgainWhereAnotherIsIsSeen) {
+  profiler_.start(5, 2);
+  for (std::int64_t step = 1; step < 4; ++step) {
+    op(step, "make", [&] {
+      allocate(0, kMiB);
+      profiler_.came(5, {memory_.data(), kMiB});
+    });
+    op(step, "use", [&] { profiler_.made_again(6, {memory_.data(), kMiB}); });
+    free(0, kMiB);
+  }
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  ASSERT_EQ(profile->stays.size(), 2U);
+  EXPECT_EQ(profile->stays[1].hole, 6U);
+  EXPECT_TRUE(profile->stays[1].back);
+}
+
+// As where a graph does not run any more, and another is measured instead: an op of it asks for
+// that.
+TEST_F(RunProfilerTest, AnOpDuringWhichAnotherMeasurementBeginsIsInNone) {
+  profiler_.start(5, 1);
+  run(1);
+  op(2, "make");
+  op(2, "between", [&] { profiler_.start(5, 1); });
+  for (std::int64_t step = 3; step < 6; ++step) run(step);
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  EXPECT_EQ(profile->ops.size(), 4U);
 }
 
 TEST_F(RunProfilerTest, RunsOfOtherGraphsArePassedOver) {
