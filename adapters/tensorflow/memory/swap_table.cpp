@@ -36,6 +36,7 @@ std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop, bool by_pla
                      .count = in_loop.size(),
                      .counting_hole = first + static_cast<std::uint64_t>(counting),
                      .all_in_loops = std::ranges::count(in_loop, false) == 0,
+                     .has_loops = std::ranges::count(in_loop, true) != 0,
                      .by_plan = by_plan});
   return first;
 }
@@ -43,8 +44,10 @@ std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop, bool by_pla
 void SwapTable::follow(std::span<const HoleDecision> decisions) {
   const std::lock_guard lock(mutex_);
   if (decisions.empty() || gave_up_) return;
-  const Graph& graph = graphs_[holes_[decisions.front().hole].graph];
+  Graph& graph = graphs_[holes_[decisions.front().hole].graph];
+  graph.by_plan = true;
   for (std::uint64_t i = graph.first; i < graph.first + graph.count; ++i) {
+    if (holes_[i].in_loop) continue;
     holes_[i].passes = false;
     holes_[i].had_to_leave = false;
     holes_[i].due.reset();
@@ -109,7 +112,9 @@ bool SwapTable::copies(std::uint64_t number, Bytes bytes, std::int64_t step) {
 bool SwapTable::copies_locked(std::uint64_t number, Bytes bytes) {
   Hole& hole = holes_[number];
   hole.largest = std::max(hole.largest, bytes);
-  if (!options_.always_copy && !gave_up_ && !graphs_[hole.graph].by_plan) count_run_locked(hole);
+  const Graph& graph = graphs_[hole.graph];
+  const bool measures = !graph.by_plan || graph.has_loops;
+  if (!options_.always_copy && !gave_up_ && measures) count_run_locked(hole);
   if (!may_leave(bytes) || hole.passes) return false;
   hole.left = true;
   return true;
@@ -154,6 +159,7 @@ void SwapTable::decide_locked(Graph& graph, Bytes peak) {
   std::vector<Hole*> copying;
   for (std::uint64_t i = graph.first; i < graph.first + graph.count; ++i) {
     Hole& hole = holes_[i];
+    if (graph.by_plan && !hole.in_loop) continue;
     if (hole.left && !hole.passes && !hole.had_to_leave) copying.push_back(&hole);
   }
   graph.settled = true;

@@ -78,7 +78,7 @@ class SwapTable {
             std::function<void(std::size_t graph, std::int64_t step)> on_run = {});
 
   /// Numbers for the holes of a graph: the first one's. They copy. `in_loop`: one for each.
-  /// `by_plan`: plans decide what passes.
+  /// `by_plan`: plans decide what passes outside of loops.
   std::uint64_t add_holes(const std::vector<bool>& in_loop, bool by_plan = false);
 
   /// Sets which holes pass from now on, and when swap-ins are due; holes that are not named copy.
@@ -143,6 +143,7 @@ class SwapTable {
     std::uint64_t count = 0;
     std::uint64_t counting_hole = 0;  // whose runs are those of the graph
     bool all_in_loops = false;
+    bool has_loops = false;
     std::uint64_t round = 1;
     std::uint64_t ran = 0;         // holes in this round
     std::uint64_t wait_until = 2;  // the round in which what it does now ends

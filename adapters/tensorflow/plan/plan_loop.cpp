@@ -19,7 +19,7 @@ constexpr TimeNs kLongestSearch = 500'000'000;
 constexpr TimeNs kStepsToSearch = 4;
 constexpr double kLeastShare = 0.3;
 constexpr std::uint64_t kLongestPause = 512;
-constexpr std::uint64_t kPatience = 16;  // runs of other graphs
+constexpr std::uint64_t kMostPatience = 4096;
 constexpr double kAsLarge = 0.95;
 constexpr std::uint32_t kMostSmaller = 8;
 
@@ -63,20 +63,25 @@ void PlanLoop::on_run(std::size_t graph) {
   if (found == graphs_.end()) return;
   Planned& planned = found->second;
   ++planned.runs;
-  const TimeNs now = options_.now();
-  planned.step = now - std::exchange(planned.began, now);
   if (measured_) {
     if (const auto run = profiler_.take()) {
       measured_locked(graphs_.at(*measured_), *run);
       measured_.reset();
-    } else if (*measured_ != graph && ++runs_of_others_ > kPatience) {
-      measured_.reset();  // it does not run any more
+    } else if (*measured_ != graph && ++runs_of_others_ > graphs_.at(*measured_).patience) {
+      give_up_measuring_locked(graphs_.at(*measured_));
     }
   }
   if (measured_ || planned.runs < planned.measure_at) return;
   measured_ = graph;
   runs_of_others_ = 0;
   profiler_.start(planned.graph.first_hole, planned.graph.holes());
+}
+
+// It runs rarely, or no more. Until it was measured after all, the table decides.
+void PlanLoop::give_up_measuring_locked(Planned& planned) {
+  measured_.reset();
+  planned.patience = std::min(planned.patience * 4, kMostPatience);
+  if (!planned.predicted) table_.measure_instead(planned.graph.first_hole);
 }
 
 bool PlanLoop::is_of_smaller_batch(const RunProfile& run) const {
@@ -114,6 +119,7 @@ void PlanLoop::say_no_plan_locked(Planned& planned, std::string reason) {
 
 void PlanLoop::learn_locked(Planned& planned, const RunProfile& run) {
   const std::uint64_t late_leaves = table_.late_leaves(planned.graph.first_hole);
+  if (late_leaves != planned.late_leaves) planned.pause = kFirstPause;
   if (planned.predicted) {
     state_.predicted_peak = *planned.predicted;
     state_.measured_peak = run.peak();
@@ -140,7 +146,7 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
   budgets[Tier::kHost] = here.host_capacity.value;
   const planning::PlannerSource source(*options_.choice.planner, options_.choice.options, here,
                                        budgets,
-                                       context_of(options_.now, planned.step, step.partitions));
+                                       context_of(options_.now, run.duration_ns, step.partitions));
   const auto outcome = source.actions_for(step.trace);
   const auto* const actions = std::get_if<planning::StepActions>(&outcome);
   if (actions == nullptr) {

@@ -54,7 +54,7 @@ struct PlanLoopOptions {
 
 /// The plan of the graph that was planned last.
 struct PlanState {
-  std::string planner;  ///< with its options; empty where none was named
+  std::string planner;  ///< with its options; empty where none decides
   std::uint64_t plans = 0;
   std::uint64_t kept = 0;         ///< graphs that began with a plan of a former run
   std::uint64_t copying = 0;      ///< holes that leave by the plan
@@ -84,21 +84,23 @@ class PlanLoop {
   void after_fork() { mutex_.unlock(); }
 
  private:
+  static constexpr std::uint64_t kFirstPause = 4;
+
   struct Planned {
     PairedGraph graph;
     std::uint64_t runs = 0;
-    TimeNs began = 0;               ///< the last run
-    TimeNs step = 0;                ///< from the beginning of the one before to that
-    std::uint64_t measure_at = 2;   ///< the run in which the profiler is started
-    std::uint64_t pause = 4;        ///< runs until the next plan
-    double share = 0.9;             ///< of the budget, that plans keep to
-    std::uint64_t late_leaves = 0;  ///< of the graph, when it was last measured
-    std::uint32_t smaller = 0;      ///< runs in a row that were of a smaller batch
+    std::uint64_t measure_at = 2;       ///< the run in which the profiler is started
+    std::uint64_t pause = kFirstPause;  ///< runs until the next plan
+    std::uint64_t patience = 16;        ///< runs of other graphs while this one is measured
+    double share = 0.9;                 ///< of the budget, that plans keep to
+    std::uint64_t late_leaves = 0;      ///< of the graph, when it was last measured
+    std::uint32_t smaller = 0;          ///< runs in a row that were of a smaller batch
     std::optional<Bytes> predicted{};
     std::vector<HoleDecision> decisions{};
     std::string not_kept{};
   };
 
+  void give_up_measuring_locked(Planned& planned);
   void measured_locked(Planned& planned, const RunProfile& run);
   void say_no_plan_locked(Planned& planned, std::string reason);
   [[nodiscard]] bool is_of_smaller_batch(const RunProfile& run) const;

@@ -49,7 +49,8 @@ void refuse_what_is_not_there(const runtime::Settings& settings) {
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
-  if (!settings.plan_cache.empty() && !choose_planner(settings.planner)) {
+  const bool plans = choose_planner(settings.planner).has_value();
+  if (!settings.plan_cache.empty() && !plans) {
     throw UserError(
         "SPILLWAY_PLAN_CACHE: SPILLWAY_PLANNER=none makes no plans to keep. Unset one of them.");
   }
@@ -136,7 +137,13 @@ void Session::start_recording() {
 
 void Session::start_planning(Bytes budget) {
   planner_ = choose_planner(settings_.planner);
-  if (!planner_ || table_.always_copies()) return;
+  if (!planner_) return;
+  // To verify is to compare what was copied.
+  if (settings_.effective_mode() == Mode::kVerify && settings_.planner.empty()) {
+    planner_->twins = false;
+  }
+  if (settings_.planner.empty()) settings_.planner = planner_->planner->name();
+  if (table_.always_copies()) return;
   profiler_ = std::make_unique<RunProfiler>();
   memory_.set_observer(*profiler_);
   const auto rates = [this] {

@@ -159,6 +159,44 @@ TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {
   EXPECT_EQ(table.due(first), std::nullopt);
 }
 
+// Plans know nothing of holes in loops, which the table measures beside them.
+TEST(SwapTableTest, InAPlannedGraphTheTableDecidesInLoops) {
+  SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{10}}, [] { return Bytes{400}; });
+  const std::uint64_t first = table.add_holes({true, false, false}, true);
+  const auto step = [&] {
+    std::vector<bool> copied;
+    for (std::uint64_t hole = first; hole < first + 3; ++hole) {
+      copied.push_back(table.copies(hole, Bytes{100}));
+      if (copied.back()) table.stored(hole, Bytes{100});
+    }
+    for (std::uint64_t hole = first; hole < first + 3; ++hole) {
+      if (copied[hole - first]) table.dropped(hole, Bytes{100});
+    }
+    return copied;
+  };
+  for (int i = 0; i < 20; ++i) step();
+  EXPECT_EQ(step(), (std::vector{false, true, true})) << "until there is a plan";
+  table.follow(std::vector<HoleDecision>{{.hole = first + 1, .leaves = true},
+                                         {.hole = first + 2, .leaves = false}});
+  for (int i = 0; i < 20; ++i) step();
+  EXPECT_EQ(step(), (std::vector{false, true, false}));
+}
+
+TEST(SwapTableTest, APlanThatComesLaterDecidesAgain) {
+  SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{10}}, [] { return Bytes{400}; });
+  const std::uint64_t first = table.add_holes({false, false}, true);
+  table.measure_instead(first);
+  table.follow(std::vector<HoleDecision>{{.hole = first, .leaves = true},
+                                         {.hole = first + 1, .leaves = true}});
+  for (int i = 0; i < 20; ++i) {
+    for (const std::uint64_t hole : {first, first + 1}) {
+      EXPECT_TRUE(table.copies(hole, Bytes{100}));
+      table.stored(hole, Bytes{100});
+      table.dropped(hole, Bytes{100});
+    }
+  }
+}
+
 TEST(SwapTableTest, AGraphWithoutAPlanIsMeasuredInstead) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{200}});
   SwapTable& table = training.table;
