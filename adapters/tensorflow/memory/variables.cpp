@@ -11,6 +11,22 @@
 
 namespace spillway::tf {
 
+namespace {
+
+std::string failed_write(int error) {
+  return fmt::format("writing to the spool failed: {}", std::strerror(error));
+}
+
+// Of mapping a part of the spool.
+std::string failed_map(int error) {
+  if (error != EOPNOTSUPP) return fmt::format("a file cannot be mapped: {}", std::strerror(error));
+  return "the file system of the spool cannot reserve space (fallocate); set SPILLWAY_SPOOL_DIR to "
+         "a "
+         "directory on another";
+}
+
+}  // namespace
+
 VariableMemory::VariableMemory(Variables& owner, runtime::StoredId id, std::byte* data, Bytes bytes)
     : owner_(owner), id_(id), data_(data), bytes_(bytes) {
   const std::lock_guard lock(owner_.mutex_);
@@ -59,7 +75,7 @@ std::shared_ptr<VariableMemory> Variables::make(Bytes bytes, const char* made_by
       if (std::byte* const data = store_.map(*id)) {
         return std::make_shared<VariableMemory>(*this, *id, data, bytes);
       }
-      reason = fmt::format("a file cannot be mapped: {}", std::strerror(errno));
+      reason = failed_map(errno);
       store_.drop(*id);
     } else {
       reason = store_.full_reason();
@@ -150,8 +166,8 @@ void Variables::end_op(VariableMemory& variable) {
   {
     const std::lock_guard lock(mutex_);
     if (--variable.ops_ != 0) return;
-    stays = variable.counted_;
-    may_leave = left_.count != 0 || leaving_;
+    stays = variable.counted_ || variable.stays_;
+    may_leave = variable.left_;
     if (!stays) end_uncounted_locked(variable);
   }
   if (stays) {
@@ -176,9 +192,21 @@ std::string Variables::write(VariableMemory& variable, const std::byte* from) {
   } else {
     error = store_.write_aside(variable.id_, from);
   }
+  const std::string reason = error == 0 ? std::string() : failed_write(error);
+  if (error != 0) keep(variable, reason);
   end_op(variable);
-  return error == 0 ? std::string()
-                    : fmt::format("writing to the spool failed: {}", std::strerror(error));
+  return reason;
+}
+
+// It has its bytes in memory alone, whether there is room or not.
+void Variables::keep(VariableMemory& variable, const std::string& reason) {
+  const bool charged = memory_.try_charge(variable.bytes_);
+  {
+    const std::lock_guard lock(mutex_);
+    variable.stays_ = true;
+  }
+  if (charged) count(variable);
+  note_refusal(reason);
 }
 
 std::shared_ptr<VariableMemory> Variables::take_oldest(Victims victims) {
@@ -205,13 +233,14 @@ Bytes Variables::put_aside(VariableMemory& variable, bool charged) {
       // Unless somebody else counted it meanwhile.
       if (charged && !std::exchange(variable.counted_, true)) charged = false;
     }
+    variable.left_ |= error == 0;
     if (charged) {
       counted_ -= variable.bytes_;
       left_ += variable.bytes_;
     }
   }
   if (error != 0) {
-    note_refusal(fmt::format("writing to the spool failed: {}", std::strerror(error)));
+    note_refusal(failed_write(error));
   }
   if (!charged) return {};
   memory_.uncharge(variable.bytes_);
@@ -236,7 +265,6 @@ void Variables::rest() {
   }
   make_room(leaving, Victims::kIdle);
   const std::lock_guard lock(mutex_);
-  leaving_ = left_.count != 0;
   left_ = {};
 }
 

@@ -61,6 +61,7 @@ class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
   bool counted_ = false;
   bool uncounted_ = false;  // though an op under way works on all of it
   bool stays_ = false;      // it could not be put aside
+  bool left_ = false;       // it was put aside, and so may leave again
   std::uint32_t ops_ = 0;   // under way that work on it
   std::list<VariableMemory*>::iterator place_;
 };
@@ -148,6 +149,8 @@ class Variables {
   void count(VariableMemory& variable);
   void begin_uncounted_locked(VariableMemory& variable);
   void end_uncounted_locked(VariableMemory& variable);
+  /// What could not be written stays, and its last value in memory.
+  void keep(VariableMemory& variable, const std::string& reason);
   void note_refusal(const std::string& reason);
 
   const VariablesOptions options_;
@@ -164,8 +167,7 @@ class Variables {
   Bytes counted_{};
   Bytes uncounted_{};
   Bytes peak_uncounted_{};
-  Bytes left_{};          // since the last rest()
-  bool leaving_ = false;  // some left between the last two
+  Bytes left_{};  // since the last rest()
   std::uint64_t refused_ = 0;
   std::string refusal_;
 };

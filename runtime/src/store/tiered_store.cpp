@@ -345,13 +345,17 @@ int TieredStore::put_aside_part(const Place& place, std::uint64_t begin, std::ui
   if (in_child_) return 0;  // what it wrote is in memory alone
   const auto offset = static_cast<off_t>(place.disk.offset + begin);
   const auto bytes = static_cast<off_t>(length);
-  // The kernel tells the first who asks that a write failed, whosever it was: pages that it counts
-  // as clean since then may not be on the disk.
-  if (write_failed_) make_dirty(place.mapped + begin, length);
-  if (const int error = write_back(spool_.descriptor(), offset, bytes); error != 0) {
-    write_failed_ = true;
-    make_dirty(place.mapped + begin, length);
-    return error;
+  {
+    // The kernel tells the first who asks that a write failed, whosever it was: pages that it
+    // counts as clean since then may not be on the disk. So one asks at a time, and each is written
+    // anew.
+    const std::lock_guard lock(writing_);
+    if (write_failed_) make_dirty(place.mapped + begin, length);
+    if (const int error = write_back(spool_.descriptor(), offset, bytes); error != 0) {
+      write_failed_ = true;
+      make_dirty(place.mapped + begin, length);
+      return error;
+    }
   }
   if (::madvise(place.mapped + begin, length, MADV_DONTNEED) != 0) return errno;
   ::posix_fadvise(spool_.descriptor(), offset, bytes, POSIX_FADV_DONTNEED);

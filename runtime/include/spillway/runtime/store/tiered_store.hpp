@@ -112,8 +112,8 @@ class TieredStore {
   /// nothing. Return an errno.
   int put_aside(StoredId id);
   int bring(StoredId id);
-  /// Has what was changed of a mapped place on the disk written, and does not wait for it, so that
-  /// put_aside() finds less to do. An error is put_aside()'s.
+  /// Has what was changed of a mapped place on the disk written, and does not wait for that, though
+  /// for room in the disk's queue, so that put_aside() finds less to do. An error is put_aside()'s.
   void begin_writing(StoredId id);
   /// Gives back the pages of a mapped place on the disk that came with accesses, and waits for no
   /// disk: the kernel writes those that were changed.
@@ -189,9 +189,10 @@ class TieredStore {
   StoreStatistics statistics_;
   MoveTally tally_;
   std::string full_reason_;
-  bool in_child_ = false;                  // changes where there is one thread
-  std::atomic<bool> write_failed_{false};  // of a mapped place
-  std::unique_ptr<Transfers> transfers_;   // last: its threads use all of the above
+  bool in_child_ = false;                 // changes where there is one thread
+  std::mutex writing_;                    // of pages of mapped places; held by nobody else
+  bool write_failed_ = false;             // of one of them, ever
+  std::unique_ptr<Transfers> transfers_;  // last: its threads use all of the above
 };
 
 }  // namespace spillway::runtime
