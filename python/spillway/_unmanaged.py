@@ -131,7 +131,10 @@ def _watch_eager_tapes(module: ModuleType) -> None:
 
     @functools.wraps(gradient)
     def watched(self, *args, **kwargs):
-        if module.context.executing_eagerly():
+        # TensorFlow has tapes of its own, for tf.py_function, which are in a graph.
+        asked_by = sys._getframe(1).f_globals.get("__name__", "")
+        of_program = not asked_by.startswith("tensorflow.")
+        if of_program and module.context.executing_eagerly() and _EAGER not in _said:
             _say(_TAPE)
         return gradient(self, *args, **kwargs)
 
@@ -185,7 +188,8 @@ def _watch_loops_of_v1(module: ModuleType) -> None:
 
     @functools.wraps(accumulate)
     def watched(self, value, dead_branch=False):
-        _say(_LOOP)
+        if value.shape.rank != 0:  # a counter or a predicate
+            _say(_LOOP)
         return accumulate(self, value, dead_branch)
 
     state.AddForwardAccumulator = watched

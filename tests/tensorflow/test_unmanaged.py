@@ -156,7 +156,24 @@ model.compile("sgd", "mse", run_eagerly=True)
 model.fit(x, tf.ones((64, 1)), verbose=0)
 """
     )
-    assert run(code, SPILLWAY_BUDGET="1GiB").stderr.count(EAGER) == 1
+    said = run(code, SPILLWAY_BUDGET="1GiB").stderr
+    assert said.count("spillway: ") == said.count(EAGER) == 1
+
+
+def test_nothing_is_said_of_the_tape_of_a_python_function(run):
+    code = (
+        START
+        + """
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.py_function(lambda y: tf.tanh(y), [x @ weight], tf.float32))
+    return tape.gradient(loss, weight)
+
+step()
+"""
+    )
+    assert "spillway: " not in run(code, SPILLWAY_BUDGET="1GiB").stderr
 
 
 def test_it_is_said_after_enable_too(run):
