@@ -35,8 +35,6 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "tensorflow-programs.md
 SHARES = (0.5, 0.3)
 AMPLE = "4GiB"
 SECONDS = 120  # of one run; none takes a tenth of it alone
-# Two runs of one program hold so much more or less of TensorFlow's own memory.
-RESIDENT_SLACK = 48 * MIB
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,6 @@ class Outcome:
     trained: bool = False
     seconds: float = 0
     live: int = 0  # the most that was allocated at once
-    held: int = 0  # the most that the allocator had of the system
     resident: int = 0  # beyond a process that only imports
     moved: int = 0
 
@@ -56,9 +53,7 @@ class Outcome:
 class Measurements:
     """One program: stock, with all it wants, and under budgets.
 
-    `idle_bytes`: resident of a process that only imports. The resident set beyond that and beyond
-    tensors is TensorFlow's own: graphs, kernels' code, threads. A run under a budget may have as
-    much of it as the one in which all fits.
+    `idle_bytes`: resident of a process that only imports.
     """
 
     def __init__(self, server, program, idle_bytes=0):
@@ -66,9 +61,7 @@ class Measurements:
         stock = [self._train() for _ in range(2)]
         self.stock = stock[0]
         self.stock_seconds = statistics.median(run.seconds for run in stock)
-        self._own = None
         self.ample = self.outcome(None)
-        self._own = max(0, self.ample.resident - self.ample.held)
         # Pages that lay idle could have been done without.
         self.peak = self.ample.live
         self._known = {}
@@ -80,15 +73,14 @@ class Measurements:
         given = AMPLE if budget is None else str(budget)
         run = self._train(SPILLWAY_BUDGET=given, **variables)
         told = run.statistics
-        resident = max(0, run.resident_bytes - self._idle)
-        trouble = self._trouble(run, resident, budget)
+        trouble = self._trouble(run, budget)
         return Outcome(
             budget or 0, trouble, run.status == 0 and not trouble, run.seconds,
-            told.get("peak_live_bytes", 0), told.get("peak_device_bytes", 0), resident,
+            told.get("peak_live_bytes", 0), max(0, run.resident_bytes - self._idle),
             told.get("evicted_bytes", 0) + told.get("fetched_bytes", 0),
         )  # fmt: skip
 
-    def _trouble(self, run, resident, budget):
+    def _trouble(self, run, budget):
         if run.status < 0:
             return f"ended by signal {-run.status} after {run.seconds:.0f} s"
         if run.status:
@@ -98,8 +90,6 @@ class Measurements:
             return f"other values: {', '.join(different)}"
         if budget and run.statistics["peak_device_bytes"] > budget:
             return "went past its budget"
-        if budget and resident > budget + self._own + RESIDENT_SLACK:
-            return f"resident {size(resident)}, {size(self._own)} of it TensorFlow's own"
         return ""
 
     def at(self, budget):

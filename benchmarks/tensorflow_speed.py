@@ -38,6 +38,9 @@ PAIRS = 5
 PATIENCE = 400  # seconds; TensorFlow traces for half a minute, and the disk may be slow
 DISK_BYTES = 512 << 20  # for its rates
 FAULT_STEPS = 3
+# Two runs of one program have so much more or less of TensorFlow's own memory: a third of what the
+# least of the budgets takes away.
+RESIDENT_SLACK = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Contest:
     def __init__(self, program, directory):
         self.program, self.directory = program, directory
         self.faults = {}  # per step, of stock and of each contestant
+        self.own = None  # bytes that are resident beside tensors where all fits
 
     def rows(self):
         """Returns the peak, and a row for each contestant. Raises WorkerError, TooSlowError."""
@@ -116,9 +120,16 @@ class Contest:
         stock_step = Spread.of([turn.first for turn in done]).median
         return Row(
             name, ratio, moved=written + read, bound=rates.seconds(written, read) / stock_step,
-            peak=last["peak_device_bytes"],
-            remark="**over its budget**" * (last["peak_device_bytes"] > budget),
+            peak=last["peak_device_bytes"], remark=self._resident(last, budget),
         )  # fmt: skip
+
+    def _resident(self, counters, budget):
+        """The process's own memory beside the budget: no more than where all fits."""
+        if self.own is None:
+            self.own = counters["VmHWM"] - counters["peak_device_bytes"]
+        over = counters["VmHWM"] > budget + self.own + RESIDENT_SLACK
+        mark = "**" * (over or counters["peak_device_bytes"] > budget)
+        return f"{mark}resident {size(counters['VmHWM'])}{mark}"
 
     def _worker(self, variables):
         script, *arguments = self.program.arguments
@@ -135,7 +146,9 @@ def answer(name, program, directory, report):
         f"`{program.command()}`: tensors peak at {size(peak)} where all fits. Turns of {STEPS} "
         f"steps after {WARM_STEPS} to warm up, the median of each. `disk bound`: the time that the "
         f"disk alone needs for what moved, in stock steps, at the rates that it gave just then. "
-        f"Page faults per step: {faults}."
+        f"Page faults per step: {faults}. `resident`: the process at most; bold if tensors pass "
+        f"the budget, or all of it the budget by {size(RESIDENT_SLACK)} more than what lies beside "
+        f"tensors where all fits."
     )
     report.add(
         f"tensorflow-speed-{name}", f"What does less memory cost in TensorFlow: {program.title}?",

@@ -2,10 +2,12 @@
 """Disks that fail, ops that fail, exceptions, Ctrl-C: no hang, no wrong value, one sentence."""
 
 import functools
+import itertools
 
 import pytest
 
 from tests.tensorflow.runner import MIB, assert_equal, run
+from tests.tensorflow.selection import selected
 
 FUZZ = {"SPILLWAY_MODE": "fuzz", "SPILLWAY_BUDGET": "400MiB"}
 STAYS = "spillway: a tensor that was to leave stays in memory:"
@@ -84,8 +86,9 @@ def _disturbed(program):
     return run("disturbed.py", program, timeout=300)
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("program", DISTURBED)
+@pytest.mark.parametrize(
+    ("program", "settings"), selected(itertools.product(DISTURBED, SETTINGS), in_turn=4)
+)
 def test_a_program_in_which_something_fails_goes_on(program, settings):
     stock = _disturbed(program)
     assert stock.status == 0, stock.errors

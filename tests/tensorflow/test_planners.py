@@ -36,7 +36,7 @@ def test_a_planned_program_keeps_its_budget_and_its_bits(server, program, planne
 
 @pytest.mark.parametrize(
     ("planner", "program"),
-    selected(itertools.product(PLANNERS[:1] + ORDERING, IN_FUZZ), in_turn=4),
+    selected(itertools.product((*PLANNERS[:1], "none", *ORDERING), IN_FUZZ), in_turn=4),
 )
 def test_what_a_planner_puts_into_the_graph_changes_no_bit_in_fuzz(server, program, planner):
     found = server.train(program, SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER=planner)
