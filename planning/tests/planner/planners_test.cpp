@@ -481,7 +481,7 @@ TEST_F(PlannersTest, PartitionedKeepsToThePartitionsOfWhoRunsTheStep) {
   context.partitions = partitions;
   for (const auto& [ahead, fetched] : {std::pair("0", 9U), {"1", 5U}}) {
     Options options(partitioned_planner().options());
-    options.set("ahead", ahead);
+    options.set("ahead", std::string_view(ahead));
     const auto plan = make(partitioned_planner(), problem, options, context);
     ASSERT_TRUE(plan);
     EXPECT_EQ(plan->plan.actions, (std::vector{PlanAction::evict(OpIndex{3}, map, Tier::kHost),
@@ -507,7 +507,7 @@ TEST_F(PlannersTest, PartitionedCutsTheirsWhereTheyAreTooLarge) {
   context.partitions = partitions;
   Options options(partitioned_planner().options());
   EXPECT_TRUE(make(partitioned_planner(), problem, options, context));
-  options.set("partition-size", "5");
+  options.set("partition-size", std::string_view("5"));
   EXPECT_FALSE(make(partitioned_planner(), problem, options, context)) << "theirs are as asked";
 }
 
