@@ -463,52 +463,51 @@ TEST_F(PlannersTest, WorkspaceIsChosenByWhatFits) {
   }
 }
 
-// Of 12 ops the first makes what the last reads, and the fourth needs its room.
-TEST_F(PlannersTest, PartitionedKeepsToThePartitionsOfWhoRunsTheStep) {
-  StepBuilder step;
-  const StorageId map = step.temporary(1000, "map");
-  step.op(1000, {.creates = {map}});
-  for (int op = 1; op < 11; ++op) step.op(1000, {.workspace = op == 3 ? 1000U : 0U});
-  step.op(1000, {.reads = {map}, .frees = {map}});
-  const Trace trace = step.build();
+// Of some ops the first makes what the last reads, and one in between needs its room.
+struct FarUse {
+  FarUse(int ops, int crowded) {
+    StepBuilder step;
+    map = step.temporary(1000, "map");
+    step.op(1000, {.creates = {map}});
+    for (int op = 1; op < ops - 1; ++op) step.op(1000, {.workspace = op == crowded ? 1000U : 0U});
+    step.op(1000, {.reads = {map}, .frees = {map}});
+    trace = step.build();
+    budgets[Tier::kDevice] = Bytes{1500};
+    budgets[Tier::kHost] = Bytes{5000};
+  }
+  [[nodiscard]] Problem problem() const { return {trace, machine, budgets}; }
+
+  StorageId map{};
+  Trace trace;
+  Machine machine = plain_machine();
   Budgets budgets;
-  budgets[Tier::kDevice] = Bytes{1500};
-  budgets[Tier::kHost] = Bytes{5000};
-  const Machine machine = plain_machine();
-  const Problem problem{trace, machine, budgets};
+};
+
+TEST_F(PlannersTest, PartitionedKeepsToThePartitionsOfWhoRunsTheStep) {
+  const FarUse step(12, 3);
   const std::vector<std::uint32_t> partitions{0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3};
   PlanningContext context = short_search();
   context.partitions = partitions;
   for (const auto& [ahead, fetched] : {std::pair("0", 9U), {"1", 5U}}) {
     Options options(partitioned_planner().options());
     options.set("ahead", std::string_view(ahead));
-    const auto plan = make(partitioned_planner(), problem, options, context);
+    const auto plan = make(partitioned_planner(), step.problem(), options, context);
     ASSERT_TRUE(plan);
-    EXPECT_EQ(plan->plan.actions, (std::vector{PlanAction::evict(OpIndex{3}, map, Tier::kHost),
-                                               PlanAction::fetch(OpIndex{fetched}, map)}));
+    EXPECT_EQ(plan->plan.actions, (std::vector{PlanAction::evict(OpIndex{3}, step.map, Tier::kHost),
+                                               PlanAction::fetch(OpIndex{fetched}, step.map)}));
   }
 }
 
 // All of the step is one partition there, in which nothing is far from its use.
 TEST_F(PlannersTest, PartitionedCutsTheirsWhereTheyAreTooLarge) {
-  StepBuilder step;
-  const StorageId map = step.temporary(1000, "map");
-  step.op(1000, {.creates = {map}});
-  for (int op = 1; op < 20; ++op) step.op(1000, {.workspace = op == 8 ? 1000U : 0U});
-  step.op(1000, {.reads = {map}, .frees = {map}});
-  const Trace trace = step.build();
-  Budgets budgets;
-  budgets[Tier::kDevice] = Bytes{1500};
-  budgets[Tier::kHost] = Bytes{5000};
-  const Machine machine = plain_machine();
-  const Problem problem{trace, machine, budgets};
+  const FarUse step(21, 8);
   const std::vector<std::uint32_t> partitions(21, 0);
   PlanningContext context = short_search();
   context.partitions = partitions;
   Options options(partitioned_planner().options());
-  EXPECT_TRUE(make(partitioned_planner(), problem, options, context));
+  EXPECT_TRUE(make(partitioned_planner(), step.problem(), options, context));
   options.set("partition-size", std::string_view("5"));
-  EXPECT_FALSE(make(partitioned_planner(), problem, options, context)) << "theirs are as asked";
+  EXPECT_FALSE(make(partitioned_planner(), step.problem(), options, context)) << "as asked";
 }
 
 }  // namespace
