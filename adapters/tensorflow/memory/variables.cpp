@@ -166,7 +166,7 @@ void Variables::end_op(VariableMemory& variable) {
   {
     const std::lock_guard lock(mutex_);
     if (--variable.ops_ != 0) return;
-    stays = variable.counted_ || variable.stays_;
+    stays = variable.counted_;
     may_leave = variable.left_;
     if (!stays) end_uncounted_locked(variable);
   }
@@ -198,14 +198,9 @@ std::string Variables::write(VariableMemory& variable, const std::byte* from) {
   return reason;
 }
 
-// It has its bytes in memory alone, whether there is room or not.
+// It has its bytes in memory alone. Whoever puts it aside later writes them again.
 void Variables::keep(VariableMemory& variable, const std::string& reason) {
-  const bool charged = memory_.try_charge(variable.bytes_);
-  {
-    const std::lock_guard lock(mutex_);
-    variable.stays_ = true;
-  }
-  if (charged) count(variable);
+  if (memory_.try_charge(variable.bytes_)) count(variable);
   note_refusal(reason);
 }
 

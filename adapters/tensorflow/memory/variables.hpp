@@ -149,7 +149,7 @@ class Variables {
   void count(VariableMemory& variable);
   void begin_uncounted_locked(VariableMemory& variable);
   void end_uncounted_locked(VariableMemory& variable);
-  /// What could not be written stays, and its last value in memory.
+  /// Its value could not be written, and stays in memory where there is room.
   void keep(VariableMemory& variable, const std::string& reason);
   void note_refusal(const std::string& reason);
 
