@@ -192,7 +192,7 @@ std::string Variables::write(VariableMemory& variable, const std::byte* from) {
   } else {
     error = store_.write_aside(variable.id_, from);
   }
-  const std::string reason = error == 0 ? std::string() : failed_write(error);
+  std::string reason = error == 0 ? std::string() : failed_write(error);
   if (error != 0) keep(variable, reason);
   end_op(variable);
   return reason;
