@@ -33,6 +33,8 @@ void DelayedEnds::hold(End end) {
 
 void DelayedEnds::drain() {
   std::unique_lock lock(mutex_);
+  // In a forked child there is no thread to notify, and the C library still counts it as waiting.
+  if (held_.empty() && !calling_) return;
   ++hurrying_;
   changed_.notify_all();
   changed_.wait(lock, [this] { return held_.empty() && !calling_; });

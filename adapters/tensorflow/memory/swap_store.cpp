@@ -64,9 +64,9 @@ SwapStore::~SwapStore() {
   if (delays_) delays_->drain();
 }
 
-void SwapStore::tell(DelayedEnds::End end) {
-  if (delays_ == nullptr) return end();
-  delays_->hold(std::move(end));
+runtime::StoreDone SwapStore::held_back(runtime::StoreDone end) {
+  if (delays_ == nullptr) return end;
+  return [this, end = std::move(end)](int error) { delays_->hold([end, error] { end(error); }); };
 }
 
 SwapStore::Ticket SwapStore::swap_out(const std::byte* memory, Bytes bytes, SwapOutDone done,
@@ -139,8 +139,8 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
     return;
   }
   auto copy = std::make_shared<StoredCopy>(store_, *id, bytes);
-  const auto told = [this, ticket = ticket, bytes = bytes, copy, done = done,
-                     passing = std::make_shared<Passing>(out_meter_, bytes)](int error) {
+  const auto end = [this, ticket = ticket, bytes = bytes, copy, done = done,
+                    passing = std::make_shared<Passing>(out_meter_, bytes)](int error) {
     {
       const std::lock_guard lock(mutex_);
       writing_.erase(ticket);
@@ -152,13 +152,12 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
     }
     memory_.room_came(bytes);
   };
-  const auto end = [this, told](int error) { tell([told, error] { told(error); }); };
   {
     const std::lock_guard lock(mutex_);
     writing_.emplace(ticket, copy);
   }
   try {
-    store_.store(*id, memory, end);
+    store_.store(*id, memory, held_back(end));
   } catch (const std::exception& error) {  // no thread can be started
     {
       const std::lock_guard lock(mutex_);
@@ -277,9 +276,9 @@ bool SwapStore::start_those_with_room() {
 }
 
 void SwapStore::load(const Request& request, std::byte* memory) {
-  const auto told = [this, memory, copy = request.copy, done = request.done,
-                     passing =
-                         std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
+  const auto end = [this, memory, copy = request.copy, done = request.done,
+                    passing =
+                        std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
     if (error == 0) {
       done(memory, "");
       return;
@@ -287,9 +286,8 @@ void SwapStore::load(const Request& request, std::byte* memory) {
     memory_.free(memory);
     done(nullptr, fmt::format("reading from the spool failed: {}", std::strerror(error)));
   };
-  const auto end = [this, told](int error) { tell([told, error] { told(error); }); };
   try {
-    store_.load(request.copy->id(), memory, end);
+    store_.load(request.copy->id(), memory, held_back(end));
   } catch (const std::exception& error) {
     memory_.free(memory);
     request.done(nullptr, error.what());

@@ -127,8 +127,8 @@ class SwapStore final : public CopyMaker {
   /// A place in the store, or why there is none.
   std::optional<runtime::StoredId> reserve(const Leaving& leaving, std::string& reason);
   void swap_out_now(const Leaving& leaving);
-  /// Calls `end`, of a copy that has ended, now or by and by.
-  void tell(DelayedEnds::End end);
+  /// `end`, which with delays is called by and by.
+  runtime::StoreDone held_back(runtime::StoreDone end);
 
   BudgetedMemory& memory_;
   LinkMeter out_meter_;

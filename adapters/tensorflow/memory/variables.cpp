@@ -21,8 +21,7 @@ std::string failed_write(int error) {
 std::string failed_map(int error) {
   if (error != EOPNOTSUPP) return fmt::format("a file cannot be mapped: {}", std::strerror(error));
   return "the file system of the spool cannot reserve space (fallocate); set SPILLWAY_SPOOL_DIR to "
-         "a "
-         "directory on another";
+         "a directory on another";
 }
 
 }  // namespace
@@ -167,7 +166,7 @@ void Variables::end_op(VariableMemory& variable) {
     const std::lock_guard lock(mutex_);
     if (--variable.ops_ != 0) return;
     stays = variable.counted_;
-    may_leave = variable.left_;
+    may_leave = variable.left_in_ + 1 >= step_;
     if (!stays) end_uncounted_locked(variable);
   }
   if (stays) {
@@ -228,7 +227,7 @@ Bytes Variables::put_aside(VariableMemory& variable, bool charged) {
       // Unless somebody else counted it meanwhile.
       if (charged && !std::exchange(variable.counted_, true)) charged = false;
     }
-    variable.left_ |= error == 0;
+    if (error == 0) variable.left_in_ = step_;
     if (charged) {
       counted_ -= variable.bytes_;
       left_ += variable.bytes_;
@@ -260,6 +259,7 @@ void Variables::rest() {
   }
   make_room(leaving, Victims::kIdle);
   const std::lock_guard lock(mutex_);
+  ++step_;
   left_ = {};
 }
 

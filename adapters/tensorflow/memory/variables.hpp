@@ -59,10 +59,10 @@ class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
   const Bytes bytes_;
   // Guarded by the owner's lock.
   bool counted_ = false;
-  bool uncounted_ = false;  // though an op under way works on all of it
-  bool stays_ = false;      // it could not be put aside
-  bool left_ = false;       // it was put aside, and so may leave again
-  std::uint32_t ops_ = 0;   // under way that work on it
+  bool uncounted_ = false;     // though an op under way works on all of it
+  bool stays_ = false;         // it could not be put aside
+  std::uint32_t ops_ = 0;      // under way that work on it
+  std::uint64_t left_in_ = 0;  // the last step in which it was put aside
   std::list<VariableMemory*>::iterator place_;
 };
 
@@ -167,7 +167,8 @@ class Variables {
   Bytes counted_{};
   Bytes uncounted_{};
   Bytes peak_uncounted_{};
-  Bytes left_{};  // since the last rest()
+  Bytes left_{};            // since the last rest()
+  std::uint64_t step_ = 2;  // counts those; what left in this one or the last may leave again
   std::uint64_t refused_ = 0;
   std::string refusal_;
 };

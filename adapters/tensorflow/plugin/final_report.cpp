@@ -147,7 +147,7 @@ std::string to_summary(const FinalFigures& figures) {
                         table.recomputed_ops, to_string(table.recomputed));
   }
   text += describe(figures.graphs_left);
-  if (figures.planned) text += describe(figures.plan);
+  if (!figures.plan.planner.empty()) text += describe(figures.plan);
   return text;
 }
 

@@ -22,7 +22,6 @@ struct FinalFigures {
   RunFigures run;
   SwapTableState table;
   VariablesUsage variables;
-  bool planned = false;  ///< by a planner
   PlanState plan;
   std::uint64_t graphs_rewritten = 0;
   std::map<std::string, std::uint64_t> graphs_left;  ///< reason to graphs

@@ -341,7 +341,6 @@ FinalFigures Session::final_figures() {
                    .run = figures(),
                    .table = table_.state(),
                    .variables = variables_->usage(),
-                   .planned = plans_ != nullptr,
                    .plan = plans_ ? plans_->state() : PlanState{},
                    .graphs_left = {}};
   const std::lock_guard lock(mutex_);
