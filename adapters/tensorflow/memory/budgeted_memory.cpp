@@ -67,6 +67,12 @@ std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
   return try_locked(bytes, alignment, Overbooking::kRefuse);
 }
 
+std::byte* BudgetedMemory::try_allocate_spare(Bytes bytes, std::size_t alignment) {
+  const std::lock_guard lock(mutex_);
+  if (wanting_.load() != 0) return nullptr;
+  return try_locked(bytes, alignment, Overbooking::kRefuse);
+}
+
 std::byte* BudgetedMemory::allocate_beyond(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
   return try_locked(bytes, alignment, Overbooking::kAllow);
@@ -103,7 +109,9 @@ bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
   // A request that can never fit need not wait.
   if (bytes <= limit_) {
     const auto begin = Clock::now();
+    wanting_.fetch_add(1);
     const bool obtained = wait_for(bytes, seen, attempt);
+    wanting_.fetch_sub(1);
     waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));
     if (obtained) return true;
   }
@@ -266,6 +274,7 @@ void BudgetedMemory::after_fork(bool in_child) {
   if (in_child) {
     copies_.store(0);
     leaving_.store(0);
+    wanting_.store(0);  // of threads that the child has not
   }
   mutex_.unlock();
 }

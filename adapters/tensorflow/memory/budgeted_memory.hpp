@@ -64,6 +64,8 @@ class BudgetedMemory {
   std::byte* allocate(Bytes bytes, std::size_t alignment);
   /// The same, without waiting.
   std::byte* try_allocate(Bytes bytes, std::size_t alignment);
+  /// The same, and only where no allocation or charge wants room that it has not got.
+  std::byte* try_allocate_spare(Bytes bytes, std::size_t alignment);
   /// Beyond the budget where it has to be, for a caller to whom null would be a fault. Null only
   /// where the kernel refuses.
   std::byte* allocate_beyond(Bytes bytes, std::size_t alignment);
@@ -80,7 +82,8 @@ class BudgetedMemory {
     return memory_.find(pointer) != nullptr;
   }
 
-  /// A copy begins after whose end the framework frees so many bytes, and has ended.
+  /// A copy begins after whose end the framework frees so many bytes, or, of 0 bytes, others may
+  /// leave; and has ended.
   void expect_room(Bytes bytes);
   void room_came(Bytes bytes);
   /// So many bytes did not fit: asks for victims where what is on its way is not enough for them.
@@ -141,7 +144,8 @@ class BudgetedMemory {
   Bytes last_short_{};
   std::atomic<std::int64_t> waited_ns_{0};
   std::atomic<std::uint64_t> frees_{0};
-  std::atomic<std::uint32_t> waiting_{0};
+  std::atomic<std::uint32_t> waiting_{0};  // threads that a free has to wake
+  std::atomic<std::uint32_t> wanting_{0};  // allocations and charges that wait, or look for victims
   std::atomic<std::uint32_t> copies_{0};
   std::atomic<std::uint64_t> leaving_{0};  // bytes of those
   std::function<void(Bytes, Victims)> evict_;

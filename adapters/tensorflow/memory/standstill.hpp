@@ -4,7 +4,8 @@
 //
 // A step ends when its last copy has ended, so whatever it is that the framework could go on with
 // then waits for a copy, at once or by another one that has not begun. Time in which anything works
-// is not counted, be it of no use to what waits.
+// is not counted, be it of no use to what waits. A copy that is made ahead of its need is one under
+// way only once somebody waits for it.
 //
 // Thread-safe. Costs two atomic operations where no copy is under way.
 #pragma once

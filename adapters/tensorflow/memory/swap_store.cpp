@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 // a swap-in may still use.
 constexpr milliseconds kPatience{2000};
 constexpr milliseconds kLook{20};
+// As long as a small copy takes.
+constexpr milliseconds kLookAhead{2};
 
 // Bytes on their way, until its last owner is gone.
 class Passing {
@@ -189,7 +191,7 @@ void SwapStore::end_work() {
 }
 
 SwapStore::Ticket SwapStore::swap_in(std::shared_ptr<Copy> copy, std::size_t alignment,
-                                     SwapInDone done) {
+                                     SwapInDone done, Urgency urgency) {
   Ticket ticket = 0;
   {
     std::unique_lock lock(mutex_);
@@ -199,49 +201,59 @@ SwapStore::Ticket SwapStore::swap_in(std::shared_ptr<Copy> copy, std::size_t ali
       return 0;
     }
     ticket = ++last_ticket_;
-    in_.push_back({.ticket = ticket,
-                   .copy = std::static_pointer_cast<StoredCopy>(std::move(copy)),
-                   .alignment = alignment,
-                   .done = std::move(done)});
+    (urgency == Urgency::kAhead ? ahead_ : in_)
+        .push_back({.ticket = ticket,
+                    .copy = std::static_pointer_cast<StoredCopy>(std::move(copy)),
+                    .alignment = alignment,
+                    .done = std::move(done),
+                    .urgency = urgency});
   }
   work_.notify_all();
   memory_.wake();  // it may fit where the ones before it wait
   return ticket;
 }
 
-bool SwapStore::cancel(Ticket ticket) {
+bool SwapStore::cancel_in(Ticket ticket) {
   std::list<Request> gone;  // destroyed with no lock held
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(in_, ticket, &Request::ticket);
-  if (found == in_.end()) return false;
-  gone.splice(gone.end(), in_, found);
-  return true;
+  for (std::list<Request>* const requests : {&in_, &ahead_}) {
+    const auto found = std::ranges::find(*requests, ticket, &Request::ticket);
+    if (found == requests->end()) continue;
+    gone.splice(gone.end(), *requests, found);
+    return true;
+  }
+  return false;
 }
 
 void SwapStore::run_in() {
   std::uint64_t seen = 0;
   auto quiet_since = Clock::now();
   for (;;) {
+    bool needed = false;
     {
       std::unique_lock lock(mutex_);
-      if (in_.empty()) {
-        work_.wait(lock, [this] { return stopping_ || (paused_ == 0 && !in_.empty()); });
+      if (nothing_to_bring_locked()) {
+        work_.wait(lock,
+                   [this] { return stopping_ || (paused_ == 0 && !nothing_to_bring_locked()); });
         quiet_since = Clock::now();
       } else {
         work_.wait(lock, [this] { return stopping_ || paused_ == 0; });
       }
-      if (in_.empty()) {
-        if (stopping_) return;
-        continue;  // cancelled while work was paused
-      }
+      needed = !in_.empty();
+      if (!needed && stopping_) return;
+      if (nothing_to_bring_locked()) continue;  // cancelled while work was paused
       ++busy_;
     }
     const bool started = start_those_with_room();
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       end_work();
+      // Those ahead have all the time, and no free need wake them.
+      if (!started && !needed) {
+        work_.wait_for(lock, kLookAhead, [this] { return stopping_ || !in_.empty(); });
+      }
     }
-    if (started) {
+    if (started || !needed) {
       quiet_since = Clock::now();
       continue;
     }
@@ -259,16 +271,25 @@ void SwapStore::run_in() {
 // Not the first alone: one that is wanted soon may fit where one for later does not.
 bool SwapStore::start_those_with_room() {
   std::vector<std::pair<Request, std::byte*>> started;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto request = in_.begin(); request != in_.end();) {
+  const auto start_locked = [&](std::list<Request>& requests, const auto& find_place) {
+    for (auto request = requests.begin(); request != requests.end();) {
       const auto next = std::next(request);
-      if (std::byte* const place =
-              memory_.try_allocate(request->copy->bytes(), request->alignment)) {
+      if (std::byte* const place = find_place(*request)) {
         started.emplace_back(std::move(*request), place);
-        in_.erase(request);
+        requests.erase(request);
       }
       request = next;
+    }
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    start_locked(in_, [this](const Request& request) {
+      return memory_.try_allocate(request.copy->bytes(), request.alignment);
+    });
+    if (in_.empty()) {
+      start_locked(ahead_, [this](const Request& request) {
+        return memory_.try_allocate_spare(request.copy->bytes(), request.alignment);
+      });
     }
   }
   for (const auto& [request, place] : started) load(request, place);
@@ -276,21 +297,28 @@ bool SwapStore::start_those_with_room() {
 }
 
 void SwapStore::load(const Request& request, std::byte* memory) {
-  const auto end = [this, memory, copy = request.copy, done = request.done,
+  // What comes ahead is a victim as soon as it is there.
+  const bool makes_room = request.urgency == Urgency::kAhead;
+  if (makes_room) memory_.expect_room(Bytes{});
+  const auto fail = [this, memory, done = request.done, makes_room](const std::string& reason) {
+    memory_.free(memory);
+    done(nullptr, reason);
+    if (makes_room) memory_.room_came(Bytes{});
+  };
+  const auto end = [this, memory, copy = request.copy, done = request.done, fail, makes_room,
                     passing =
                         std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
-    if (error == 0) {
-      done(memory, "");
+    if (error != 0) {
+      fail(fmt::format("reading from the spool failed: {}", std::strerror(error)));
       return;
     }
-    memory_.free(memory);
-    done(nullptr, fmt::format("reading from the spool failed: {}", std::strerror(error)));
+    done(memory, "");
+    if (makes_room) memory_.room_came(Bytes{});
   };
   try {
     store_.load(request.copy->id(), memory, held_back(end));
   } catch (const std::exception& error) {
-    memory_.free(memory);
-    request.done(nullptr, error.what());
+    fail(error.what());
   }
 }
 

@@ -10,6 +10,9 @@
 // has made room for the patience that it has. While it waits it can be cancelled. So can a swap-out
 // of which nothing has been written.
 //
+// One that is made ahead of its need takes only room that nobody else waits for. It has all the
+// time, and no tensor leaves for it.
+//
 // Ownership: a Copy is dropped with its last owner. What `swap_out` is given stays valid and
 // untouched until `done`; `done` of a swap-in gets memory of BudgetedMemory and owns it. `done` is
 // called once, by threads of ours or of the store, with no lock held. Thread-safe.
@@ -56,12 +59,18 @@ class StoredCopy final : public Copy {
 /// Null with a reason where nothing could be brought back.
 using SwapInDone = std::function<void(std::byte* memory, const std::string& reason)>;
 
+enum class Urgency : std::uint8_t {
+  kNeeded,
+  kAhead,
+};
+
 class SwapStore final : public CopyMaker {
  public:
   /// With `delays` it is they that call `done` where bytes were copied.
   SwapStore(runtime::TieredStoreOptions options, std::unique_ptr<runtime::Transfers> transfers,
             BudgetedMemory& memory, std::unique_ptr<DelayedEnds> delays = nullptr);
-  /// Waits for what is in flight. The caller has stopped calling, and no swap-in waits.
+  /// Waits for what is in flight. The caller has stopped calling, and no swap-in waits but such as
+  /// are made ahead, which are not ended.
   ~SwapStore() override;
 
   /// The same for memory. `made_by` names the bytes in top_movers().
@@ -73,10 +82,11 @@ class SwapStore final : public CopyMaker {
   bool cancel_out(Ticket ticket) override;
 
   /// Brings back a copy of this store's. The ticket names a swap-in that waits.
-  Ticket swap_in(std::shared_ptr<Copy> copy, std::size_t alignment, SwapInDone done);
+  Ticket swap_in(std::shared_ptr<Copy> copy, std::size_t alignment, SwapInDone done,
+                 Urgency urgency = Urgency::kNeeded);
   /// Takes back a swap-in that still waits for room: `done` is never called then. False if it has
   /// room, or ended.
-  bool cancel(Ticket ticket);
+  bool cancel_in(Ticket ticket);
 
   /// For what lies there without being a copy.
   runtime::TieredStore& tiers() { return store_; }
@@ -106,6 +116,7 @@ class SwapStore final : public CopyMaker {
     std::shared_ptr<StoredCopy> copy;
     std::size_t alignment = 0;
     SwapInDone done;
+    Urgency urgency = Urgency::kNeeded;
   };
 
   struct Leaving {
@@ -121,6 +132,7 @@ class SwapStore final : public CopyMaker {
   void end_work();
   /// Starts what finds room; true if something did.
   bool start_those_with_room();
+  [[nodiscard]] bool nothing_to_bring_locked() const { return in_.empty() && ahead_.empty(); }
   void load(const Request& request, std::byte* memory);
   void make_room_for_first();
   void fail_first();
@@ -139,8 +151,9 @@ class SwapStore final : public CopyMaker {
   std::condition_variable idle_;
   std::list<Leaving> out_;
   std::unordered_map<Ticket, std::shared_ptr<StoredCopy>>
-      writing_;  // what has a place, and is no copy yet
-  std::list<Request> in_;
+      writing_;               // what has a place, and is no copy yet
+  std::list<Request> in_;     // needed
+  std::list<Request> ahead_;  // of their need
   Ticket last_ticket_ = 0;
   bool stopping_ = false;
   std::uint32_t busy_ = 0;  // of the two threads: those that work on what they took

@@ -29,7 +29,10 @@ SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
 std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop, bool by_plan) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t first = holes_.size();
-  for (const bool loops : in_loop) holes_.push_back({.graph = graphs_.size(), .in_loop = loops});
+  for (const bool loops : in_loop) {
+    const bool is_odd = holes_.size() % 2 == 1;
+    holes_.push_back({.graph = graphs_.size(), .in_loop = loops, .comes_ahead = is_odd});
+  }
   const auto outside = std::ranges::find(in_loop, false);
   const auto counting = outside == in_loop.end() ? 0 : outside - in_loop.begin();
   graphs_.push_back({.first = first,
@@ -71,8 +74,13 @@ std::size_t SwapTable::graph_of(std::uint64_t hole) const {
   return holes_[hole].graph;
 }
 
-std::optional<std::uint64_t> SwapTable::due(std::uint64_t hole) const {
+std::optional<std::uint64_t> SwapTable::decide_due(std::uint64_t hole) {
   const std::lock_guard lock(mutex_);
+  if (options_.always_copy) {
+    bool& ahead = holes_[hole].comes_ahead;
+    ahead = !ahead;
+    return ahead ? std::optional<std::uint64_t>(0) : std::nullopt;
+  }
   return gave_up_ ? std::nullopt : holes_[hole].due;
 }
 

@@ -47,7 +47,7 @@ namespace spillway::tf {
 struct SwapTableOptions {
   Bytes budget{};
   Bytes smallest{};          ///< tensors below it stay
-  bool always_copy = false;  ///< fuzz
+  bool always_copy = false;  ///< fuzz, verify
 };
 
 /// The decision of a plan for one hole.
@@ -87,8 +87,9 @@ class SwapTable {
   /// No plan decides any more in the graph of the hole: what passes is measured.
   void measure_instead(std::uint64_t hole);
   [[nodiscard]] std::size_t graph_of(std::uint64_t hole) const;
-  /// When the swap-in that ends the hole is due; nothing where no plan says so.
-  [[nodiscard]] std::optional<std::uint64_t> due(std::uint64_t hole) const;
+  /// A swap-in that ends the hole begins: when it is due; nothing where no plan says so. Where
+  /// everything copies always, every other one is due at once.
+  [[nodiscard]] std::optional<std::uint64_t> decide_due(std::uint64_t hole);
 
   /// Whether the tensor that comes to the hole is to be computed again at its end.
   bool recomputes(std::uint64_t hole, Bytes bytes);
@@ -135,7 +136,8 @@ class SwapTable {
     bool had_to_leave = false;  // it never passes again
     std::optional<std::uint64_t> due{};
     bool recomputed = false;
-    bool takes_turn = false;  // where everything copies always
+    bool takes_turn = false;   // where everything copies always
+    bool comes_ahead = false;  // likewise
     Bytes largest{};
   };
   struct Graph {

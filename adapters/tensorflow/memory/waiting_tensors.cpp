@@ -97,7 +97,11 @@ void WaitingTensors::end_copy(WaitingTensor& tensor, std::shared_ptr<Copy> copy,
   const std::lock_guard lock(mutex_);
   tensor.ticket_ = 0;
   tensor.copy_ = std::move(copy);
-  go_away_locked(tensor, gone);
+  if (tensor.wanted_) {
+    tensor.state_ = State::kHere;
+  } else {
+    go_away_locked(tensor, gone);
+  }
 }
 
 void WaitingTensors::pass_over(const std::shared_ptr<WaitingTensor>& tensor, std::uint64_t hole) {
@@ -109,13 +113,67 @@ void WaitingTensors::pass_over(const std::shared_ptr<WaitingTensor>& tensor, std
   count_locked(*tensor, in_store);
 }
 
-Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor) {
-  std::uint64_t hole = 0;
+std::shared_ptr<Copy> WaitingTensors::begin_ahead(const std::shared_ptr<WaitingTensor>& tensor,
+                                                  std::uint64_t hole,
+                                                  std::shared_ptr<RevocableWait> wait) {
+  CopyMaker::Ticket queued = 0;
+  std::shared_ptr<Copy> copy;
   {
     const std::lock_guard lock(mutex_);
-    count_locked(*tensor, false);
-    if (tensor->hole_ != tensor->end_) ++tensor->hole_;
-    hole = tensor->hole_;
+    if (tensor->hole_ > hole || tensor->to_come_ == 0) return nullptr;
+    if (tensor->state_ == State::kLeaving) {
+      tensor->wanted_ = true;
+      // Nobody has a use for the copy after the last swap-in.
+      if (tensor->to_come_ == 1) queued = std::exchange(tensor->ticket_, 0);
+    } else if (tensor->state_ == State::kAway) {
+      tensor->state_ = State::kComing;
+      tensor->coming_ = std::move(wait);
+      copy = tensor->copy_;
+    }
+  }
+  take_back(*tensor, queued);
+  return copy;
+}
+
+void WaitingTensors::came_ahead(const std::shared_ptr<WaitingTensor>& tensor,
+                                std::unique_ptr<Held> held) {
+  std::vector<std::function<void()>> wanted_by;
+  {
+    const std::lock_guard lock(mutex_);
+    tensor->state_ = State::kAway;
+    tensor->coming_.reset();
+    if (held != nullptr && tensor->to_come_ != 0) {
+      tensor->state_ = State::kHere;
+      tensor->held_ = std::move(held);
+      count_locked(*tensor, false);
+    }
+    wanted_by.swap(tensor->on_come_);
+  }
+  held.reset();  // before a user of it begins
+  for (const auto& again : wanted_by) again();
+}
+
+Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor,
+                           std::function<void()> again) {
+  std::uint64_t hole = 0;
+  std::shared_ptr<RevocableWait> coming;
+  {
+    const std::lock_guard lock(mutex_);
+    if (tensor->state_ == State::kComing) {
+      SPILLWAY_CHECK(again != nullptr, "only what somebody brings ahead is coming");
+      tensor->on_come_.push_back(
+          [again = std::move(again), under_way = standstill_.copy_under_way()] { again(); });
+      coming = tensor->coming_;
+    } else {
+      count_locked(*tensor, false);
+      if (tensor->hole_ != tensor->end_) ++tensor->hole_;
+      hole = tensor->hole_;
+      tensor->wanted_ = false;
+    }
+  }
+  if (coming != nullptr) {
+    if (coming->revoke()) came_ahead(tensor, nullptr);
+    return {};
   }
   const bool last = hole == tensor->end_;
   const bool passes = !last && !table_.copies(hole, tensor->bytes_);
@@ -129,7 +187,8 @@ Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor) {
     // While the table was asked another swap-in may have overtaken this one.
     if (tensor->to_come_ != 0) --tensor->to_come_;
     const bool alone = tensor->to_come_ == 0;
-    if (tensor->state_ == State::kAway) {
+    // Coming: for the next hole, meanwhile.
+    if (tensor->state_ == State::kAway || tensor->state_ == State::kComing) {
       taken.copy = tensor->copy_;
       if (tensor->hole_ != tensor->end_) count_locked(*tensor, true);
       return taken;
@@ -162,14 +221,17 @@ void WaitingTensors::came_back(const std::shared_ptr<WaitingTensor>& tensor,
 
 void WaitingTensors::abandon(const std::shared_ptr<WaitingTensor>& tensor) {
   CopyMaker::Ticket queued = 0;
+  std::shared_ptr<RevocableWait> coming;
   {
     const std::lock_guard lock(mutex_);
     count_locked(*tensor, false);
     tensor->hole_ = tensor->end_;
     tensor->to_come_ = 0;
     queued = std::exchange(tensor->ticket_, 0);
+    coming = tensor->coming_;
   }
   take_back(*tensor, queued);
+  if (coming != nullptr && coming->revoke()) came_ahead(tensor, nullptr);
 }
 
 void WaitingTensors::take_back(WaitingTensor& tensor, CopyMaker::Ticket ticket) {
@@ -201,6 +263,7 @@ Bytes WaitingTensors::make_room(Bytes bytes) {
       std::shared_ptr<WaitingTensor> alive = tensor->weak_from_this().lock();
       if (alive == nullptr) continue;
       found += tensor->bytes_;
+      tensor->wanted_ = false;
       Victim& victim =
           victims.emplace_back(Victim{.tensor = std::move(alive), .hole = tensor->hole_});
       victim.write = begin_leaving_locked(*tensor, victim.gone);

@@ -3,9 +3,16 @@
 // have had them.
 //
 //     add ──> here ──leave──> leaving ──copied──> away ──came back, and stays──> here, with a copy
-//              ^                 │ no copy could be made, or it was taken back
-//              └─────────────────┘
-//     take    here, leaving: the tensor itself      away: its copy
+//              ^                 │ no copy could    │ ^                             ^
+//              └─────────────────┘ be made, or it   │ └────────── no room ───────┐  │
+//                                  was taken back   └──begin_ahead──> coming ────┴──┘
+//     take    here, leaving: the tensor itself      away: its copy      coming: later
+//
+// *Ahead of its need.* A plan says when the bytes of a tensor that is away begin to come back,
+// which may be long before its swap-in takes it. Meanwhile it is here with a copy, a victim that
+// need not be written: a plan goes by an order of ops that was measured, and in another one the
+// memory may be wanted for what comes first. What a swap-in has handed to the framework cannot be
+// taken back.
 //
 // A tensor with several swap-ins waits several times. Each wait is a hole of its own to the table:
 // it may stay for the five ops until its next use and leave for the rest of the forward pass. What
@@ -34,8 +41,10 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "copying.hpp"
+#include "revocable_wait.hpp"
 #include "spillway/base/bytes.hpp"
 #include "standstill.hpp"
 #include "swap_table.hpp"
@@ -56,7 +65,7 @@ class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
 
  private:
   friend class WaitingTensors;
-  enum class State : std::uint8_t { kHere, kLeaving, kAway };
+  enum class State : std::uint8_t { kHere, kLeaving, kAway, kComing };
 
   WaitingTensors& owner_;
   const Bytes bytes_;
@@ -70,12 +79,15 @@ class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
   bool stays_ = false;    // no copy could be made
   std::unique_ptr<Held> held_;
   std::shared_ptr<Copy> copy_;
-  bool passes_ = false;           // the hole it waits in
-  CopyMaker::Ticket ticket_ = 0;  // of a swap-out that may be taken back
+  bool passes_ = false;                    // the hole it waits in
+  CopyMaker::Ticket ticket_ = 0;           // of a swap-out that may be taken back
+  bool wanted_ = false;                    // ahead of its need: what leaves stays, with its copy
+  std::shared_ptr<RevocableWait> coming_;  // while coming: for room
+  std::vector<std::function<void()>> on_come_;  // while coming: who wants it
   std::list<WaitingTensor*>::iterator place_;
 };
 
-/// The result of a swap-in: one of the two.
+/// The result of a swap-in: one of the two, or none of a tensor that is coming.
 struct Taken {
   std::unique_ptr<Held> held;
   std::shared_ptr<Copy> copy;
@@ -97,8 +109,17 @@ class WaitingTensors {
   void leave(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done = {});
   /// The hole it waits in is this one, be it that no swap-in came for those before.
   void pass_over(const std::shared_ptr<WaitingTensor>& tensor, std::uint64_t hole);
-  /// A swap-in wants it; the next hole begins, and the table decides it.
-  Taken take(const std::shared_ptr<WaitingTensor>& tensor);
+  /// The copy of a tensor that waits in the hole, or one before, and is away: the caller begins to
+  /// bring it back, which can be revoked by `wait` while it waits for room, and then says that it
+  /// came_ahead(). Null where there is nothing to bring: what is here stays, as does what is
+  /// leaving, unless room is wanted.
+  std::shared_ptr<Copy> begin_ahead(const std::shared_ptr<WaitingTensor>& tensor,
+                                    std::uint64_t hole, std::shared_ptr<RevocableWait> wait);
+  /// `held` is null where it could not be brought, or that was revoked.
+  void came_ahead(const std::shared_ptr<WaitingTensor>& tensor, std::unique_ptr<Held> held);
+  /// A swap-in wants it; the next hole begins, and the table decides it. Where it is coming neither
+  /// happens: `again` is called, perhaps before this returns, once it is here or known not to come.
+  Taken take(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> again = {});
   /// Bytes of it came back for a swap-in: a hold on them, for the case that it stays now.
   void came_back(const std::shared_ptr<WaitingTensor>& tensor, std::unique_ptr<Held> held);
   /// No swap-in will take it any more.

@@ -5,8 +5,10 @@
 // says may change between the two, a tensor may leave at any time between them, and no state is
 // kept by step, frame or iteration. What is too small to leave goes past all this.
 //
-// Where clocks trigger swap-ins, one waits for the time that the table names, or its attribute;
-// what it waits for are heavy ops of lower levels than its first user, none of which needs it.
+// Where clocks trigger swap-ins, one waits for its attribute's time, or a later one that the table
+// names; what it waits for are heavy ops of lower levels than its first user, none of which needs
+// it. At an earlier time that the table names its bytes begin to come, and stay a victim until
+// then.
 //
 // All are stateful, or the framework would merge and fold them; the two of a pair are
 // asynchronous, so that no thread of the executor waits for a copy. Where the settings say so they
@@ -194,14 +196,54 @@ class SwapIn : public AsyncOpKernel {
 
  private:
   void wait_until_due(OpKernelContext* context, const SwapToken& token, const DoneCallback& done) {
-    const std::uint64_t due = Session::get()->table().due(hole_).value_or(due_);
-    wait_for_clock(context, std::min(due, latest_), [this, context, &token, done](bool ended) {
+    const std::uint64_t due = Session::get()->table().decide_due(hole_).value_or(due_);
+    if (due >= due_) {
+      take_at(std::min(due, latest_), context, token, done);
+      return;
+    }
+    wait_for_clock(context, due, [this, context, &token, done](bool ended) {
+      if (ended) {
+        end_cancelled(context, done);
+        return;
+      }
+      bring_ahead(context->input(0), token.waiting());
+      take_at(due_, context, token, done);
+    });
+  }
+
+  void take_at(std::uint64_t time, OpKernelContext* context, const SwapToken& token,
+               const DoneCallback& done) const {
+    wait_for_clock(context, time, [this, context, &token, done](bool ended) {
       if (ended) {
         end_cancelled(context, done);
       } else {
         take(context, token, done);
       }
     });
+  }
+
+  // The step may end while the bytes are on their way, and this kernel with it.
+  void bring_ahead(const Tensor& token, const std::shared_ptr<WaitingTensor>& waiting) const {
+    WaitingTensors& all = Session::get()->waiting();
+    const auto wait = std::make_shared<RevocableWait>(
+        [](SwapStore::Ticket ticket) { return Session::get()->store().cancel_in(ticket); });
+    std::shared_ptr<Copy> copy = all.begin_ahead(waiting, hole_, wait);
+    if (copy == nullptr) return;
+    const SwapStore::Ticket ticket = Session::get()->store().swap_in(
+        std::move(copy), tsl::Allocator::kAllocatorAlignment,
+        [&all, waiting, hole = hole_, type = token.dtype(), shape = token.shape()](
+            std::byte* memory, const std::string& /*reason*/) {
+          std::unique_ptr<Held> held;
+          if (memory != nullptr) {
+            auto* const bytes = new Restored(memory, waiting->bytes().count);
+            const Tensor tensor = tensor_over(bytes, type, shape);
+            note_back(hole, tensor);
+            held = std::make_unique<HeldTensor>(tensor);
+          }
+          all.came_ahead(waiting, std::move(held));
+        },
+        Urgency::kAhead);
+    if (wait->know(ticket)) all.came_ahead(waiting, nullptr);
   }
 
   // A step that fails elsewhere never comes to the time.
@@ -229,11 +271,14 @@ class SwapIn : public AsyncOpKernel {
   }
 
   void take(OpKernelContext* context, const SwapToken& token, const DoneCallback& done) const {
-    Session::get()->waiting().pass_over(token.waiting(), hole_);
-    Taken taken = Session::get()->waiting().take(token.waiting());
+    WaitingTensors& waiting = Session::get()->waiting();
+    waiting.pass_over(token.waiting(), hole_);
+    Taken taken = waiting.take(token.waiting(),
+                               [this, context, &token, done] { take(context, token, done); });
+    if (taken.held == nullptr && taken.copy == nullptr) return;
     if (taken.held != nullptr) {
       const Tensor& tensor = static_cast<const HeldTensor&>(*taken.held).tensor();
-      note_back(tensor);
+      note_back(hole_, tensor);
       context->set_output(0, tensor);
       taken.held.reset();  // before a user of it begins, who may want to be the only one
       done();
@@ -242,9 +287,9 @@ class SwapIn : public AsyncOpKernel {
     bring_back(context, std::move(taken.copy), done);
   }
 
-  void note_back(const Tensor& tensor) const {
+  static void note_back(std::uint64_t hole, const Tensor& tensor) {
     RunProfiler* const profiler = Session::get()->profiler();
-    if (profiler != nullptr) profiler->came_back(hole_, memory_of(tensor));
+    if (profiler != nullptr) profiler->came_back(hole, memory_of(tensor));
   }
 
   static void end_cancelled(OpKernelContext* context, const DoneCallback& done) {
@@ -256,7 +301,7 @@ class SwapIn : public AsyncOpKernel {
                   const DoneCallback& done) const {
     // A step that failed elsewhere frees nothing any more that this one could wait for.
     const auto wait = std::make_shared<RevocableWait>(
-        [](SwapStore::Ticket ticket) { return Session::get()->store().cancel(ticket); });
+        [](SwapStore::Ticket ticket) { return Session::get()->store().cancel_in(ticket); });
     ::tensorflow::CancellationManager* const manager = context->cancellation_manager();
     const auto registration = manager == nullptr ? 0 : manager->get_cancellation_token();
     const auto cancel = [context, done, wait] {
@@ -285,7 +330,7 @@ class SwapIn : public AsyncOpKernel {
     const Tensor& token = context->input(0);
     if (memory != nullptr) {
       const Tensor tensor = tensor_over(new Restored(memory, token.TotalBytes()), token);
-      note_back(tensor);
+      note_back(hole_, tensor);
       context->set_output(0, tensor);
       Session::get()->waiting().came_back(SwapToken::in(token)->waiting(),
                                           std::make_unique<HeldTensor>(tensor));

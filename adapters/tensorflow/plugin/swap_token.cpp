@@ -36,10 +36,15 @@ const SwapToken* SwapToken::in(const Tensor& tensor) {
   return buffer == nullptr ? nullptr : dynamic_cast<const SwapToken*>(buffer->root_buffer());
 }
 
-Tensor tensor_over(TensorBuffer* buffer, const Tensor& like) {
-  Tensor tensor(like.dtype(), like.shape(), buffer);
+Tensor tensor_over(TensorBuffer* buffer, ::tensorflow::DataType type,
+                   const ::tensorflow::TensorShape& shape) {
+  Tensor tensor(type, shape, buffer);
   buffer->Unref();
   return tensor;
+}
+
+Tensor tensor_over(TensorBuffer* buffer, const Tensor& like) {
+  return tensor_over(buffer, like.dtype(), like.shape());
 }
 
 }  // namespace spillway::tf

@@ -35,6 +35,8 @@ class SwapToken : public ::tensorflow::TensorBuffer {
 };
 
 /// A tensor over the buffer, which then belongs to it.
+::tensorflow::Tensor tensor_over(::tensorflow::TensorBuffer* buffer, ::tensorflow::DataType type,
+                                 const ::tensorflow::TensorShape& shape);
 ::tensorflow::Tensor tensor_over(::tensorflow::TensorBuffer* buffer,
                                  const ::tensorflow::Tensor& like);
 

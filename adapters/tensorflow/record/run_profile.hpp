@@ -59,7 +59,8 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   /// The run that was measured, once.
   [[nodiscard]] std::optional<RunProfile> take();
 
-  /// A swap-out was given this memory for the hole; a swap-in has handed it on after it.
+  /// A swap-out was given this memory for the hole; its bytes came back after it, be it ahead of
+  /// the swap-in that hands them on.
   void came(std::uint64_t hole, SeenMemory memory) { stay({.hole = hole}, memory, true); }
   void came_back(std::uint64_t hole, SeenMemory memory) {
     stay({.hole = hole, .back = true}, memory, false);

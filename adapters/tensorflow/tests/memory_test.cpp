@@ -181,6 +181,47 @@ TEST_F(SwapStoreTest, ASwapInWaitsForRoomAndLetsOthersPass) {
   memory_.free(second);
 }
 
+// Of 8 MiB there are 7 taken. What is made ahead waits without end, lets one that is needed pass,
+// asks for no victims, and leaves room to an allocation that waits.
+TEST_F(SwapStoreTest, ASwapInAheadOfItsNeedTakesRoomThatNobodyElseWants) {
+  std::byte* const place = memory_.allocate(kMiB * 2, kAlignment);
+  std::memset(place, 5, kMiB.count * 2);
+  const auto copy = out(place, kMiB * 2);
+  memory_.free(place);
+  std::atomic<int> asked = 0;
+  memory_.set_victims([&](Bytes, Victims) { ++asked; });
+  std::byte* const taken = memory_.allocate(kMiB * 5, kAlignment);
+  std::byte* const more = memory_.allocate(kMiB * 2, kAlignment);
+  std::promise<std::byte*> ahead;
+  std::promise<std::byte*> needed;
+  const auto keep = [](std::promise<std::byte*>& end) {
+    return [&end](std::byte* memory, const std::string&) { end.set_value(memory); };
+  };
+  store_.swap_in(copy, kAlignment, keep(ahead), Urgency::kAhead);
+  std::future<std::byte*> came_ahead = ahead.get_future();
+  EXPECT_EQ(came_ahead.wait_for(std::chrono::milliseconds(2500)), std::future_status::timeout)
+      << "longer than the patience for one that is needed";
+  EXPECT_EQ(asked, 0);
+  store_.swap_in(copy, kAlignment, keep(needed));
+  memory_.free(more);
+  std::byte* const first = needed.get_future().get();
+  ASSERT_NE(first, nullptr);
+  const int before = asked;  // by the one that was needed
+  std::future<std::byte*> allocated =
+      std::async(std::launch::async, [this] { return memory_.allocate(kMiB * 3, kAlignment); });
+  while (asked == before) std::this_thread::yield();
+  memory_.free(first);  // which is not enough for it
+  EXPECT_EQ(came_ahead.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  memory_.free(taken);
+  std::byte* const got = allocated.get();
+  ASSERT_NE(got, nullptr);
+  std::byte* const second = came_ahead.get();
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second[kMiB.count * 2 - 1], std::byte{5});
+  memory_.free(got);
+  memory_.free(second);
+}
+
 TEST_F(SwapStoreTest, WhatWaitsCanBeCancelledAndElseFailsInTheEnd) {
   std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
   const auto copy = out(place, kMiB * 4);
@@ -194,8 +235,8 @@ TEST_F(SwapStoreTest, WhatWaitsCanBeCancelledAndElseFailsInTheEnd) {
     EXPECT_EQ(memory, nullptr);
     failed.set_value(reason);
   });
-  EXPECT_TRUE(store_.cancel(cancelled));
-  EXPECT_FALSE(store_.cancel(cancelled));
+  EXPECT_TRUE(store_.cancel_in(cancelled));
+  EXPECT_FALSE(store_.cancel_in(cancelled));
   EXPECT_THAT(failed.get_future().get(), HasSubstr("need 4 MiB, have "));
   memory_.free(taken);
 }
@@ -251,7 +292,7 @@ TEST_F(SwapStoreTest, SwapInsGoOnWhereTheLastOneIsCancelledWhileAForkBegins) {
     store_.after_fork(/*in_child=*/false);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_TRUE(store_.cancel(waiting));
+  EXPECT_TRUE(store_.cancel_in(waiting));
   fork.join();
   written.get_future().wait();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until its thread has looked

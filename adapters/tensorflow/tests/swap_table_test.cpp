@@ -137,14 +137,14 @@ TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {
   SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{1}}, [] { return Bytes{}; });
   const std::uint64_t first = table.add_holes({false, false, false}, true);
   for (int i = 0; i < 30; ++i) EXPECT_TRUE(table.copies(first, Bytes{10})) << "nothing is measured";
-  EXPECT_EQ(table.due(first), std::nullopt);
+  EXPECT_EQ(table.decide_due(first), std::nullopt);
   const std::vector<HoleDecision> plan{{.hole = first, .leaves = false, .due = 7},
                                        {.hole = first + 1, .leaves = true, .due = 8}};
   table.follow(plan);
   EXPECT_FALSE(table.copies(first, Bytes{10}));
   EXPECT_TRUE(table.copies(first + 1, Bytes{10}));
   EXPECT_TRUE(table.copies(first + 2, Bytes{10})) << "of which the plan says nothing";
-  EXPECT_EQ(table.due(first), 7U);
+  EXPECT_EQ(table.decide_due(first), 7U);
   table.had_to_leave(first);
   EXPECT_TRUE(table.copies(first, Bytes{10}));
   const std::uint64_t other = table.add_holes({false}, true);
@@ -156,7 +156,7 @@ TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {
   table.give_up();
   table.follow(plan);
   EXPECT_TRUE(table.copies(first, Bytes{10})) << "for good";
-  EXPECT_EQ(table.due(first), std::nullopt);
+  EXPECT_EQ(table.decide_due(first), std::nullopt);
 }
 
 // Plans know nothing of holes in loops, which the table measures beside them.
@@ -239,6 +239,17 @@ TEST(SwapTableTest, WhereAllCopiesAlwaysEveryOtherTensorIsComputedAgain) {
   table.recomputed(2, Bytes{50});
   EXPECT_EQ(table.state().recomputed_ops, 5U);
   EXPECT_EQ(table.state().recomputed, Bytes{150});
+}
+
+TEST(SwapTableTest, WhereEverythingCopiesEveryOtherSwapInIsDueAtOnce) {
+  SwapTable table({.budget = kMiB, .smallest = Bytes{1}, .always_copy = true},
+                  [] { return Bytes{}; });
+  table.add_holes({false, false});
+  EXPECT_EQ(table.decide_due(0), 0U);
+  EXPECT_EQ(table.decide_due(1), std::nullopt) << "not all at the same time";
+  EXPECT_EQ(table.decide_due(0), std::nullopt);
+  EXPECT_EQ(table.decide_due(0), 0U);
+  EXPECT_EQ(table.decide_due(1), 0U);
 }
 
 }  // namespace

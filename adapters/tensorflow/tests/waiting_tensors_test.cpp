@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -125,7 +126,36 @@ class WaitingTensorsTest : public ::testing::Test {
     }
     ASSERT_FALSE(table_.copies(hole, kMiB));
   }
-  /// Until so many writes wait to be let through.
+  /// One that left in the hole.
+  std::shared_ptr<WaitingTensor> away(Bytes bytes, std::uint64_t hole, std::uint32_t holes = 1) {
+    const auto tensor = wait(bytes, hole, holes);
+    waiting_.leave(tensor);
+    until_written(1);
+    transfers_->let_through();
+    return tensor;
+  }
+  std::shared_ptr<RevocableWait> for_room() {
+    return std::make_shared<RevocableWait>(
+        [this](SwapStore::Ticket ticket) { return store_.cancel_in(ticket); });
+  }
+  /// Begins to bring it back ahead of its need, as a swap-in does.
+  void bring_ahead(const std::shared_ptr<WaitingTensor>& tensor, std::uint64_t hole) {
+    const auto wait = for_room();
+    std::shared_ptr<Copy> copy = waiting_.begin_ahead(tensor, hole, wait);
+    ASSERT_NE(copy, nullptr);
+    const SwapStore::Ticket ticket = store_.swap_in(
+        std::move(copy), kAlignment,
+        [this, tensor](std::byte* place, const std::string&) {
+          std::unique_ptr<Held> held;
+          if (place != nullptr) {
+            held = std::make_unique<HeldBuffer>(std::make_shared<Buffer>(memory_, place));
+          }
+          waiting_.came_ahead(tensor, std::move(held));
+        },
+        Urgency::kAhead);
+    if (wait->know(ticket)) waiting_.came_ahead(tensor, nullptr);
+  }
+  /// Until so many transfers wait to be let through.
   void until_written(std::size_t count) {
     while (transfers_->waiting() != count) std::this_thread::yield();
     // The store's thread learns a transfer's number after that, and can cancel it only then. A fork
@@ -227,6 +257,170 @@ TEST_F(WaitingTensorsTest, WhatLeftIsFreedAndTakenAsACopyByEach) {
     ASSERT_NE(taken.copy, nullptr);
     EXPECT_EQ(taken.copy->bytes(), kMiB * 2);
   }
+}
+
+TEST_F(WaitingTensorsTest, WhatCameAheadIsTakenItself) {
+  const auto tensor = away(kMiB * 2, 0);
+  bring_ahead(tensor, 0);
+  until_written(1);
+  transfers_->let_through();
+  EXPECT_GE(memory_.usage().live, kMiB * 2);
+  Taken taken = waiting_.take(tensor);
+  ASSERT_NE(taken.held, nullptr);
+  EXPECT_TRUE(taken.held->is_sole());
+  taken.held.reset();
+  EXPECT_LT(memory_.usage().live, kMiB);
+}
+
+TEST_F(WaitingTensorsTest, WhatCameAheadLeavesAtOnceWhereRoomIsWanted) {
+  const auto tensor = away(kMiB * 6, 0);
+  bring_ahead(tensor, 0);
+  until_written(1);
+  transfers_->let_through();
+  std::byte* const place = memory_.allocate(kMiB * 6, kAlignment);
+  ASSERT_NE(place, nullptr);
+  EXPECT_EQ(transfers_->waiting(), 0U) << "it has its copy";
+  EXPECT_EQ(table_.state().late_leaves, 0U) << "it was not to stay";
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+  memory_.free(place);
+}
+
+TEST_F(WaitingTensorsTest, ASwapInWaitsForWhatIsComing) {
+  const auto tensor = away(kMiB * 2, 0);
+  bring_ahead(tensor, 0);
+  until_written(1);
+  bool again = false;
+  Taken taken = waiting_.take(tensor, [&] { again = true; });
+  EXPECT_EQ(taken.held, nullptr);
+  EXPECT_EQ(taken.copy, nullptr);
+  EXPECT_FALSE(again);
+  transfers_->let_through();
+  EXPECT_TRUE(again);
+  EXPECT_NE(waiting_.take(tensor).held, nullptr);
+}
+
+TEST_F(WaitingTensorsTest, ASwapInBringsItselfWhatCouldNotComeAhead) {
+  const auto failing = away(kMiB, 0);
+  bring_ahead(failing, 0);
+  until_written(1);
+  transfers_->let_through(EIO);
+  EXPECT_NE(waiting_.take(failing).copy, nullptr);
+
+  const auto tensor = away(kMiB * 4, 1);
+  std::byte* const place = memory_.allocate(kMiB * 6, kAlignment);
+  bring_ahead(tensor, 1);
+  bool again = false;
+  EXPECT_EQ(waiting_.take(tensor, [&] { again = true; }).copy, nullptr);
+  EXPECT_TRUE(again) << "it waited for room, and comes ahead no more";
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+  memory_.free(place);
+  until_written(0);
+  EXPECT_LT(memory_.usage().live, kMiB);
+}
+
+TEST_F(WaitingTensorsTest, ASwapInIsNotHeldUpByOneWhoseTicketIsToldLate) {
+  const auto tensor = away(kMiB * 4, 0);
+  std::byte* const place = memory_.allocate(kMiB * 6, kAlignment);
+  const auto wait = for_room();
+  const SwapStore::Ticket ticket = store_.swap_in(
+      waiting_.begin_ahead(tensor, 0, wait), kAlignment,
+      [](std::byte*, const std::string&) { ADD_FAILURE(); }, Urgency::kAhead);
+  bool again = false;
+  waiting_.take(tensor, [&] { again = true; });
+  EXPECT_FALSE(again);
+  ASSERT_TRUE(wait->know(ticket));
+  waiting_.came_ahead(tensor, nullptr);
+  EXPECT_TRUE(again);
+  memory_.free(place);
+}
+
+// The swap-in of its second hole begins while that of the first asks the table.
+TEST_F(WaitingTensorsTest, ATensorThatBeginsToComeMeanwhileIsTakenAsACopy) {
+  std::function<void()> meanwhile;
+  SwapTable table(
+      {.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; },
+      [&](std::size_t /*graph*/, std::int64_t /*step*/) {
+        if (meanwhile) std::exchange(meanwhile, {})();
+      });
+  table.add_holes({true, false});  // whoever asks for the second hole is held up
+  WaitingTensors waiting(store_, table, standstill_, [](const std::string&) {});
+  const auto tensor = waiting.add(std::make_unique<HeldBuffer>(buffer(kMiB * 2)), kMiB * 2, 0, 2);
+  waiting.leave(tensor);
+  until_written(1);
+  transfers_->let_through();
+  std::shared_ptr<Copy> ahead;
+  meanwhile = [&] { ahead = waiting.begin_ahead(tensor, 1, for_room()); };
+  EXPECT_NE(waiting.take(tensor).copy, nullptr);
+  EXPECT_NE(ahead, nullptr);
+  waiting.came_ahead(tensor, std::make_unique<HeldBuffer>(buffer(kMiB * 2)));
+  EXPECT_NE(waiting.take(tensor).held, nullptr);
+}
+
+TEST_F(WaitingTensorsTest, WhatNobodyTakesDoesNotStayForHavingCome) {
+  for (const bool has_room : {true, false}) {
+    SCOPED_TRACE(has_room);
+    auto tensor = away(kMiB * 4, 0);
+    std::byte* const place = memory_.allocate(has_room ? kMiB : kMiB * 6, kAlignment);
+    bring_ahead(tensor, 0);
+    if (has_room) until_written(1);
+    waiting_.abandon(tensor);
+    tensor.reset();
+    if (has_room) transfers_->let_through();
+    memory_.free(place);
+    until_written(0);
+    EXPECT_LT(memory_.usage().live, kMiB);
+  }
+}
+
+TEST_F(WaitingTensorsTest, WhatIsLeavingWhenItIsWantedStays) {
+  const auto queued = wait(kMiB * 2, 0);
+  waiting_.leave(queued);
+  until_written(1);
+  EXPECT_EQ(waiting_.begin_ahead(queued, 0, for_room()), nullptr);
+  EXPECT_EQ(transfers_->waiting(), 0U) << "nobody needs the copy";
+  EXPECT_NE(waiting_.take(queued).held, nullptr);
+
+  const auto twice = wait(kMiB * 2, 1, 2);
+  waiting_.leave(twice);
+  until_written(1);
+  EXPECT_EQ(waiting_.begin_ahead(twice, 1, for_room()), nullptr);
+  transfers_->let_through();
+  EXPECT_GE(memory_.usage().live, kMiB * 2);
+  EXPECT_NE(waiting_.take(twice).held, nullptr);
+  EXPECT_LT(memory_.usage().live, kMiB) << "it leaves for its next hole";
+}
+
+TEST_F(WaitingTensorsTest, WhatIsWantedLeavesAllTheSameForWantOfRoom) {
+  const auto tensor = wait(kMiB * 6, 0);
+  waiting_.leave(tensor);
+  until_written(1);
+  EXPECT_EQ(waiting_.begin_ahead(tensor, 0, for_room()), nullptr);
+  std::future<std::byte*> place =
+      std::async(std::launch::async, [this] { return memory_.allocate(kMiB * 6, kAlignment); });
+  until_written(1);
+  transfers_->let_through();
+  std::byte* const got = place.get();
+  EXPECT_NE(got, nullptr);
+  memory_.free(got);
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+}
+
+TEST_F(WaitingTensorsTest, WhatIsPastTheHoleDoesNotComeAheadForIt) {
+  const auto tensor = away(kMiB, 0, 2);
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+  EXPECT_EQ(waiting_.begin_ahead(tensor, 0, for_room()), nullptr);
+  EXPECT_NE(waiting_.take(tensor).copy, nullptr);
+  EXPECT_EQ(waiting_.begin_ahead(tensor, 1, for_room()), nullptr) << "its last swap-in has come";
+}
+
+// The swap-in of the second hole is due first, be it that no swap-in comes for the first.
+TEST_F(WaitingTensorsTest, WhatComesAheadForALaterHoleIsThereForAnEarlierOneToo) {
+  const auto tensor = away(kMiB, 0, 2);
+  bring_ahead(tensor, 1);
+  until_written(1);
+  transfers_->let_through();
+  EXPECT_NE(waiting_.take(tensor).held, nullptr);
+  EXPECT_LT(memory_.usage().live, kMiB) << "it leaves for its second hole";
 }
 
 //   8 MiB:  [ a 3 | b 3 | c 1 ]   an allocation of 3 lacks 2: a leaves, which came first
