@@ -22,7 +22,7 @@ def stock(program):
 @pytest.mark.parametrize(
     ("program", "budget", "variables", "most"),
     [
-        ("wide", 14, 18, r"(adam/)?sequential[/_]dense_\d[/_]kernel\w* 1 MiB"),
+        ("wide", 14, 18, r"(adam/)?sequential[/_]dense(_\d)?[/_]kernel\w* 1 MiB"),
         # Up to six gradients of 1 MiB wait for their updates, in whatever order threads come to:
         # with 5 MiB every other run ends for want of memory, with 6 one of sixty.
         ("wide_without_optimizer_state", 8, 6, r"sequential\w*/dense.*"),

@@ -26,10 +26,12 @@ std::string failed_map(int error) {
 
 }  // namespace
 
-VariableMemory::VariableMemory(Variables& owner, runtime::StoredId id, std::byte* data, Bytes bytes)
-    : owner_(owner), id_(id), data_(data), bytes_(bytes) {
+VariableMemory::VariableMemory(Variables& owner, runtime::StoredId id, std::byte* data, Bytes bytes,
+                               bool counts)
+    : owner_(owner), id_(id), data_(data), bytes_(bytes), counts_(counts) {
   const std::lock_guard lock(owner_.mutex_);
   owner_.bytes_ += bytes_;
+  if (counts_) owner_.wanted_ += bytes_;
   owner_.peak_bytes_ = std::max(owner_.peak_bytes_, owner_.bytes_);
   place_ = owner_.variables_.insert(owner_.variables_.end(), this);
   owner_.mapped_.store(owner_.variables_.size());
@@ -41,6 +43,7 @@ VariableMemory::~VariableMemory() {
     owner_.variables_.erase(place_);
     owner_.mapped_.store(owner_.variables_.size());
     owner_.bytes_ -= bytes_;
+    if (counts_) owner_.wanted_ -= bytes_;
     if (counted_) owner_.counted_ -= bytes_;
     owner_.end_uncounted_locked(*this);
   }
@@ -72,7 +75,8 @@ std::shared_ptr<VariableMemory> Variables::make(Bytes bytes, const char* made_by
   try {
     if (const std::optional<runtime::StoredId> id = store_.reserve(bytes, Tier::kHost, made_by)) {
       if (std::byte* const data = store_.map(*id)) {
-        return std::make_shared<VariableMemory>(*this, *id, data, bytes);
+        return std::make_shared<VariableMemory>(*this, *id, data, bytes,
+                                                store_.tier(*id) == Tier::kDisk);
       }
       reason = failed_map(errno);
       store_.drop(*id);
@@ -96,12 +100,12 @@ void Variables::note_refusal(const std::string& reason) {
 }
 
 bool Variables::note_use(VariableMemory& variable) {
-  const bool counts = store_.tier(variable.id_) == Tier::kDisk;
   bool was_counted = false;
   {
     const std::lock_guard lock(mutex_);
     variables_.splice(variables_.end(), variables_, variable.place_);
-    if (!counts) return true;
+    forecast_.used(variable.uses_);
+    if (!variable.counts_) return true;
     if (!options_.always_leave || variable.stays_) return variable.counted_;
     was_counted = std::exchange(variable.counted_, false);
   }
@@ -146,8 +150,7 @@ void Variables::end_uncounted_locked(VariableMemory& variable) {
 }
 
 std::string Variables::begin_op(VariableMemory& variable, Part part) {
-  // What lies in host memory never counts.
-  const bool uncounted = part == Part::kAllUncounted && store_.tier(variable.id_) == Tier::kDisk;
+  const bool uncounted = part == Part::kAllUncounted && variable.counts_;
   {
     const std::lock_guard lock(mutex_);
     ++variable.ops_;
@@ -203,19 +206,25 @@ void Variables::keep(VariableMemory& variable, const std::string& reason) {
   note_refusal(reason);
 }
 
-std::shared_ptr<VariableMemory> Variables::take_oldest(Victims victims) {
+std::shared_ptr<VariableMemory> Variables::take_victim(Victims victims) {
   const std::lock_guard lock(mutex_);
+  std::shared_ptr<VariableMemory> victim;
+  std::uint64_t its_next = 0;
   for (VariableMemory* const variable : variables_) {
     if (!variable->counted_ || variable->stays_) continue;
     if (variable->ops_ != 0 && victims == Victims::kIdle) continue;
+    const std::optional<std::uint64_t> next = forecast_.until_next(variable->uses_);
+    if (victim != nullptr && next && *next <= its_next) continue;
     // Its last owner may be letting go of it just now.
     std::shared_ptr<VariableMemory> alive = variable->weak_from_this().lock();
     if (alive == nullptr) continue;
-    // Before its pages go: an op that begins meanwhile counts it anew.
-    variable->counted_ = false;
-    return alive;
+    victim = std::move(alive);
+    if (!next) break;  // the one used longest ago of which nothing is foretold
+    its_next = *next;
   }
-  return nullptr;
+  // Before its pages go: an op that begins meanwhile counts it anew.
+  if (victim != nullptr) victim->counted_ = false;
+  return victim;
 }
 
 Bytes Variables::put_aside(VariableMemory& variable, bool charged) {
@@ -228,10 +237,7 @@ Bytes Variables::put_aside(VariableMemory& variable, bool charged) {
       if (charged && !std::exchange(variable.counted_, true)) charged = false;
     }
     if (error == 0) variable.left_in_ = step_;
-    if (charged) {
-      counted_ -= variable.bytes_;
-      left_ += variable.bytes_;
-    }
+    if (charged) counted_ -= variable.bytes_;
   }
   if (error != 0) {
     note_refusal(failed_write(error));
@@ -244,23 +250,17 @@ Bytes Variables::put_aside(VariableMemory& variable, bool charged) {
 Bytes Variables::make_room(Bytes bytes, Victims victims) {
   Bytes made{};
   while (made < bytes) {
-    const std::shared_ptr<VariableMemory> oldest = take_oldest(victims);
-    if (oldest == nullptr) break;
-    made += put_aside(*oldest, true);
+    const std::shared_ptr<VariableMemory> victim = take_victim(victims);
+    if (victim == nullptr) break;
+    made += put_aside(*victim, true);
   }
   return made;
 }
 
-void Variables::rest() {
-  Bytes leaving{};
-  {
-    const std::lock_guard lock(mutex_);
-    if (left_ >= counted_) leaving = counted_;
-  }
-  make_room(leaving, Victims::kIdle);
+void Variables::end_step(std::uint64_t graph) {
   const std::lock_guard lock(mutex_);
+  forecast_.round_ended(graph);
   ++step_;
-  left_ = {};
 }
 
 VariablesUsage Variables::usage() const {
@@ -272,6 +272,11 @@ VariablesUsage Variables::usage() const {
           .peak_uncounted = peak_uncounted_,
           .refused = refused_,
           .refusal = refusal_};
+}
+
+Bytes Variables::wanted() const {
+  const std::lock_guard lock(mutex_);
+  return wanted_;
 }
 
 }  // namespace spillway::tf

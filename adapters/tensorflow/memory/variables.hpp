@@ -10,10 +10,11 @@
 // come with any access, so that every op of the framework may read and write it in place (sparse
 // updates, scatters, checkpoints), whether we know of the op or not; to put them aside is safe at
 // any time, also beside an op that reads them. What is counted is what somebody said to use, until
-// somebody else lacks room: then those go first that were used longest ago, and what an op under
-// way works on only where else nobody would get room. Pages that such an op brought without their
-// being counted go when it ends: a part of a variable that an op chooses itself, or all of what had
-// to leave under it.
+// somebody else lacks room: then those with the furthest next use go first, as far as former
+// steps tell, else those that were used longest ago; and what an op under way works on
+// only where else nobody would get room. Pages that such an op brought without their being counted
+// go when it ends: a part of a variable that an op chooses itself, or all of what had to leave
+// under it.
 //
 // In host memory, where that has a budget, nothing is put aside and nothing counts.
 //
@@ -36,6 +37,7 @@
 #include "budgeted_memory.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/runtime/store/tiered_store.hpp"
+#include "use_forecast.hpp"
 
 namespace spillway::tf {
 
@@ -43,7 +45,7 @@ class Variables;
 
 class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
  public:
-  VariableMemory(Variables& owner, runtime::StoredId id, std::byte* data, Bytes bytes);
+  VariableMemory(Variables& owner, runtime::StoredId id, std::byte* data, Bytes bytes, bool counts);
   ~VariableMemory();
   VariableMemory(const VariableMemory&) = delete;
   VariableMemory& operator=(const VariableMemory&) = delete;
@@ -57,11 +59,13 @@ class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
   const runtime::StoredId id_;
   std::byte* const data_;
   const Bytes bytes_;
+  const bool counts_;  // in the budget, while it is used: it lies on the disk, not in host memory
   // Guarded by the owner's lock.
   bool counted_ = false;
-  bool uncounted_ = false;     // though an op under way works on all of it
-  bool stays_ = false;         // it could not be put aside
-  std::uint32_t ops_ = 0;      // under way that work on it
+  bool uncounted_ = false;  // though an op under way works on all of it
+  bool stays_ = false;      // it could not be put aside
+  std::uint32_t ops_ = 0;   // under way that work on it
+  UseForecast::Uses uses_;
   std::uint64_t left_in_ = 0;  // the last step in which it was put aside
   std::list<VariableMemory*>::iterator place_;
 };
@@ -121,15 +125,16 @@ class Variables {
   std::string begin_op(VariableMemory& variable, Part part);
   void end_op(VariableMemory& variable);
 
-  /// Puts aside those that were used longest ago, of so many bytes in all, or as many as there are.
+  /// Puts aside those with the furthest next use, of so many bytes in all, or as many as there are.
   /// Returns how many.
   Bytes make_room(Bytes bytes, Victims victims);
 
-  /// A step has made its updates. Where more had to leave in it than counts now, the rest leaves
-  /// too: little of it would still be there when its turn comes again.
-  void rest();
+  /// A step of the graph has made its updates. From its second on next uses are foretold.
+  void end_step(std::uint64_t graph);
 
   [[nodiscard]] VariablesUsage usage() const;
+  /// Of mapped ones that count in the budget when they are used, whether they do now or not.
+  [[nodiscard]] Bytes wanted() const;
   /// Whether there is no mapped one. Takes no lock.
   [[nodiscard]] bool none() const { return mapped_.load(std::memory_order_relaxed) == 0; }
 
@@ -138,9 +143,9 @@ class Variables {
 
  private:
   friend class VariableMemory;
-  /// The one that was used longest ago of those that are counted, which then is counted no more,
+  /// Of those that are counted the one with the furthest next use, which then is counted no more,
   /// while its charge is still made; or null.
-  std::shared_ptr<VariableMemory> take_oldest(Victims victims);
+  std::shared_ptr<VariableMemory> take_victim(Victims victims);
   /// With its charge, if that is made. Returns what is charged no more.
   Bytes put_aside(VariableMemory& variable, bool charged);
   /// It is the one that was used last. True if it counts already, or need not.
@@ -163,12 +168,13 @@ class Variables {
   Bytes in_memory_{};
   bool too_many_ = false;  // for the share in memory
   Bytes bytes_{};
+  Bytes wanted_{};
   Bytes peak_bytes_{};
   Bytes counted_{};
   Bytes uncounted_{};
   Bytes peak_uncounted_{};
-  Bytes left_{};            // since the last rest()
-  std::uint64_t step_ = 2;  // counts those; what left in this one or the last may leave again
+  UseForecast forecast_;
+  std::uint64_t step_ = 2;  // what left in this one or the last may leave again
   std::uint64_t refused_ = 0;
   std::string refusal_;
 };

@@ -2,12 +2,12 @@
 #include "plan_loop.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <span>
 #include <utility>
 #include <variant>
 
-#include "spillway/planning/plan_source.hpp"
 #include "spillway/planning/sim/simulator.hpp"
 
 namespace spillway::tf {
@@ -22,6 +22,8 @@ constexpr std::uint64_t kLongestPause = 512;
 constexpr std::uint64_t kMostPatience = 4096;
 constexpr double kAsLarge = 0.95;
 constexpr std::uint32_t kMostSmaller = 8;
+// Of the room that variables want: all, or one part in so many, or none.
+constexpr std::array<std::uint64_t, 5> kPartsOfRoom{1, 2, 4, 8, 0};
 
 planning::PlanningContext context_of(const std::function<TimeNs()>& now, TimeNs step,
                                      std::span<const std::uint32_t> partitions) {
@@ -144,12 +146,9 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
       static_cast<std::uint64_t>(static_cast<double>(options_.budget.count) * planned.share)};
   const Machine here = machine();
   budgets[Tier::kHost] = here.host_capacity.value;
-  const planning::PlannerSource source(*options_.choice.planner, options_.choice.options, here,
-                                       budgets,
-                                       context_of(options_.now, run.duration_ns, step.partitions));
-  const auto outcome = source.actions_for(step.trace);
-  const auto* const actions = std::get_if<planning::StepActions>(&outcome);
-  if (actions == nullptr) {
+  const auto actions = plan_with_room(
+      step, context_of(options_.now, run.duration_ns, step.partitions), here, budgets);
+  if (!actions) {
     say_no_plan_locked(planned, "the step does not fit with the planner's choices");
     return;
   }
@@ -173,6 +172,30 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     if (state_.measured_peak.count == 0) state_.predicted_peak = *planned.predicted;
     state_.predicted_step_ns = report->step_ns;
   }
+}
+
+std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& step,
+                                                              planning::PlanningContext context,
+                                                              const Machine& machine,
+                                                              Budgets& budgets) const {
+  const TimeNs until = context.now() + context.time_limit_ns;
+  Bytes& device = budgets[Tier::kDevice];
+  const Bytes all = device;
+  const Bytes wanted = std::min(options_.variables(), all);
+  for (const std::uint64_t divisor : kPartsOfRoom) {
+    const bool none = divisor == 0;
+    if (wanted.count == 0 && !none) continue;
+    device = none ? all : all - Bytes{wanted.count / divisor};
+    if (device.count == 0) continue;
+    context.time_limit_ns = std::max<TimeNs>(until - context.now(), 0);
+    const planning::PlannerSource source(*options_.choice.planner, options_.choice.options, machine,
+                                         budgets, context);
+    auto outcome = source.actions_for(step.trace);
+    if (auto* const actions = std::get_if<planning::StepActions>(&outcome)) {
+      return std::move(*actions);
+    }
+  }
+  return std::nullopt;
 }
 
 // The store counts as the host of a device, wherever it keeps its bytes.

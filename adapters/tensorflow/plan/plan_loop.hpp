@@ -9,10 +9,14 @@
 // A run whose tensors are smaller than they were before is of a smaller batch, for which nobody
 // need plan: another is measured in its place, up to eight times.
 //
-// A plan keeps to 90 % of the budget. Other choices make another order of execution, which was not
-// measured: where the measured peak was above the predicted one by some bytes, or tensors that were
-// to stay had to leave, the next plan keeps to so much less. Where a planner has no plan the table
-// goes by what it measures itself, and why is kept.
+// A plan keeps to 90 % of the budget, less what the variables in the store want of it: an op that
+// finds one away waits for it, while tensors of pairs come and go beside computing. Where no plan
+// keeps to so little, variables have half the room, and so on down to none.
+//
+// Other choices make another order of execution, which was not measured: where the measured peak
+// was above the predicted one by some bytes, or tensors that were to stay had to leave, the next
+// plan keeps to so much less. Where a planner has no plan the table goes by what it measures
+// itself, and why is kept.
 //
 // A planner runs in the thread that begins the run, which waits for it: within the time limit of
 // its search. Thread-safe.
@@ -34,6 +38,7 @@
 #include "run_profile.hpp"
 #include "spillway/base/bytes.hpp"
 #include "spillway/machine/machine.hpp"
+#include "spillway/planning/plan_source.hpp"
 #include "swap_table.hpp"
 
 namespace spillway::tf {
@@ -49,7 +54,8 @@ struct PlanLoopOptions {
   Bytes budget{};
   PlanCache cache;
   std::function<CopyRates()> rates;
-  std::function<TimeNs()> now;  ///< of a monotonic clock
+  std::function<Bytes()> variables;  ///< bytes of the budget that variables in the store want
+  std::function<TimeNs()> now;       ///< of a monotonic clock
 };
 
 /// The plan of the graph that was planned last.
@@ -106,6 +112,10 @@ class PlanLoop {
   [[nodiscard]] bool is_of_smaller_batch(const RunProfile& run) const;
   void learn_locked(Planned& planned, const RunProfile& run);
   void follow_locked(Planned& planned, const RunProfile& run);
+  /// Within the budget, with room for as much of the variables as there is a plan for.
+  [[nodiscard]] std::optional<planning::StepActions> plan_with_room(
+      const PairTrace& step, planning::PlanningContext context, const Machine& machine,
+      Budgets& budgets) const;
   [[nodiscard]] Machine machine() const;
 
   PlanLoopOptions options_;

@@ -156,8 +156,12 @@ void Session::start_planning(Bytes budget) {
   const PlanCache cache(settings_.plan_cache, fmt::format("{} {} {}", settings_.planner,
                                                           budget.count, settings_.min_size.count));
   plans_ = std::make_unique<PlanLoop>(
-      PlanLoopOptions{
-          .choice = *planner_, .budget = budget, .cache = cache, .rates = rates, .now = now_ns},
+      PlanLoopOptions{.choice = *planner_,
+                      .budget = budget,
+                      .cache = cache,
+                      .rates = rates,
+                      .variables = [this] { return variables_->wanted(); },
+                      .now = now_ns},
       *profiler_, table_);
 }
 
@@ -169,8 +173,8 @@ OpWatcher* Session::watcher() {
 // A mapping is of whole pages, so in fuzz of a page and more.
 Bytes Session::smallest_variable() const { return fuzz_ ? Bytes{4096} : settings_.min_size; }
 
-// Variables first: those used longest ago are the optimizer's until the step ends, and the weights
-// of the other end of the network.
+// Variables first: those with the furthest next use are the optimizer's until the step ends, and
+// the weights of the other end of the network.
 void Session::evict(Bytes bytes, Victims victims) {
   Bytes made = variables_->make_room(bytes, Victims::kIdle);
   if (made < bytes) made += waiting_->make_room(bytes - made);

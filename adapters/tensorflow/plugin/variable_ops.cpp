@@ -291,7 +291,10 @@ class Rest : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
-  void Compute(OpKernelContext* /*context*/) override { Session::get()->variables().rest(); }
+  void Compute(OpKernelContext* /*context*/) override {
+    // Graphs have one each.
+    Session::get()->variables().end_step(reinterpret_cast<std::uintptr_t>(this));
+  }
 };
 
 // As the framework's, which has its value in memory for as long as the graph is there.

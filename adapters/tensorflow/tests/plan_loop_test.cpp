@@ -34,6 +34,7 @@ class Training {
                         .budget = budget,
                         .cache = PlanCache(cache, planner),
                         .rates = [] { return CopyRates{.out = 1e15, .in = 1e15}; },
+                        .variables = [this] { return variables_; },
                         .now = [this] { return now_ += 100'000'000; }},
         profiler_, table_);
     PairedGraph graph;
@@ -99,6 +100,8 @@ class Training {
 
   [[nodiscard]] PlanState state() const { return loop_->state(); }
   SwapTable& table() { return table_; }
+  /// So many bytes of the budget are wanted by variables.
+  void set_variables(Bytes bytes) { variables_ = bytes; }
 
  private:
   void allocate(std::size_t map, Bytes bytes) {
@@ -113,6 +116,7 @@ class Training {
   std::array<std::byte, kDepth> memory_{};
   std::vector<std::string> names_;
   Bytes live_{};
+  Bytes variables_{};
   TimeNs now_ = 0;
   std::int64_t step_ = 0;
   std::uint64_t other_ = 0;
@@ -120,6 +124,33 @@ class Training {
   SwapTable table_;
   std::unique_ptr<PlanLoop> loop_;
 };
+
+TEST(PlanLoopTest, VariablesHaveRoomBesideWhatIsPlanned) {
+  for (const std::string_view name : executed_planners()) {
+    SCOPED_TRACE(name);
+    Training training(std::string(name), kMiB * 60);
+    training.set_variables(kMiB * 20);
+    Bytes most{};
+    for (int i = 0; i < 40; ++i) most = training.run();
+    EXPECT_LE(training.state().predicted_peak, kMiB * 34);
+    EXPECT_LE(most, kMiB * 34);
+    EXPECT_EQ(training.state().no_plan, "");
+  }
+}
+
+TEST(PlanLoopTest, VariablesGetNoRoomThatThereIsNoPlanWithout) {
+  // Of 90 % of the budget, all that variables could want: two maps find room beside a half of it,
+  // one beside an eighth, or none.
+  for (const auto& [budget, maps] : {std::pair{60, 2}, {13, 1}, {12, 1}}) {
+    SCOPED_TRACE(budget);
+    Training training("hybrid", {kMiB.count * static_cast<std::uint64_t>(budget)});
+    training.set_variables(kMiB * 10000);
+    Bytes most{};
+    for (int i = 0; i < 40; ++i) most = training.run();
+    EXPECT_EQ(training.state().no_plan, "");
+    EXPECT_EQ(most, Training::kMap * static_cast<std::uint64_t>(maps));
+  }
+}
 
 TEST(PlanLoopTest, EveryPlannerLetsPassWhatTheBudgetHasRoomFor) {
   for (const std::string_view name : executed_planners()) {
