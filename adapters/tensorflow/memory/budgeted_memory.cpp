@@ -163,7 +163,9 @@ void BudgetedMemory::hold_back() {
     std::unique_lock lock(mutex_);
     ++waits_;
     waiting_.fetch_add(1);
+    wanting_.fetch_add(1);
     room_.wait(lock, [this, most] { return leaving() <= most; });
+    wanting_.fetch_sub(1);
     waiting_.fetch_sub(1);
   }
   waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));

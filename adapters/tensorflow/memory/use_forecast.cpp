@@ -2,6 +2,7 @@
 #include "use_forecast.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace spillway::tf {
 namespace {
@@ -14,30 +15,46 @@ constexpr std::size_t kMostUses = 64;  // kept of an object
 
 std::uint64_t UseForecast::slack() const { return period_ / kSlackParts; }
 
+bool UseForecast::is_to_come(std::uint64_t use) const {
+  const std::uint64_t next = use + period_;
+  // What was foretold for a time at which nothing was known has come, or not.
+  return period_ != 0 && next >= known_since_ && next + slack() >= now_;
+}
+
 void UseForecast::used(Uses& object) {
-  object.push_back(now_++);
-  while (object.size() > kMostUses || (is_known() && object.front() + period_ + slack() < now_)) {
+  const auto foretold = std::ranges::find_if(object, [this](std::uint64_t use) {
+    return is_to_come(use) && use + period_ <= now_ + slack();
+  });
+  if (foretold != object.end()) object.erase(foretold);
+  const std::uint64_t oldest = longest_ + slack();
+  while (!object.empty() &&
+         (object.size() >= kMostUses || (longest_ != 0 && object.front() + oldest < now_))) {
     object.pop_front();
   }
+  object.push_back(now_++);
 }
 
 void UseForecast::round_ended(std::uint64_t kind) {
-  const auto [end, first] = ends_.try_emplace(kind, now_);
-  if (!first && now_ != end->second) period_ = now_ - end->second;
-  end->second = now_;
+  const auto [known, is_first] = rounds_.try_emplace(kind, Rounds{.end = now_});
+  if (is_first) return;
+  Rounds& rounds = known->second;
+  const std::uint64_t gap = now_ - std::exchange(rounds.end, now_);
+  if (gap == 0) return;
+  // Other rounds may have come in between once, as those of an evaluation do.
+  const std::uint64_t before = std::exchange(rounds.gap, gap);
+  const std::uint64_t period = before == 0 ? gap : std::min(before, gap);
+  if (period == period_) return;
+  period_ = period;
+  longest_ = std::max(longest_, period);
+  known_since_ = now_;
 }
 
 std::optional<std::uint64_t> UseForecast::until_next(const Uses& object) const {
-  if (!is_known() || object.empty()) return std::nullopt;
-  const std::uint64_t latest = object.back();
-  for (const std::uint64_t use : object) {
-    const std::uint64_t next = use + period_;
-    if (next + slack() < now_) continue;
-    // It was that use, a little early.
-    if (use != latest && latest + slack() >= next) continue;
-    return next > now_ ? next - now_ : 0;
-  }
-  return std::nullopt;
+  const auto use =
+      std::ranges::find_if(object, [this](std::uint64_t one) { return is_to_come(one); });
+  if (use == object.end()) return std::nullopt;
+  const std::uint64_t next = *use + period_;
+  return next > now_ ? next - now_ : 0;
 }
 
 }  // namespace spillway::tf

@@ -206,25 +206,33 @@ void Variables::keep(VariableMemory& variable, const std::string& reason) {
   note_refusal(reason);
 }
 
-std::shared_ptr<VariableMemory> Variables::take_victim(Victims victims) {
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<VariableMemory> victim;
+VariableMemory* Variables::furthest_locked(Victims victims) const {
+  VariableMemory* furthest = nullptr;
   std::uint64_t its_next = 0;
   for (VariableMemory* const variable : variables_) {
-    if (!variable->counted_ || variable->stays_) continue;
+    if (!variable->counted_ || variable->stays_ || variable->dies_) continue;
     if (variable->ops_ != 0 && victims == Victims::kIdle) continue;
     const std::optional<std::uint64_t> next = forecast_.until_next(variable->uses_);
-    if (victim != nullptr && next && *next <= its_next) continue;
-    // Its last owner may be letting go of it just now.
-    std::shared_ptr<VariableMemory> alive = variable->weak_from_this().lock();
-    if (alive == nullptr) continue;
-    victim = std::move(alive);
-    if (!next) break;  // the one used longest ago of which nothing is foretold
+    if (!next) return variable;  // the one used longest ago of which nothing is foretold
+    if (furthest != nullptr && *next <= its_next) continue;
+    furthest = variable;
     its_next = *next;
   }
-  // Before its pages go: an op that begins meanwhile counts it anew.
-  if (victim != nullptr) victim->counted_ = false;
-  return victim;
+  return furthest;
+}
+
+std::shared_ptr<VariableMemory> Variables::take_victim(Victims victims) {
+  const std::lock_guard lock(mutex_);
+  while (VariableMemory* const victim = furthest_locked(victims)) {
+    // Its last owner may be letting go of it just now.
+    if (std::shared_ptr<VariableMemory> alive = victim->weak_from_this().lock()) {
+      // Before its pages go: an op that begins meanwhile counts it anew.
+      victim->counted_ = false;
+      return alive;
+    }
+    victim->dies_ = true;
+  }
+  return nullptr;
 }
 
 Bytes Variables::put_aside(VariableMemory& variable, bool charged) {

@@ -10,11 +10,11 @@
 // come with any access, so that every op of the framework may read and write it in place (sparse
 // updates, scatters, checkpoints), whether we know of the op or not; to put them aside is safe at
 // any time, also beside an op that reads them. What is counted is what somebody said to use, until
-// somebody else lacks room: then those with the furthest next use go first, as far as former
-// steps tell, else those that were used longest ago; and what an op under way works on
-// only where else nobody would get room. Pages that such an op brought without their being counted
-// go when it ends: a part of a variable that an op chooses itself, or all of what had to leave
-// under it.
+// somebody else lacks room: then the one goes first whose next use is furthest, as former steps
+// tell; before all those, the ones of which nothing is foretold, in the order of their last use;
+// and what an op under way works on only where else nobody would get room. Pages that such an op
+// brought without their being counted go when it ends: a part of a variable that an op chooses
+// itself, or all of what had to leave under it.
 //
 // In host memory, where that has a budget, nothing is put aside and nothing counts.
 //
@@ -64,6 +64,7 @@ class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
   bool counted_ = false;
   bool uncounted_ = false;  // though an op under way works on all of it
   bool stays_ = false;      // it could not be put aside
+  bool dies_ = false;       // its last owner is letting go of it
   std::uint32_t ops_ = 0;   // under way that work on it
   UseForecast::Uses uses_;
   std::uint64_t left_in_ = 0;  // the last step in which it was put aside
@@ -129,7 +130,8 @@ class Variables {
   /// Returns how many.
   Bytes make_room(Bytes bytes, Victims victims);
 
-  /// A step of the graph has made its updates. From its second on next uses are foretold.
+  /// A step of the graph has made its updates. From its second on, next uses are
+  /// foretold.
   void end_step(std::uint64_t graph);
 
   [[nodiscard]] VariablesUsage usage() const;
@@ -143,8 +145,10 @@ class Variables {
 
  private:
   friend class VariableMemory;
-  /// Of those that are counted the one with the furthest next use, which then is counted no more,
-  /// while its charge is still made; or null.
+  /// The victim of those that are counted: one whose next use is not foretold, the one used longest
+  /// ago first, else the one with the furthest. Null if there is none.
+  [[nodiscard]] VariableMemory* furthest_locked(Victims victims) const;
+  /// The same, which is counted no more, while its charge is still made.
   std::shared_ptr<VariableMemory> take_victim(Victims victims);
   /// With its charge, if that is made. Returns what is charged no more.
   Bytes put_aside(VariableMemory& variable, bool charged);

@@ -146,8 +146,9 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
       static_cast<std::uint64_t>(static_cast<double>(options_.budget.count) * planned.share)};
   const Machine here = machine();
   budgets[Tier::kHost] = here.host_capacity.value;
-  const auto actions = plan_with_room(
-      step, context_of(options_.now, run.duration_ns, step.partitions), here, budgets);
+  const auto actions =
+      plan_with_room(step, context_of(options_.now, run.duration_ns, step.partitions), here,
+                     budgets, planned.part);
   if (!actions) {
     say_no_plan_locked(planned, "the step does not fit with the planner's choices");
     return;
@@ -177,12 +178,14 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
 std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& step,
                                                               planning::PlanningContext context,
                                                               const Machine& machine,
-                                                              Budgets& budgets) const {
+                                                              Budgets& budgets,
+                                                              std::size_t& part) const {
   const TimeNs until = context.now() + context.time_limit_ns;
   Bytes& device = budgets[Tier::kDevice];
   const Bytes all = device;
   const Bytes wanted = std::min(options_.variables(), all);
-  for (const std::uint64_t divisor : kPartsOfRoom) {
+  for (; part < kPartsOfRoom.size(); ++part) {
+    const std::uint64_t divisor = kPartsOfRoom[part];
     const bool none = divisor == 0;
     if (wanted.count == 0 && !none) continue;
     device = none ? all : all - Bytes{wanted.count / divisor};
@@ -195,6 +198,7 @@ std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& s
       return std::move(*actions);
     }
   }
+  part = 0;
   return std::nullopt;
 }
 

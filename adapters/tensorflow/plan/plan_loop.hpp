@@ -99,6 +99,7 @@ class PlanLoop {
     std::uint64_t pause = kFirstPause;  ///< runs until the next plan
     std::uint64_t patience = 16;        ///< runs of other graphs while this one is measured
     double share = 0.9;                 ///< of the budget, that plans keep to
+    std::size_t part = 0;               ///< of the room for variables, that its last plan left
     std::uint64_t late_leaves = 0;      ///< of the graph, when it was last measured
     std::uint32_t smaller = 0;          ///< runs in a row that were of a smaller batch
     std::optional<Bytes> predicted{};
@@ -112,10 +113,11 @@ class PlanLoop {
   [[nodiscard]] bool is_of_smaller_batch(const RunProfile& run) const;
   void learn_locked(Planned& planned, const RunProfile& run);
   void follow_locked(Planned& planned, const RunProfile& run);
-  /// Within the budget, with room for as much of the variables as there is a plan for.
+  /// Within the budget, with room for as much of the variables as there is a plan for. `part`: of
+  /// the room, that is tried first, and that was left.
   [[nodiscard]] std::optional<planning::StepActions> plan_with_room(
       const PairTrace& step, planning::PlanningContext context, const Machine& machine,
-      Budgets& budgets) const;
+      Budgets& budgets, std::size_t& part) const;
   [[nodiscard]] Machine machine() const;
 
   PlanLoopOptions options_;

@@ -292,7 +292,7 @@ class Rest : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* /*context*/) override {
-    // Graphs have one each.
+    // There is one for each context of a graph that has updates.
     Session::get()->variables().end_step(reinterpret_cast<std::uintptr_t>(this));
   }
 };

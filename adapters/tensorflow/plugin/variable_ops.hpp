@@ -6,7 +6,7 @@
 //     ReadVariableOp      hands that memory on, as the framework's does, and says that it is used
 //     SpillwayUse         says so before a later user
 //     SpillwayTouch       says so before an update in place
-//     SpillwayRest        says, behind all updates of a step, that none is used until the next one
+//     SpillwayRest        says, behind all updates of a step, that they were made
 //     SpillwayConstant    is a large constant of a graph, in memory of the same kind
 //
 // Every other op of the framework works on that memory as on any other. Where each op is known

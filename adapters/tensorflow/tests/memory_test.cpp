@@ -208,7 +208,7 @@ TEST_F(SwapStoreTest, ASwapInAheadOfItsNeedTakesRoomThatNobodyElseWants) {
   ASSERT_NE(first, nullptr);
   const int before = asked;  // by the one that was needed
   std::future<std::byte*> allocated =
-      std::async(std::launch::async, [this] { return memory_.allocate(kMiB * 3, kAlignment); });
+      std::async(std::launch::async, [this] { return memory_.allocate(kMiB * 4, kAlignment); });
   while (asked == before) std::this_thread::yield();
   memory_.free(first);  // which is not enough for it
   EXPECT_EQ(came_ahead.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);

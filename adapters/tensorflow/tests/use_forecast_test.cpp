@@ -72,6 +72,29 @@ TEST_F(UseForecastTest, AUseThatIsLateIsDueAtOnceAndOneThatIsALittleEarlyIsIt) {
   EXPECT_EQ(next(0), std::nullopt) << "it is not used any more";
 }
 
+TEST_F(UseForecastTest, UsesCloseToEachOtherAreForetoldEach) {
+  Order order = up_to(63);
+  order.insert(order.begin() + 5, 5);  // twice, one after the other, where either may be two early
+  for (int i = 0; i < 3; ++i) round(order);
+  for (std::size_t i = 0; i < 5; ++i) use(i);
+  EXPECT_EQ(next(5), 0U);
+  use(5);
+  EXPECT_EQ(next(5), 0U);
+  use(5);
+  EXPECT_EQ(next(5), 62U);
+}
+
+// An evaluation, whose graph has no updates, comes between two rounds.
+TEST_F(UseForecastTest, UsesThatComeBetweenOnceAreForgotten) {
+  const Order order = up_to(4);
+  for (int i = 0; i < 3; ++i) round(order);
+  for (int i = 0; i < 50; ++i) use(9);
+  round(order);
+  EXPECT_EQ(next(0), 0U);
+  EXPECT_EQ(next(3), 3U);
+  EXPECT_EQ(next(9), std::nullopt);
+}
+
 TEST_F(UseForecastTest, WhatIsNotUsedForARoundIsForetoldNoMore) {
   round({0, 1, 2, 3});
   round({0, 1, 2, 3});

@@ -211,6 +211,32 @@ TEST_F(VariablesTest, TheOneWithTheFurthestNextUseLeavesFirst) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(holds(*all[static_cast<std::size_t>(i)], i));
 }
 
+// Their next uses are foretold, so whoever looks for the furthest passes by those that go.
+TEST_F(VariablesTest, OwnersLetGoWhileAVictimIsLookedFor) {
+  constexpr std::size_t kCount = 500;
+  const Bytes size{4096};
+  std::vector<std::shared_ptr<VariableMemory>> kept;
+  for (std::size_t i = 0; i < kCount; ++i) kept.push_back(filled(size, 1));
+  std::atomic<bool> done = false;
+  std::thread looks([&] {
+    while (!done) variables_.make_room(size, Victims::kIdle);
+  });
+  for (int round = 0; round < 200; ++round) {
+    for (const auto& variable : kept) EXPECT_EQ(variables_.use(*variable), "");
+    variables_.end_step(1);
+    kept.erase(kept.begin(), kept.begin() + kCount / 2);
+    while (kept.size() < kCount) {
+      kept.push_back(variables_.make(size));
+      EXPECT_EQ(variables_.use(*kept.back()), "");
+    }
+  }
+  done = true;
+  looks.join();
+  kept.clear();
+  EXPECT_EQ(variables_.usage().counted, Bytes{});
+  EXPECT_EQ(memory_.usage().live, Bytes{});
+}
+
 TEST_F(VariablesTest, OneThatDoesNotFitSaysHowMuch) {
   const auto large = variables_.make(kMiB * 9);
   ASSERT_NE(large, nullptr);
