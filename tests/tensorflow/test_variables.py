@@ -176,8 +176,9 @@ def test_every_op_on_a_stored_variable_does_what_it_does_on_another(mode, budget
     assert statistics["peak_device_bytes"] <= budget * MIB
     assert statistics["failed_allocations"] == 0
     assert statistics["peak_variable_bytes"] > 3 * MIB
-    # Twenty times the scatters come to all of their variables in turn, which are 3 MiB.
-    assert statistics["fetched_bytes"] > 20 * 3 * MIB
+    # Twenty times the scatters come to all of their variables in turn, which are 3 MiB. Those with
+    # the furthest next use have left, so less than a third is there when its turn comes.
+    assert statistics["fetched_bytes"] > 20 * 2 * MIB
 
 
 def test_an_assignment_that_fails_leaves_the_old_value_or_the_new_one():
