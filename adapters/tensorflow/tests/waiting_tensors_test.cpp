@@ -200,21 +200,26 @@ TEST_F(WaitingTensorsTest, WhatMovesIsNamedAfterItsMaker) {
   EXPECT_EQ(movers.front().bytes, kMiB * 2);
 }
 
-// Swap-ins of one tensor may run at once: the last one overtakes the other while the table is
-// asked.
-TEST_F(WaitingTensorsTest, ASwapInThatIsOvertakenGetsTheTensorToo) {
-  std::function<void()> meanwhile;
-  SwapTable table(
-      {.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; },
-      [&](std::size_t /*graph*/, std::int64_t /*step*/) {
-        if (meanwhile) std::exchange(meanwhile, {})();
-      });
-  table.add_holes({true, false});  // whoever asks for the second hole is held up
-  WaitingTensors waiting(store_, table, standstill_, [](const std::string&) {});
-  const auto tensor = waiting.add(std::make_unique<HeldBuffer>(buffer(kMiB * 2)), kMiB * 2, 0, 2);
+// Swap-ins of one tensor may run at once. Here whoever asks the table for the second hole is held
+// up until something else has happened.
+class MeetingSwapInsTest : public WaitingTensorsTest {
+ protected:
+  MeetingSwapInsTest() { asked_.add_holes({true, false}); }
+
+  std::function<void()> meanwhile_;
+  SwapTable asked_{{.budget = kMiB * 8, .smallest = Bytes{1}},
+                   [] { return Bytes{}; },
+                   [this](std::size_t /*graph*/, std::int64_t /*step*/) {
+                     if (meanwhile_) std::exchange(meanwhile_, {})();
+                   }};
+  WaitingTensors meeting_{store_, asked_, standstill_, [](const std::string&) {}};
+};
+
+TEST_F(MeetingSwapInsTest, ASwapInThatIsOvertakenGetsTheTensorToo) {
+  const auto tensor = meeting_.add(std::make_unique<HeldBuffer>(buffer(kMiB * 2)), kMiB * 2, 0, 2);
   Taken last;
-  meanwhile = [&] { last = waiting.take(tensor); };
-  Taken overtaken = waiting.take(tensor);
+  meanwhile_ = [&] { last = meeting_.take(tensor); };
+  Taken overtaken = meeting_.take(tensor);
   ASSERT_NE(last.held, nullptr);
   ASSERT_NE(overtaken.held, nullptr);
   EXPECT_EQ(overtaken.held->data(), last.held->data());
@@ -335,25 +340,17 @@ TEST_F(WaitingTensorsTest, ASwapInIsNotHeldUpByOneWhoseTicketIsToldLate) {
 }
 
 // The swap-in of its second hole begins while that of the first asks the table.
-TEST_F(WaitingTensorsTest, ATensorThatBeginsToComeMeanwhileIsTakenAsACopy) {
-  std::function<void()> meanwhile;
-  SwapTable table(
-      {.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; },
-      [&](std::size_t /*graph*/, std::int64_t /*step*/) {
-        if (meanwhile) std::exchange(meanwhile, {})();
-      });
-  table.add_holes({true, false});  // whoever asks for the second hole is held up
-  WaitingTensors waiting(store_, table, standstill_, [](const std::string&) {});
-  const auto tensor = waiting.add(std::make_unique<HeldBuffer>(buffer(kMiB * 2)), kMiB * 2, 0, 2);
-  waiting.leave(tensor);
+TEST_F(MeetingSwapInsTest, ATensorThatBeginsToComeMeanwhileIsTakenAsACopy) {
+  const auto tensor = meeting_.add(std::make_unique<HeldBuffer>(buffer(kMiB * 2)), kMiB * 2, 0, 2);
+  meeting_.leave(tensor);
   until_written(1);
   transfers_->let_through();
   std::shared_ptr<Copy> ahead;
-  meanwhile = [&] { ahead = waiting.begin_ahead(tensor, 1, for_room()); };
-  EXPECT_NE(waiting.take(tensor).copy, nullptr);
+  meanwhile_ = [&] { ahead = meeting_.begin_ahead(tensor, 1, for_room()); };
+  EXPECT_NE(meeting_.take(tensor).copy, nullptr);
   EXPECT_NE(ahead, nullptr);
-  waiting.came_ahead(tensor, std::make_unique<HeldBuffer>(buffer(kMiB * 2)));
-  EXPECT_NE(waiting.take(tensor).held, nullptr);
+  meeting_.came_ahead(tensor, std::make_unique<HeldBuffer>(buffer(kMiB * 2)));
+  EXPECT_NE(meeting_.take(tensor).held, nullptr);
 }
 
 TEST_F(WaitingTensorsTest, WhatNobodyTakesDoesNotStayForHavingCome) {
