@@ -184,8 +184,8 @@ std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& s
   Bytes& device = budgets[Tier::kDevice];
   const Bytes all = device;
   const Bytes wanted = std::min(options_.variables(), all);
-  for (; part < kPartsOfRoom.size(); ++part) {
-    const std::uint64_t divisor = kPartsOfRoom[part];
+  for (std::size_t tried = part; tried < kPartsOfRoom.size(); ++tried) {
+    const std::uint64_t divisor = kPartsOfRoom[tried];
     const bool none = divisor == 0;
     if (wanted.count == 0 && !none) continue;
     device = none ? all : all - Bytes{wanted.count / divisor};
@@ -195,6 +195,7 @@ std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& s
                                          budgets, context);
     auto outcome = source.actions_for(step.trace);
     if (auto* const actions = std::get_if<planning::StepActions>(&outcome)) {
+      if (wanted.count != 0) part = tried;  // else variables may come that have not been tried
       return std::move(*actions);
     }
   }

@@ -138,6 +138,16 @@ TEST(PlanLoopTest, VariablesHaveRoomBesideWhatIsPlanned) {
   }
 }
 
+TEST(PlanLoopTest, VariablesThatComeAfterAPlanHaveRoomInTheNext) {
+  Training training("hybrid", kMiB * 60);
+  Bytes most{};
+  for (int i = 0; i < 10; ++i) most = training.run();
+  EXPECT_GT(most, kMiB * 34);
+  training.set_variables(kMiB * 20);
+  for (int i = 0; i < 40; ++i) most = training.run();
+  EXPECT_LE(most, kMiB * 34);
+}
+
 TEST(PlanLoopTest, VariablesGetNoRoomThatThereIsNoPlanWithout) {
   // Of 90 % of the budget, all that variables could want: two maps find room beside a half of it,
   // one beside an eighth, or none.
