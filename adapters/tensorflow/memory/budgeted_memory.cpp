@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "spillway/runtime/steady_time.hpp"
+
 namespace spillway::tf {
 namespace {
 
@@ -98,6 +100,20 @@ bool BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen, const Attempt& at
   return false;
 }
 
+TimeNs BudgetedMemory::begin_waiting() {
+  wanting_.fetch_add(1);
+  const TimeNs now = runtime::now_ns();
+  if (observer_ != nullptr) observer_->begins_to_wait(now);
+  return now;
+}
+
+void BudgetedMemory::end_waiting(TimeNs begun) {
+  wanting_.fetch_sub(1);
+  const TimeNs now = runtime::now_ns();
+  if (observer_ != nullptr) observer_->has_waited(now);
+  waited_ns_.fetch_add(now - begun);
+}
+
 template <typename Attempt>
 bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
   const std::uint64_t seen = frees_.load();
@@ -108,11 +124,9 @@ bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
   }
   // A request that can never fit need not wait.
   if (bytes <= limit_) {
-    const auto begin = Clock::now();
-    wanting_.fetch_add(1);
+    const TimeNs begun = begin_waiting();
     const bool obtained = wait_for(bytes, seen, attempt);
-    wanting_.fetch_sub(1);
-    waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));
+    end_waiting(begun);
     if (obtained) return true;
   }
   const std::lock_guard lock(mutex_);
@@ -158,17 +172,15 @@ void BudgetedMemory::uncharge(Bytes bytes) {
 void BudgetedMemory::hold_back() {
   const Bytes most{limit_.count / kMostLeaving};
   if (leaving() <= most) return;
-  const auto begin = Clock::now();
+  const TimeNs begun = begin_waiting();
   {
     std::unique_lock lock(mutex_);
     ++waits_;
     waiting_.fetch_add(1);
-    wanting_.fetch_add(1);
     room_.wait(lock, [this, most] { return leaving() <= most; });
-    wanting_.fetch_sub(1);
     waiting_.fetch_sub(1);
   }
-  waited_ns_.fetch_add((Clock::now() - begin) / std::chrono::nanoseconds(1));
+  end_waiting(begun);
 }
 
 void BudgetedMemory::make_room(Bytes bytes, Victims victims) {

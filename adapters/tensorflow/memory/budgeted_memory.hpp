@@ -26,6 +26,7 @@
 
 #include "memory_observer.hpp"
 #include "spillway/base/bytes.hpp"
+#include "spillway/base/ids.hpp"
 #include "spillway/runtime/memory/device_memory.hpp"
 
 namespace spillway::tf {
@@ -118,6 +119,9 @@ class BudgetedMemory {
  private:
   std::byte* try_locked(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
   void note_peaks_locked();
+  /// Of the calling thread, for room that it has not got. Returns when it began.
+  [[nodiscard]] TimeNs begin_waiting();
+  void end_waiting(TimeNs begun);
   /// Waits until little enough is on its way out.
   void hold_back();
   /// Tries, which `attempt` does, until it works: true; or nothing has made room for the patience.

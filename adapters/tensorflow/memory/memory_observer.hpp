@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hears of each allocation and each free, for a record of the step.
+// Hears of each allocation and each free, and of waits for memory, for a record of the step.
 #pragma once
 
 #include <cstddef>
 
 #include "spillway/base/bytes.hpp"
+#include "spillway/base/ids.hpp"
 
 namespace spillway::tf {
 
@@ -21,6 +22,10 @@ class MemoryObserver {
   /// `live`: of all that is allocated, this included.
   virtual void allocated(const std::byte* pointer, Bytes bytes, Bytes live) = 0;
   virtual void freed(const std::byte* pointer) noexcept = 0;
+
+  /// The calling thread waits for room from now on, or has ended to. No lock is held.
+  virtual void begins_to_wait(TimeNs now) = 0;
+  virtual void has_waited(TimeNs now) = 0;
 };
 
 }  // namespace spillway::tf

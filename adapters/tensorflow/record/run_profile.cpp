@@ -49,6 +49,7 @@ bool RunProfiler::is_wanted_locked() const {
 void RunProfiler::forget_run_locked() {
   profile_ = {};
   peaks_.end_all();
+  time_.forget_all();
   stays_.clear();
   bytes_.clear();
 }
@@ -74,7 +75,8 @@ bool RunProfiler::begin_op(const SeenOp& op, TimeNs now) {
   const std::lock_guard lock(mutex_);
   if (!watches() || !enter_run_locked(op) || open_op().run == run_) return false;
   if (profile_.ops.empty()) began_ = now;
-  open_op() = {.run = run_, .index = profile_.ops.size(), .began = now};
+  open_op() = {.run = run_, .index = profile_.ops.size()};
+  time_.computes(open_op().time, now);
   const Bytes live = peaks_.begin(open_op().index);
   profile_.ops.push_back({.node = std::string(op.node), .duration_ns = 0, .peak = live});
   return true;
@@ -86,9 +88,22 @@ void RunProfiler::end_op(std::span<const SeenMemory> /*outputs*/, TimeNs now) {
   if (std::exchange(op.run, 0) != run_) return;
   const std::optional<Bytes> peak = peaks_.end(op.index);
   if (!peak) return;
-  profile_.ops[op.index].duration_ns = now - op.began;
+  time_.rests(op.time, now);
+  profile_.ops[op.index].duration_ns = SharedTime::taken(op.time);
   profile_.ops[op.index].peak = *peak;
   profile_.duration_ns = now - began_;
+}
+
+void RunProfiler::begins_to_wait(TimeNs now) {
+  if (!watches()) return;
+  const std::lock_guard lock(mutex_);
+  if (open_op().run == run_) time_.rests(open_op().time, now);
+}
+
+void RunProfiler::has_waited(TimeNs now) {
+  if (!watches()) return;
+  const std::lock_guard lock(mutex_);
+  if (open_op().run == run_) time_.computes(open_op().time, now);
 }
 
 void RunProfiler::stay(ProfiledStay begun, SeenMemory memory, bool is_made) {

@@ -23,13 +23,14 @@
 #include "memory_observer.hpp"
 #include "op_peaks.hpp"
 #include "op_watcher.hpp"
+#include "shared_time.hpp"
 
 namespace spillway::tf {
 
 struct ProfiledOp {
   std::string node{};
-  TimeNs duration_ns = 0;
-  Bytes peak{};  ///< most that was allocated while it ran
+  TimeNs duration_ns = 0;  ///< in which it computed, as SharedTime has it
+  Bytes peak{};            ///< most that was allocated while it ran
 };
 
 /// A tensor of a pair was in memory.
@@ -79,6 +80,8 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
 
   void allocated(const std::byte* pointer, Bytes bytes, Bytes live) override;
   void freed(const std::byte* pointer) noexcept override;
+  void begins_to_wait(TimeNs now) override;
+  void has_waited(TimeNs now) override;
 
   void before_fork() { mutex_.lock(); }
   void after_fork() { mutex_.unlock(); }
@@ -87,7 +90,7 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   struct OpenOp {
     std::uint64_t run = 0;  // 0: none
     std::size_t index = 0;
-    TimeNs began = 0;
+    SharedTime::Part time{};
   };
 
   static OpenOp& open_op();
@@ -111,6 +114,7 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   TimeNs began_ = 0;                  // its first op
   std::optional<RunProfile> finished_;
   OpPeaks peaks_;
+  SharedTime time_;
   std::unordered_map<const std::byte*, Bytes> bytes_;  // of what was allocated in the run
   // Those that have not ended, by memory. It may hold several tensors, one that looks at another or
   // one that was made where its input was.

@@ -58,6 +58,8 @@ class StepRecord final : public MemoryObserver, public OpWatcher {
 
   void allocated(const std::byte* pointer, Bytes bytes, Bytes live) override;
   void freed(const std::byte* pointer) noexcept override;
+  void begins_to_wait(TimeNs /*now*/) override {}
+  void has_waited(TimeNs /*now*/) override {}
 
   /// The run that is kept, after the present one has ended; nothing if there was none.
   [[nodiscard]] std::optional<Trace> take();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "budgeted_memory.hpp"
+#include "memory_observer.hpp"
 #include "spillway/base/fault.hpp"
 #include "swap_store.hpp"
 
@@ -50,6 +51,44 @@ TEST(BudgetedMemoryTest, RefusesWhatDoesNotFitAndSaysHowMuch) {
   EXPECT_EQ(memory.usage().failures, 1U) << "who only tries does not fail";
   memory.free(place);
   EXPECT_NE(memory.try_allocate(kMiB * 6, kAlignment), nullptr);
+}
+
+class CountedWaits final : public MemoryObserver {
+ public:
+  void allocated(const std::byte* /*pointer*/, Bytes /*bytes*/, Bytes /*live*/) override {}
+  void freed(const std::byte* /*pointer*/) noexcept override {}
+  void begins_to_wait(TimeNs now) override {
+    ++begun;
+    since = now;
+  }
+  void has_waited(TimeNs now) override {
+    ++ended;
+    waited += now - since;
+  }
+
+  int begun = 0;
+  int ended = 0;
+  TimeNs since = 0;
+  TimeNs waited = 0;
+};
+
+TEST(BudgetedMemoryTest, TellsOfWaitsAndOfNothingElse) {
+  BudgetedMemory memory(kMiB * 8, Poison::kNo);
+  CountedWaits waits;
+  memory.set_observer(waits);
+  std::byte* first = nullptr;
+  memory.set_victims([&](Bytes, Victims) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    if (first != nullptr) memory.free(std::exchange(first, nullptr));
+  });
+  first = memory.allocate(kMiB * 6, kAlignment);
+  EXPECT_EQ(waits.begun, 0);
+  EXPECT_NE(memory.allocate(kMiB * 6, kAlignment), nullptr);
+  EXPECT_EQ(memory.allocate(kMiB * 9, kAlignment), nullptr) << "can never fit";
+  EXPECT_EQ(waits.begun, 1);
+  EXPECT_EQ(waits.ended, 1);
+  EXPECT_GE(waits.waited, 3'000'000);
+  EXPECT_EQ(waits.waited, memory.usage().waited_ns);
 }
 
 TEST(BudgetedMemoryTest, GivesBeyondTheBudgetWhereItHasTo) {

@@ -132,6 +132,36 @@ TEST_F(RunProfilerTest, ATensorThatIsMadeAgainWhereAnotherIsIsSeen) {
   EXPECT_TRUE(profile->stays[1].back);
 }
 
+// What it is slowed by now is what the plan is to change.
+TEST_F(RunProfilerTest, TheTimeInWhichAnOpWaitsForMemoryIsNotItsOwn) {
+  profiler_.start(5, 1);
+  for (std::int64_t step = 1; step < 4; ++step) {
+    op(step, "make", [&] {
+      allocate(0, kMiB);
+      profiler_.came(5, {memory_.data(), kMiB});
+      profiler_.begins_to_wait(now_ += 10);
+      profiler_.has_waited(now_ += 500);
+    });
+    free(0, kMiB);
+    op(step, "use");
+  }
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  EXPECT_EQ(profile->ops[0].duration_ns, 20);
+  EXPECT_EQ(profile->ops[1].duration_ns, 10);
+  EXPECT_EQ(profile->duration_ns, 540);
+}
+
+TEST_F(RunProfilerTest, AWaitOutsideOfOpsIsPassedOver) {
+  profiler_.start(5, 1);
+  for (std::int64_t step = 1; step < 4; ++step) {
+    profiler_.begins_to_wait(now_ += 10);
+    profiler_.has_waited(now_ += 10);
+    run(step);
+  }
+  EXPECT_TRUE(profiler_.take());
+}
+
 // As where a graph does not run any more, and another is measured instead: an op of it asks for
 // that.
 TEST_F(RunProfilerTest, AnOpDuringWhichAnotherMeasurementBeginsIsInNone) {
