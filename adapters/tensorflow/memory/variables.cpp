@@ -126,12 +126,12 @@ void Variables::count(VariableMemory& variable) {
   memory_.uncharge(variable.bytes_);  // another thread used it at the same time
 }
 
-std::string Variables::use(VariableMemory& variable) {
+std::string Variables::use(VariableMemory& variable, runtime::Access access) {
   if (note_use(variable)) return {};
   if (!memory_.charge(variable.bytes_)) {
     return BudgetedMemory::shortage(BudgetedMemory::last_failure());
   }
-  if (const int error = store_.bring(variable.id_)) {
+  if (const int error = store_.bring(variable.id_, access)) {
     memory_.uncharge(variable.bytes_);
     return fmt::format("reading from the spool failed: {}", std::strerror(error));
   }
@@ -149,14 +149,14 @@ void Variables::end_uncounted_locked(VariableMemory& variable) {
   if (std::exchange(variable.uncounted_, false)) uncounted_ -= variable.bytes_;
 }
 
-std::string Variables::begin_op(VariableMemory& variable, Part part) {
+std::string Variables::begin_op(VariableMemory& variable, Part part, runtime::Access access) {
   const bool uncounted = part == Part::kAllUncounted && variable.counts_;
   {
     const std::lock_guard lock(mutex_);
     ++variable.ops_;
     if (uncounted) begin_uncounted_locked(variable);
   }
-  if (part == Part::kAll) return use(variable);
+  if (part == Part::kAll) return use(variable, access);
   // In fuzz the op finds it aside, as it does where memory is short.
   if (options_.always_leave) static_cast<void>(note_use(variable));
   return {};
@@ -190,7 +190,7 @@ std::string Variables::write(VariableMemory& variable, const std::byte* from) {
   }
   int error = 0;
   if (in_memory) {
-    std::memcpy(variable.data_, from, variable.bytes_.count);
+    store_.write(variable.id_, from);
   } else {
     error = store_.write_aside(variable.id_, from);
   }

@@ -116,14 +116,15 @@ class Variables {
   std::shared_ptr<VariableMemory> make(Bytes bytes, const char* made_by = nullptr);
   /// Somebody is about to read or write all of it. Waits for room. Empty, or why not: it does not
   /// fit the budget, or cannot be read.
-  std::string use(VariableMemory& variable);
+  std::string use(VariableMemory& variable, runtime::Access access = runtime::Access::kRead);
   /// Gives it other bytes, where it is counted or there is room, else aside, part by part: what
   /// makes a value needs that much memory, and the variable none beside it. Empty, or why not.
   std::string write(VariableMemory& variable, const std::byte* from);
 
   /// An op begins that works on it. By Part::kAll it counts as by use(). Empty, or why the op may
   /// not run; end_op follows anyway.
-  std::string begin_op(VariableMemory& variable, Part part);
+  std::string begin_op(VariableMemory& variable, Part part,
+                       runtime::Access access = runtime::Access::kRead);
   void end_op(VariableMemory& variable);
 
   /// Puts aside those with the furthest next use, of so many bytes in all, or as many as there are.

@@ -16,6 +16,7 @@
 namespace spillway::tf {
 namespace {
 
+using runtime::Access;
 using std::string_view;
 using ::tensorflow::OpKernel;
 using ::tensorflow::OpKernelContext;
@@ -67,10 +68,12 @@ void VariablesInUse::find(const OpKernel& kernel, OpKernelContext& context) {
     if (context.input_dtype(i) != ::tensorflow::DT_RESOURCE) {
       const VariableBuffer* const buffer = VariableBuffer::in(context.input(i));
       if (buffer == nullptr || hands_on(type)) continue;
-      add(buffer->memory().shared_from_this(), Part::kAll);
+      add({.memory = buffer->memory().shared_from_this()});
     } else if (!leaves_alone(type) && context.input(i).NumElements() == 1) {
       if (const auto memory = memory_behind(context, i, type == "ReadVariableOp")) {
-        add(memory, works_on_all(type) ? Part::kAll : Part::kSome);
+        add({.memory = memory,
+             .part = works_on_all(type) ? Part::kAll : Part::kSome,
+             .access = is_update_in_place(type) ? Access::kChange : Access::kRead});
       }
     }
   }
@@ -81,28 +84,29 @@ VariablesInUse::VariablesInUse(const OpKernel& kernel, OpKernelContext& context)
   if (session.variables().none()) return;
   find(kernel, context);
   Bytes all{};
-  for (const auto& [memory, part] : used_) {
-    if (part == Part::kAll) all += memory->bytes();
+  for (const Used& used : used_) {
+    if (used.part == Part::kAll) all += used.memory->bytes();
   }
   const bool fits = used_.size() < kMany || all.count <= session.memory().limit().count / 2;
-  for (auto& [memory, part] : used_) {
+  for (auto& [memory, part, access] : used_) {
     if (!fits && part == Part::kAll) part = Part::kAllUncounted;
-    const std::string reason = session.variables().begin_op(*memory, part);
+    const std::string reason = session.variables().begin_op(*memory, part, access);
     if (reason_.empty()) reason_ = reason;
   }
 }
 
-void VariablesInUse::add(const std::shared_ptr<VariableMemory>& memory, Part part) {
-  const auto same = std::ranges::find(used_, memory, [](const auto& used) { return used.first; });
+void VariablesInUse::add(Used use) {
+  const auto same = std::ranges::find(used_, use.memory, &Used::memory);
   if (same == used_.end()) {
-    used_.emplace_back(memory, part);
-  } else if (part == Part::kAll) {
-    same->second = part;
+    used_.push_back(std::move(use));
+    return;
   }
+  if (use.part == Part::kAll) same->part = Part::kAll;
+  if (use.access == Access::kChange) same->access = Access::kChange;
 }
 
 VariablesInUse::~VariablesInUse() {
-  for (const auto& [memory, part] : used_) Session::get()->variables().end_op(*memory);
+  for (const Used& used : used_) Session::get()->variables().end_op(*used.memory);
 }
 
 }  // namespace spillway::tf

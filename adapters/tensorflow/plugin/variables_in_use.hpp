@@ -31,9 +31,15 @@ class VariablesInUse {
 
  private:
   void find(const ::tensorflow::OpKernel& kernel, ::tensorflow::OpKernelContext& context);
-  void add(const std::shared_ptr<VariableMemory>& memory, Part part);
+  struct Used {
+    std::shared_ptr<VariableMemory> memory;
+    Part part = Part::kAll;
+    runtime::Access access = runtime::Access::kRead;
+  };
 
-  std::vector<std::pair<std::shared_ptr<VariableMemory>, Part>> used_;
+  void add(Used use);
+
+  std::vector<Used> used_;
   std::string reason_;
 };
 

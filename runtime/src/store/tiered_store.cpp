@@ -20,13 +20,16 @@ namespace spillway::runtime {
 namespace {
 
 #ifdef MADV_POPULATE_READ
-constexpr int kPopulate = MADV_POPULATE_READ;
+constexpr int kPopulateToRead = MADV_POPULATE_READ;
+constexpr int kPopulateToWrite = MADV_POPULATE_WRITE;
 #else
-constexpr int kPopulate = 22;  // in headers older than the kernel
+constexpr int kPopulateToRead = 22;  // in headers older than the kernel
+constexpr int kPopulateToWrite = 23;
 #endif
 
-// The most that write_aside has in memory at a time.
-constexpr Bytes kPart = kMiB;
+// Two of them are the most that write_aside has in memory at a time: one is on its way to the disk
+// while the next is copied.
+constexpr std::uint64_t kPart = kMiB.count / 2;
 
 std::uint64_t to_value(StoredId id) { return static_cast<std::uint64_t>(id); }
 
@@ -374,17 +377,51 @@ int TieredStore::put_aside(StoredId id) {
   return end_putting_aside(place, put_aside_part(place, 0, place.disk.bytes));
 }
 
+void TieredStore::begin_writing_part(const Place& place, std::uint64_t begin,
+                                     std::uint64_t length) {
+  if (in_child_) return;
+  ::sync_file_range(spool_.descriptor(), static_cast<off_t>(place.disk.offset + begin),
+                    static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
+}
+
 void TieredStore::begin_writing(StoredId id) {
   const Place place = mapped_place(id);
-  if (place.mapped == nullptr || in_child_) return;
-  ::sync_file_range(spool_.descriptor(), static_cast<off_t>(place.disk.offset),
-                    static_cast<off_t>(place.disk.bytes), SYNC_FILE_RANGE_WRITE);
+  if (place.mapped != nullptr) begin_writing_part(place, 0, place.disk.bytes);
 }
 
 void TieredStore::give_back(StoredId id) {
   const Place place = mapped_place(id);
   if (place.mapped == nullptr || in_child_) return;
   ::madvise(place.mapped, place.disk.bytes, MADV_DONTNEED);
+}
+
+// By a call, since writing into the mapping would have the kernel read first what is overwritten,
+// and take a fault for each page.
+void TieredStore::write_part(const Place& place, std::uint64_t begin, std::uint64_t length,
+                             const std::byte* from) {
+  const int file = in_child_ ? -1 : spool_.buffered_descriptor();
+  std::uint64_t written = 0;
+  while (file >= 0 && written < length) {
+    const ssize_t moved = ::pwrite(file, from + begin + written, length - written,
+                                   static_cast<off_t>(place.disk.offset + begin + written));
+    if (moved > 0) {
+      written += static_cast<std::uint64_t>(moved);
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
+  if (written < length) {
+    std::memcpy(place.mapped + begin + written, from + begin + written, length - written);
+  }
+}
+
+void TieredStore::write(StoredId id, const std::byte* from) {
+  const Place place = mapped_place(id);
+  if (place.mapped == nullptr) {
+    std::memcpy(place.host, from, place.bytes.count);
+  } else {
+    write_part(place, 0, place.bytes.count, from);
+  }
 }
 
 int TieredStore::write_aside(StoredId id, const std::byte* from) {
@@ -394,22 +431,29 @@ int TieredStore::write_aside(StoredId id, const std::byte* from) {
     return 0;
   }
   int error = 0;
-  for (std::uint64_t begin = 0; begin < place.bytes.count; begin += kPart.count) {
-    std::memcpy(place.mapped + begin, from + begin,
-                std::min(kPart.count, place.bytes.count - begin));
-    // After an error the rest stays in memory: it gets its bytes, lest half of the value be new.
-    if (error != 0) continue;
-    error = put_aside_part(place, begin, std::min(kPart.count, place.disk.bytes - begin));
+  std::uint64_t aside = 0;  // so many bytes of it
+  const auto put_aside_until = [&](std::uint64_t end) {
+    if (error == 0 && end > aside) error = put_aside_part(place, aside, end - aside);
+    aside = end;
+  };
+  // After an error the rest stays in memory: it gets its bytes, lest half of the value be new.
+  for (std::uint64_t begin = 0; begin < place.bytes.count; begin += kPart) {
+    const std::uint64_t length = std::min(kPart, place.bytes.count - begin);
+    write_part(place, begin, length, from);
+    begin_writing_part(place, begin, length);
+    put_aside_until(begin);
   }
+  put_aside_until(place.disk.bytes);
   return end_putting_aside(place, error);
 }
 
-int TieredStore::bring(StoredId id) {
+int TieredStore::bring(StoredId id, Access access) {
   const Place place = mapped_place(id);
   if (place.mapped == nullptr) return 0;
+  const int populate = access == Access::kRead ? kPopulateToRead : kPopulateToWrite;
   int error = 0;
   if (const auto fault = fault_at("spool.read")) error = fault->error;
-  if (error == 0 && ::madvise(place.mapped, place.disk.bytes, kPopulate) != 0) {
+  if (error == 0 && ::madvise(place.mapped, place.disk.bytes, populate) != 0) {
     // A kernel before 5.14 does not know it, and then each access brings a part.
     error = errno == EINVAL ? 0 : errno;
   }

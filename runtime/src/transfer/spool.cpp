@@ -243,6 +243,7 @@ Spool::Spool(SpoolOptions options) : options_(std::move(options)), growth_step_(
 }
 
 Spool::~Spool() {
+  if (buffered_ >= 0) ::close(buffered_);
   if (descriptor_ >= 0) ::close(descriptor_);
   for (const Generation& generation : generations_) ::close(generation.liveness_fd);
 }
@@ -454,6 +455,14 @@ std::string Spool::full_reason() const {
 int Spool::descriptor() const {
   const std::lock_guard lock(mutex_);
   return descriptor_;
+}
+
+int Spool::buffered_descriptor() {
+  const std::lock_guard lock(mutex_);
+  if (buffered_ < 0 && descriptor_ >= 0) {
+    buffered_ = ::open(fmt::format("/proc/self/fd/{}", descriptor_).c_str(), O_RDWR | O_CLOEXEC);
+  }
+  return buffered_;
 }
 
 bool Spool::direct_io() const {

@@ -3,6 +3,7 @@
 #include "spillway/runtime/store/tiered_store.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +12,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -89,7 +92,7 @@ TEST_P(TieredStoreTest, AMappedPlaceIsReadAndWrittenWhereItIsWhateverWasPutAside
   EXPECT_EQ(resident_bytes(range), Bytes{});
   data[7] = std::byte{77};  // one page comes by itself
   EXPECT_LT(resident_bytes(range), kPage * 21);
-  EXPECT_EQ(tiers.bring(*id), 0);
+  EXPECT_EQ(tiers.bring(*id, Access::kRead), 0);
   EXPECT_GE(resident_bytes(range), kPage * 21);
   data[8] = std::byte{88};
   tiers.give_back(*id);
@@ -129,6 +132,62 @@ TEST_P(TieredStoreTest, WhatCannotBeWrittenAsideIsThereAsAWhole) {
   EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
 }
 
+// Bytes that this process had the disk read; nothing where the kernel does not count them.
+std::optional<std::uint64_t> bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  std::uint64_t count = 0;
+  while (file >> name >> count) {
+    if (name == "read_bytes:") return count;
+  }
+  return std::nullopt;
+}
+
+TEST_P(TieredStoreTest, WhatIsOverwrittenIsNotReadFirst) {
+  if (!bytes_read()) GTEST_SKIP() << "this kernel does not count what a process reads";
+  TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
+  constexpr Bytes kBytes{kMiB.count * 4};
+  const auto id = tiers.reserve(kBytes);
+  std::byte* const data = tiers.map(*id);
+  ASSERT_NE(data, nullptr);
+  std::ranges::copy(contents(kBytes, 1), data);
+  for (const bool aside : {false, true}) {
+    ASSERT_EQ(tiers.put_aside(*id), 0);
+    const auto given = contents(kBytes, aside ? 2 : 3);
+    const std::uint64_t before = bytes_read().value();
+    if (aside) {
+      EXPECT_EQ(tiers.write_aside(*id, given.data()), 0);
+    } else {
+      tiers.write(*id, given.data());
+    }
+    EXPECT_EQ(bytes_read().value(), before);
+    EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
+  }
+}
+
+std::uint64_t page_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<std::uint64_t>(usage.ru_minflt + usage.ru_majflt);
+}
+
+TEST_P(TieredStoreTest, WhatIsBroughtToBeChangedTakesNoFaultWhenItIs) {
+  TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
+  constexpr Bytes kBytes{kMiB.count * 4};
+  const auto id = tiers.reserve(kBytes);
+  std::byte* const data = tiers.map(*id);
+  ASSERT_NE(data, nullptr);
+  std::memset(data, 1, kBytes.count);
+  ASSERT_EQ(tiers.put_aside(*id), 0);
+  ASSERT_EQ(tiers.bring(*id, Access::kChange), 0);
+  const std::uint64_t before = page_faults();
+  for (std::uint64_t at = 0; at < kBytes.count; at += kPage.count) data[at] = std::byte{2};
+  EXPECT_LT(page_faults() - before, kBytes.count / kPage.count / 8);
+  ASSERT_EQ(tiers.put_aside(*id), 0);
+  EXPECT_EQ(data[kPage.count], std::byte{2});
+  EXPECT_EQ(data[kPage.count + 1], std::byte{1});
+}
+
 // Where a mapping's page had no place on the disk, writing it would end the process.
 TEST_P(TieredStoreTest, NothingIsMappedWhereTheFileHasNotGotItsSpace) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
@@ -159,7 +218,7 @@ TEST_P(TieredStoreTest, WhatCannotBePutAsideStaysAndIsTold) {
   EXPECT_EQ(tiers.put_aside(*id), ENOSPC);
   EXPECT_EQ(data[9], std::byte{9});
   arm_faults("spool.read=EIO@1");
-  EXPECT_EQ(tiers.bring(*id), EIO);
+  EXPECT_EQ(tiers.bring(*id, Access::kRead), EIO);
   EXPECT_EQ(tiers.statistics().failed, 2U);
 }
 
@@ -186,7 +245,7 @@ TEST_P(TieredStoreTest, OnTheHostAMappedPlaceStays) {
   std::byte* const data = tiers.map(*id);
   data[9] = std::byte{9};
   EXPECT_EQ(tiers.put_aside(*id), 0);
-  EXPECT_EQ(tiers.bring(*id), 0);
+  EXPECT_EQ(tiers.bring(*id, Access::kRead), 0);
   EXPECT_EQ(data[9], std::byte{9});
   EXPECT_EQ(tiers.statistics().stored_on_disk, Bytes{});
 }
@@ -207,7 +266,10 @@ TEST_P(TieredStoreTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
     const bool kept = data[9] == std::byte{1};
     const std::vector<std::byte> given(kPage.count, std::byte{2});
     const bool written = tiers.write_aside(*id, given.data()) == 0 && data[9] == std::byte{2};
-    ::_exit(seen && put && kept && written ? 0 : 1);
+    const std::vector<std::byte> more(kPage.count, std::byte{3});
+    tiers.write(*id, more.data());
+    const bool again = data[9] == std::byte{3};
+    ::_exit(seen && put && kept && written && again ? 0 : 1);
   }
   int status = -1;
   ::waitpid(child, &status, 0);
@@ -259,7 +321,7 @@ TEST_P(TieredStoreTest, NamesWhatMovedMostHoweverItWent) {
   for (const auto& id : {*host, *disk, *disk}) EXPECT_EQ(load(tiers, id, found), 0);
   ASSERT_NE(tiers.map(*mapped), nullptr);
   EXPECT_EQ(tiers.write_aside(*mapped, contents(kPage * 4, 4).data()), 0);
-  EXPECT_EQ(tiers.bring(*mapped), 0);
+  EXPECT_EQ(tiers.bring(*mapped, Access::kRead), 0);
   EXPECT_EQ(tiers.put_aside(*mapped), 0);
   std::map<std::string, Bytes> moved;
   for (const auto& [name, bytes] : tiers.top_movers(9)) moved[name] = bytes;

@@ -43,6 +43,12 @@ namespace spillway::runtime {
 /// Names what was reserved. Never given twice by one store.
 enum class StoredId : std::uint64_t {};
 
+/// What is about to be done with a mapped place.
+enum class Access : std::uint8_t {
+  kRead,
+  kChange,  ///< all of it
+};
+
 struct TieredStoreOptions {
   Bytes host_budget{};  ///< 0: no host tier
   SpoolOptions spool;
@@ -111,16 +117,17 @@ class TieredStore {
   /// Both serve a mapped place on the disk, on the calling thread; a place on the host needs
   /// nothing. Return an errno.
   int put_aside(StoredId id);
-  int bring(StoredId id);
+  int bring(StoredId id, Access access);
   /// Has what was changed of a mapped place on the disk written, and does not wait for that, though
   /// for room in the disk's queue, so that put_aside() finds less to do. An error is put_aside()'s.
   void begin_writing(StoredId id);
   /// Gives back the pages of a mapped place on the disk that came with accesses, and waits for no
   /// disk: the kernel writes those that were changed.
   void give_back(StoredId id);
-  /// Gives a mapped place other bytes. On the disk no more than a part of them is in memory at a
-  /// time, and none afterwards. An errno: then it has all of them, but those that could not be
-  /// written stay in memory.
+  /// Gives a mapped place other bytes, and reads none of those that it had.
+  void write(StoredId id, const std::byte* from);
+  /// The same. On the disk no more than a part of them is in memory at a time, and none afterwards.
+  /// An errno: then it has all of them, but those that could not be written stay in memory.
   int write_aside(StoredId id, const std::byte* from);
 
   [[nodiscard]] Bytes bytes(StoredId id) const;
@@ -171,6 +178,9 @@ class TieredStore {
   [[nodiscard]] HostPages free_locked(Place& place);
   [[nodiscard]] HostPages free_host_locked(Place& place);
   Place mapped_place(StoredId id);
+  void write_part(const Place& place, std::uint64_t begin, std::uint64_t length,
+                  const std::byte* from);
+  void begin_writing_part(const Place& place, std::uint64_t begin, std::uint64_t length);
   /// Writes pages of a mapped place on the disk and gives them back. Returns an errno.
   int put_aside_part(const Place& place, std::uint64_t begin, std::uint64_t length);
   int end_putting_aside(const Place& place, int error);

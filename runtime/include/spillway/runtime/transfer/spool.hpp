@@ -84,6 +84,9 @@ class Spool {
 
   /// The open file, or -1. May have O_DIRECT set: go through TransferPool.
   [[nodiscard]] int descriptor() const;
+  /// The same file without O_DIRECT, for what is to be in its pages too: a direct write would go
+  /// past those of a mapping. -1 where it cannot be opened again.
+  [[nodiscard]] int buffered_descriptor();
   [[nodiscard]] bool direct_io() const;
   /// Whether the file has its space. Else the disk may turn out to be full while bytes are written,
   /// which through a mapping ends the process with SIGBUS.
@@ -123,6 +126,7 @@ class Spool {
   mutable std::mutex mutex_;
   std::string directory_;
   int descriptor_ = -1;
+  int buffered_ = -1;
   bool direct_ = false;
   bool reserves_ = true;  // false once the file system turned out to lack fallocate
   Bytes budget_{};
