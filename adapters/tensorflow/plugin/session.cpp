@@ -215,7 +215,7 @@ void Session::before_fork() {
 void Session::after_fork(bool in_child) {
   standstill_.after_fork();
   steps_.after_fork();
-  if (profiler_) profiler_->after_fork();
+  if (profiler_) profiler_->after_fork(in_child);
   if (record_) record_->after_fork();
   memory_.after_fork(in_child);
   names_.after_fork();

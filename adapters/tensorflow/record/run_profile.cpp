@@ -27,11 +27,20 @@ void RunProfiler::start(std::uint64_t first_hole, std::uint64_t holes) {
   first_hole_ = first_hole;
   holes_ = holes;
   finished_.reset();
+  begin_anew_locked();
+  on_.store(true);
+}
+
+void RunProfiler::begin_anew_locked() {
   ++run_;  // ops that are open belong to a run that nobody measures any more
   forget_run_locked();
   step_.reset();
   skips_ = true;
-  on_.store(true);
+}
+
+void RunProfiler::after_fork(bool in_child) {
+  if (in_child) begin_anew_locked();
+  mutex_.unlock();
 }
 
 std::optional<RunProfile> RunProfiler::take() {

@@ -84,7 +84,8 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   void has_waited(TimeNs now) override;
 
   void before_fork() { mutex_.lock(); }
-  void after_fork() { mutex_.unlock(); }
+  /// The child has none of the ops under way, and measures another run.
+  void after_fork(bool in_child);
 
  private:
   struct OpenOp {
@@ -99,6 +100,8 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   /// False where the op begins a run that is not measured, or none.
   bool enter_run_locked(const SeenOp& op);
 
+  /// Begins to measure after the present run, of which ops may be open.
+  void begin_anew_locked();
   void forget_run_locked();
   [[nodiscard]] bool is_wanted_locked() const;
 

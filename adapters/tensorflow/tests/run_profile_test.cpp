@@ -155,11 +155,31 @@ TEST_F(RunProfilerTest, TheTimeInWhichAnOpWaitsForMemoryIsNotItsOwn) {
 TEST_F(RunProfilerTest, AWaitOutsideOfOpsIsPassedOver) {
   profiler_.start(5, 1);
   for (std::int64_t step = 1; step < 4; ++step) {
+    run(step);
     profiler_.begins_to_wait(now_ += 10);
     profiler_.has_waited(now_ += 10);
-    run(step);
+    op(step, "after");
   }
-  EXPECT_TRUE(profiler_.take());
+  run(4);
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  ASSERT_EQ(profile->ops.size(), 5U);
+  EXPECT_EQ(profile->ops[4].duration_ns, 10);
+}
+
+// Of the ops that run when a process forks the child has none.
+TEST_F(RunProfilerTest, AForkedChildMeasuresAnew) {
+  profiler_.start(5, 1);
+  run(1);
+  op(2, "make");
+  op(2, "between", [&] {
+    profiler_.before_fork();
+    profiler_.after_fork(/*in_child=*/true);
+  });
+  for (std::int64_t step = 3; step < 6; ++step) run(step);
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  EXPECT_EQ(profile->ops[0].duration_ns, 10) << "alone, though the other never ended";
 }
 
 // As where a graph does not run any more, and another is measured instead: an op of it asks for

@@ -57,6 +57,39 @@ class VariablesTest : public ::testing::Test {
                        [this](const std::string& reason) { stays_ = reason; }};
 };
 
+TEST_F(VariablesTest, WhatIsWrittenIsThereWhereverItLies) {
+  const auto variable = filled(kMiB * 3 + Bytes{5}, 1);
+  const std::vector<std::byte> second(variable->bytes().count, std::byte{2});
+  EXPECT_EQ(variables_.write(*variable, second.data()), "");
+  EXPECT_EQ(variables_.usage().counted, variable->bytes());
+  EXPECT_TRUE(holds(*variable, 2));
+  variables_.make_room(kMiB * 3, Victims::kIdle);
+  const auto blocker = memory_.allocate(kMiB * 6, 64);
+  const std::vector<std::byte> third(variable->bytes().count, std::byte{3});
+  EXPECT_EQ(variables_.write(*variable, third.data()), "");
+  EXPECT_EQ(variables_.usage().counted, Bytes{});
+  EXPECT_TRUE(holds(*variable, 3));
+  memory_.free(blocker);
+  EXPECT_EQ(variables_.write(*variable, second.data()), "");
+  EXPECT_EQ(variables_.usage().counted, variable->bytes());
+  EXPECT_TRUE(holds(*variable, 2));
+}
+
+TEST_F(VariablesTest, WhatIsWrittenIsThereThoughItLeavesMeanwhile) {
+  const auto variable = filled(kMiB * 2 + Bytes{5}, 0);
+  std::atomic<bool> ends{false};
+  std::thread evicts([&] {
+    while (!ends) variables_.make_room(kMiB * 2, Victims::kInUse);
+  });
+  for (int value = 1; value < 100; ++value) {
+    const std::vector<std::byte> bytes(variable->bytes().count, static_cast<std::byte>(value));
+    ASSERT_EQ(variables_.write(*variable, bytes.data()), "");
+    ASSERT_TRUE(holds(*variable, value)) << value;
+  }
+  ends = true;
+  evicts.join();
+}
+
 TEST_F(VariablesTest, UpToAShareTheyLieInMemoryAndSmallOnesInAnyCase) {
   EXPECT_FALSE(variables_.maps_new(kMiB));
   EXPECT_FALSE(variables_.maps_new(kMiB));

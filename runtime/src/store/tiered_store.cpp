@@ -332,6 +332,7 @@ std::byte* TieredStore::map(StoredId id) {
                                spool_.descriptor(), static_cast<off_t>(place.disk.offset));
     if (range == MAP_FAILED) return nullptr;
     place.mapped = static_cast<std::byte*>(range);
+    place.file = spool_.buffered_descriptor();
   }
   place.state = State::kMapped;
   return place.host != nullptr ? place.host : place.mapped;
@@ -395,18 +396,19 @@ void TieredStore::give_back(StoredId id) {
   ::madvise(place.mapped, place.disk.bytes, MADV_DONTNEED);
 }
 
-// By a call, since writing into the mapping would have the kernel read first what is overwritten,
-// and take a fault for each page.
+// By calls, since writing into the mapping would have the kernel read first what is overwritten,
+// and take a fault for each page. Each is of a part: it holds the file's lock, for which all copies
+// wait.
 void TieredStore::write_part(const Place& place, std::uint64_t begin, std::uint64_t length,
                              const std::byte* from) {
-  const int file = in_child_ ? -1 : spool_.buffered_descriptor();
+  const int file = in_child_ ? -1 : place.file;
   std::uint64_t written = 0;
   while (file >= 0 && written < length) {
-    const ssize_t moved = ::pwrite(file, from + begin + written, length - written,
+    const ssize_t moved = ::pwrite(file, from + begin + written, std::min(kPart, length - written),
                                    static_cast<off_t>(place.disk.offset + begin + written));
     if (moved > 0) {
       written += static_cast<std::uint64_t>(moved);
-    } else if (errno != EINTR) {
+    } else if (moved == 0 || errno != EINTR) {
       break;
     }
   }
@@ -433,17 +435,19 @@ int TieredStore::write_aside(StoredId id, const std::byte* from) {
   int error = 0;
   std::uint64_t aside = 0;  // so many bytes of it
   const auto put_aside_until = [&](std::uint64_t end) {
-    if (error == 0 && end > aside) error = put_aside_part(place, aside, end - aside);
-    aside = end;
+    if (end > aside) error = put_aside_part(place, aside, end - aside);
+    if (error == 0) aside = end;
   };
-  // After an error the rest stays in memory: it gets its bytes, lest half of the value be new.
-  for (std::uint64_t begin = 0; begin < place.bytes.count; begin += kPart) {
+  for (std::uint64_t begin = 0; error == 0 && begin < place.bytes.count; begin += kPart) {
     const std::uint64_t length = std::min(kPart, place.bytes.count - begin);
     write_part(place, begin, length, from);
     begin_writing_part(place, begin, length);
     put_aside_until(begin);
   }
-  put_aside_until(place.disk.bytes);
+  if (error == 0) put_aside_until(place.disk.bytes);
+  // The rest stays in memory, and gets its bytes, lest half of the value be new. So does what was
+  // on its way: it may have failed too, and then the kernel counts it as clean and may drop it.
+  if (error != 0) write_part(place, aside, place.bytes.count - aside, from);
   return end_putting_aside(place, error);
 }
 

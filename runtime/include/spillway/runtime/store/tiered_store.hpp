@@ -124,7 +124,7 @@ class TieredStore {
   /// Gives back the pages of a mapped place on the disk that came with accesses, and waits for no
   /// disk: the kernel writes those that were changed.
   void give_back(StoredId id);
-  /// Gives a mapped place other bytes, and reads none of those that it had.
+  /// Gives a mapped place other bytes. Of those that it had, no more than the last page is read.
   void write(StoredId id, const std::byte* from);
   /// The same. On the disk no more than a part of them is in memory at a time, and none afterwards.
   /// An errno: then it has all of them, but those that could not be written stay in memory.
@@ -158,6 +158,7 @@ class TieredStore {
     std::uint32_t in_flight = 0;  // copies
     std::byte* host = nullptr;    // owned
     std::byte* mapped = nullptr;  // owned
+    int file = -1;                // to write what is mapped by, or -1
     Extent disk{};                // owned; no bytes: none
     std::uint64_t checksum = 0;
     TransferId transfer = 0;  // the last one submitted
