@@ -182,9 +182,9 @@ def test_every_op_on_a_stored_variable_does_what_it_does_on_another(mode, budget
 
 
 def test_an_assignment_that_fails_leaves_the_old_value_or_the_new_one():
-    """Of 7 MiB the value has 4: the variable is written aside, of which the second part fails."""
+    """Of 7 MiB the value has 4: it is written aside in eight parts; the second assignment fails."""
     found = run(
-        "in_turn.py", "half_written", SPILLWAY_BUDGET="7MiB", SPILLWAY_FAULTS="spool.write=EIO@6"
+        "in_turn.py", "half_written", SPILLWAY_BUDGET="7MiB", SPILLWAY_FAULTS="spool.write=EIO@10"
     )  # fmt: skip
     assert found.status == 0, found.errors
     assert found.arrays["losses"] == [1]
