@@ -263,6 +263,25 @@ PairTrace make_pair_trace(const RunProfile& run, const PairedGraph& graph) {
   return Builder(run, graph).build();
 }
 
+bool limit_needs(Trace& trace, Bytes most) {
+  TraceOps& ops = trace.ops;
+  bool limited = false;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    std::set<StorageId> touched;
+    for (const StorageLists* lists : {&ops.reads, &ops.writes, &ops.creates}) {
+      const auto row = (*lists)[OpIndex{i}];
+      touched.insert(row.begin(), row.end());
+    }
+    Bytes bytes{};
+    for (const StorageId storage : touched) bytes += trace.storages.bytes[to_value(storage)];
+    if (bytes > most) return false;
+    if (bytes + ops.workspace[i] <= most) continue;
+    ops.workspace[i] = most - bytes;
+    limited = true;
+  }
+  return limited;
+}
+
 namespace {
 
 // Reads from a plan which holes of a graph leave.

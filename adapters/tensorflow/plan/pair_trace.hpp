@@ -79,6 +79,10 @@ struct PairTrace {
 
 PairTrace make_pair_trace(const RunProfile& run, const PairedGraph& graph);
 
+/// Where an op needs more than `most` at once, its workspace counts as what the storages that it
+/// touches leave of that. False if no op does, or storages alone are more.
+bool limit_needs(Trace& trace, Bytes most);
+
 struct HoleChoice {
   std::uint64_t hole = 0;
   bool leaves = false;

@@ -136,19 +136,14 @@ void PlanLoop::learn_locked(Planned& planned, const RunProfile& run) {
 }
 
 void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
-  const PairTrace step = make_pair_trace(run, planned.graph);
+  PairTrace step = make_pair_trace(run, planned.graph);
   if (step.waits.empty()) {
     say_no_plan_locked(planned, "no tensor outside of loops waits between two ops");
     return;
   }
   Budgets budgets;
-  budgets[Tier::kDevice] = {
-      static_cast<std::uint64_t>(static_cast<double>(options_.budget.count) * planned.share)};
   const Machine here = machine();
-  budgets[Tier::kHost] = here.host_capacity.value;
-  const auto actions =
-      plan_with_room(step, context_of(options_.now, run.duration_ns, step.partitions), here,
-                     budgets, planned.part);
+  const auto actions = plan(step, run.duration_ns, here, planned, budgets);
   if (!actions) {
     say_no_plan_locked(planned, "the step does not fit with the planner's choices");
     return;
@@ -173,6 +168,23 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     if (state_.measured_peak.count == 0) state_.predicted_peak = *planned.predicted;
     state_.predicted_step_ns = report->step_ns;
   }
+}
+
+std::optional<planning::StepActions> PlanLoop::plan(PairTrace& step, TimeNs duration,
+                                                    const Machine& machine, Planned& planned,
+                                                    Budgets& budgets) const {
+  const Bytes device{
+      static_cast<std::uint64_t>(static_cast<double>(options_.budget.count) * planned.share)};
+  budgets[Tier::kHost] = machine.host_capacity.value;
+  const auto attempt = [&] {
+    budgets[Tier::kDevice] = device;
+    return plan_with_room(step, context_of(options_.now, duration, step.partitions), machine,
+                          budgets, planned.part);
+  };
+  auto actions = attempt();
+  // A former plan is better than one that does not know what it needs.
+  if (!actions && !planned.predicted && limit_needs(step.trace, device)) actions = attempt();
+  return actions;
 }
 
 std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& step,

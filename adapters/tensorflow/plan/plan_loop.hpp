@@ -13,6 +13,10 @@
 // finds one away waits for it, while tensors of pairs come and go beside computing. Where no plan
 // keeps to so little, variables have half the room, and so on down to none.
 //
+// What an op needs was measured beside others that ran at the same time. If a graph has no plan and
+// there is none with so much, ops count as if each had waited for those: without a plan, everything
+// copies.
+//
 // Other choices make another order of execution, which was not measured: where the measured peak
 // was above the predicted one by some bytes, or tensors that were to stay had to leave, the next
 // plan keeps to so much less. Where a planner has no plan the table goes by what it measures
@@ -113,6 +117,11 @@ class PlanLoop {
   [[nodiscard]] bool is_of_smaller_batch(const RunProfile& run) const;
   void learn_locked(Planned& planned, const RunProfile& run);
   void follow_locked(Planned& planned, const RunProfile& run);
+  /// Within the share of the budget that `planned` keeps to. `budgets`: what there was a plan for.
+  /// The step's needs are limited to that if it is its first plan, and there is none else.
+  [[nodiscard]] std::optional<planning::StepActions> plan(PairTrace& step, TimeNs duration,
+                                                          const Machine& machine, Planned& planned,
+                                                          Budgets& budgets) const;
   /// Within the budget, with room for as much of the variables as there is a plan for. `part`: of
   /// the room, that is tried first, and that was left.
   [[nodiscard]] std::optional<planning::StepActions> plan_with_room(

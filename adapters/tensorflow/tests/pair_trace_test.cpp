@@ -40,6 +40,18 @@ RunProfile run() {
   return run;
 }
 
+TEST(PairTraceTest, LimitedNeedsLeaveRoomForWhatAnOpTouches) {
+  Trace trace;
+  const StorageId storage = trace.add(TraceStorage{.bytes = kMiB * 3});
+  trace.add(TraceOp{.workspace = kMiB * 9, .creates = {storage}});
+  trace.add(TraceOp{.workspace = kMiB * 5, .reads = {storage}, .writes = {storage}});
+  trace.add(TraceOp{.workspace = kMiB * 9, .frees = {storage}});
+  EXPECT_FALSE(limit_needs(trace, kMiB * 2)) << "the storage alone is more";
+  EXPECT_FALSE(limit_needs(trace, kMiB * 12)) << "no op needs more";
+  EXPECT_TRUE(limit_needs(trace, kMiB * 8));
+  EXPECT_EQ(trace.ops.workspace, (std::vector<Bytes>{kMiB * 5, kMiB * 5, kMiB * 8}));
+}
+
 TEST(PairTraceTest, WhatCannotLeaveIsWorkspaceAndAStorageIsHeldWhereNoHoleIs) {
   const PairTrace step = make_pair_trace(run(), graph());
   EXPECT_EQ(validate(step.trace), std::nullopt);

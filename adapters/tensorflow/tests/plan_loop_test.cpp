@@ -63,6 +63,9 @@ class Training {
       const bool begun =
           profiler_.begin_op({.step = step_, .node = names_[op], .type = "Mul"}, now_ += 10);
       if (op < kDepth) {
+        if (op == 0 && beside_.count != 0)
+          profiler_.allocated(&other_memory_, beside_, beside_ + map);
+        if (op == 0 && beside_.count != 0) profiler_.freed(&other_memory_);
         allocate(op, map);
         profiler_.came(op, {&memory_[op], map});
         away[op] = table_.copies(op, map);
@@ -100,6 +103,8 @@ class Training {
 
   [[nodiscard]] PlanState state() const { return loop_->state(); }
   SwapTable& table() { return table_; }
+  /// So many bytes are allocated while the first op runs, which are not its own.
+  void set_beside(Bytes bytes) { beside_ = bytes; }
   /// So many bytes of the budget are wanted by variables.
   void set_variables(Bytes bytes) { variables_ = bytes; }
 
@@ -116,6 +121,8 @@ class Training {
   std::array<std::byte, kDepth> memory_{};
   std::vector<std::string> names_;
   Bytes live_{};
+  Bytes beside_{};
+  std::byte other_memory_{};
   Bytes variables_{};
   TimeNs now_ = 0;
   std::int64_t step_ = 0;
@@ -238,6 +245,17 @@ TEST(PlanLoopTest, WithoutAPlanTheTableMeasuresAndWhyIsSaid) {
   for (int i = 0; i < 10; ++i) training.run();
   EXPECT_EQ(training.state().plans, 0U);
   EXPECT_THAT(training.state().no_plan, HasSubstr("does not fit"));
+}
+
+// Another op ran beside the first one, and had what the budget leaves beside a map.
+TEST(PlanLoopTest, AStepOfWhichOpsRanBesideEachOtherIsPlannedAsIfTheyWaited) {
+  Training training("hybrid", kMiB * 40);
+  training.set_beside(kMiB * 30);
+  for (int i = 0; i < 20; ++i) training.run();
+  // The others are still there, so that later plans, which keep to less, do not fit: it stays.
+  EXPECT_EQ(training.state().plans, 1U);
+  EXPECT_GT(training.state().copying, 0U);
+  EXPECT_LT(training.state().copying, Training::kDepth) << "later maps stay";
 }
 
 // Memory ran out though the plan said that it would not: the next keeps to less.
