@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -15,13 +14,6 @@ namespace {
 
 std::string failed_write(int error) {
   return fmt::format("writing to the spool failed: {}", std::strerror(error));
-}
-
-// Of mapping a part of the spool.
-std::string failed_map(int error) {
-  if (error != EOPNOTSUPP) return fmt::format("a file cannot be mapped: {}", std::strerror(error));
-  return "the file system of the spool cannot reserve space (fallocate); set SPILLWAY_SPOOL_DIR to "
-         "a directory on another";
 }
 
 }  // namespace
@@ -73,16 +65,11 @@ void Variables::died_in_memory(Bytes bytes) {
 std::shared_ptr<VariableMemory> Variables::make(Bytes bytes, const char* made_by) {
   std::string reason;
   try {
-    if (const std::optional<runtime::StoredId> id = store_.reserve(bytes, Tier::kHost, made_by)) {
-      if (std::byte* const data = store_.map(*id)) {
-        return std::make_shared<VariableMemory>(*this, *id, data, bytes,
-                                                store_.tier(*id) == Tier::kDisk);
-      }
-      reason = failed_map(errno);
-      store_.drop(*id);
-    } else {
-      reason = store_.full_reason();
+    if (const auto place = store_.map(bytes, made_by)) {
+      return std::make_shared<VariableMemory>(*this, place->id, place->data, bytes,
+                                              store_.tier(place->id) == Tier::kDisk);
     }
+    reason = store_.full_reason();
   } catch (const std::exception& error) {  // no spool file can be opened
     reason = error.what();
   }

@@ -265,9 +265,14 @@ PairTrace make_pair_trace(const RunProfile& run, const PairedGraph& graph) {
 
 bool limit_needs(Trace& trace, Bytes most) {
   TraceOps& ops = trace.ops;
+  // What is no tensor's is there while any op runs.
+  std::set<StorageId> always;
+  for (std::size_t i = 0; i < trace.storages.size(); ++i) {
+    if (trace.storages.role[i] == StorageRole::kWorkspace) always.insert(StorageId{i});
+  }
   bool limited = false;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    std::set<StorageId> touched;
+    std::set<StorageId> touched = always;
     for (const StorageLists* lists : {&ops.reads, &ops.writes, &ops.creates}) {
       const auto row = (*lists)[OpIndex{i}];
       touched.insert(row.begin(), row.end());

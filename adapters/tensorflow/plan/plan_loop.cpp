@@ -56,6 +56,7 @@ void PlanLoop::add_graph(PairedGraph graph) {
   const auto kept = options_.cache.read(graph.signature, graph.first_hole, graph.holes());
   table_.follow(kept);
   if (!kept.empty()) ++state_.kept;
+  graphs_[number].kept = !kept.empty();
   graphs_[number].graph = std::move(graph);
 }
 
@@ -128,15 +129,18 @@ void PlanLoop::learn_locked(Planned& planned, const RunProfile& run) {
     const Bytes missed = saturating_sub(run.peak(), *planned.predicted);
     const double budget = static_cast<double>(options_.budget.count);
     const bool above = static_cast<double>(run.peak().count) > 0.95 * budget;
-    if (above) planned.share -= static_cast<double>(missed.count) / budget;
+    // What ran beside a limited op is in its peak again, and no plan changes that.
+    if (above && !planned.limited && !planned.judged)
+      planned.share -= static_cast<double>(missed.count) / budget;
     if (late_leaves != planned.late_leaves) planned.share -= 0.05;
     planned.share = std::max(planned.share, kLeastShare);
+    planned.judged = true;
   }
   planned.late_leaves = late_leaves;
 }
 
 void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
-  PairTrace step = make_pair_trace(run, planned.graph);
+  const PairTrace step = make_pair_trace(run, planned.graph);
   if (step.waits.empty()) {
     say_no_plan_locked(planned, "no tensor outside of loops waits between two ops");
     return;
@@ -148,6 +152,7 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     say_no_plan_locked(planned, "the step does not fit with the planner's choices");
     return;
   }
+  planned.judged = false;
   planned.decisions.clear();
   state_.copying = 0;
   state_.recomputing = 0;
@@ -170,28 +175,31 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
   }
 }
 
-std::optional<planning::StepActions> PlanLoop::plan(PairTrace& step, TimeNs duration,
+std::optional<planning::StepActions> PlanLoop::plan(const PairTrace& step, TimeNs duration,
                                                     const Machine& machine, Planned& planned,
                                                     Budgets& budgets) const {
   const Bytes device{
       static_cast<std::uint64_t>(static_cast<double>(options_.budget.count) * planned.share)};
   budgets[Tier::kHost] = machine.host_capacity.value;
-  const auto attempt = [&] {
+  const auto attempt = [&](bool limited) {
     budgets[Tier::kDevice] = device;
-    return plan_with_room(step, context_of(options_.now, duration, step.partitions), machine,
-                          budgets, planned.part);
+    auto actions = plan_with_room(step, context_of(options_.now, duration, step.partitions),
+                                  machine, budgets, planned.part, limited);
+    if (actions) planned.limited = limited;
+    return actions;
   };
-  auto actions = attempt();
-  // A former plan is better than one that does not know what it needs.
-  if (!actions && !planned.predicted && limit_needs(step.trace, device)) actions = attempt();
+  auto actions = attempt(false);
+  // A former plan is better, unless it did not know either what ops need.
+  const bool follows_on = (planned.predicted || planned.kept) && !planned.limited;
+  if (!actions && !follows_on) actions = attempt(true);
   return actions;
 }
 
 std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& step,
                                                               planning::PlanningContext context,
                                                               const Machine& machine,
-                                                              Budgets& budgets,
-                                                              std::size_t& part) const {
+                                                              Budgets& budgets, std::size_t& part,
+                                                              bool limited) const {
   const TimeNs until = context.now() + context.time_limit_ns;
   Bytes& device = budgets[Tier::kDevice];
   const Bytes all = device;
@@ -202,10 +210,15 @@ std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& s
     if (wanted.count == 0 && !none) continue;
     device = none ? all : all - Bytes{wanted.count / divisor};
     if (device.count == 0) continue;
+    std::optional<Trace> fitting;
+    if (limited) {
+      fitting = step.trace;
+      if (!limit_needs(*fitting, device)) continue;
+    }
     context.time_limit_ns = std::max<TimeNs>(until - context.now(), 0);
     const planning::PlannerSource source(*options_.choice.planner, options_.choice.options, machine,
                                          budgets, context);
-    auto outcome = source.actions_for(step.trace);
+    auto outcome = source.actions_for(fitting ? *fitting : step.trace);
     if (auto* const actions = std::get_if<planning::StepActions>(&outcome)) {
       if (wanted.count != 0) part = tried;  // else variables may come that have not been tried
       return std::move(*actions);

@@ -13,8 +13,8 @@
 // finds one away waits for it, while tensors of pairs come and go beside computing. Where no plan
 // keeps to so little, variables have half the room, and so on down to none.
 //
-// What an op needs was measured beside others that ran at the same time. If a graph has no plan and
-// there is none with so much, ops count as if each had waited for those: without a plan, everything
+// What an op needs was measured beside others that ran at the same time. If there is no plan with
+// so much, nor a former one, ops count as if each had waited for those: without a plan, everything
 // copies.
 //
 // Other choices make another order of execution, which was not measured: where the measured peak
@@ -107,6 +107,9 @@ class PlanLoop {
     std::uint64_t late_leaves = 0;      ///< of the graph, when it was last measured
     std::uint32_t smaller = 0;          ///< runs in a row that were of a smaller batch
     std::optional<Bytes> predicted{};
+    bool judged = false;   ///< its last plan, by a run under it
+    bool limited = false;  ///< that plan, by limit_needs()
+    bool kept = false;     ///< it began with a plan of a former run
     std::vector<HoleDecision> decisions{};
     std::string not_kept{};
   };
@@ -118,15 +121,15 @@ class PlanLoop {
   void learn_locked(Planned& planned, const RunProfile& run);
   void follow_locked(Planned& planned, const RunProfile& run);
   /// Within the share of the budget that `planned` keeps to. `budgets`: what there was a plan for.
-  /// The step's needs are limited to that if it is its first plan, and there is none else.
-  [[nodiscard]] std::optional<planning::StepActions> plan(PairTrace& step, TimeNs duration,
+  /// The step's needs are limited to that if there is no plan else, and none to follow on.
+  [[nodiscard]] std::optional<planning::StepActions> plan(const PairTrace& step, TimeNs duration,
                                                           const Machine& machine, Planned& planned,
                                                           Budgets& budgets) const;
   /// Within the budget, with room for as much of the variables as there is a plan for. `part`: of
-  /// the room, that is tried first, and that was left.
+  /// the room, that is tried first, and that was left. `limited`: needs are, to what is tried.
   [[nodiscard]] std::optional<planning::StepActions> plan_with_room(
       const PairTrace& step, planning::PlanningContext context, const Machine& machine,
-      Budgets& budgets, std::size_t& part) const;
+      Budgets& budgets, std::size_t& part, bool limited) const;
   [[nodiscard]] Machine machine() const;
 
   PlanLoopOptions options_;

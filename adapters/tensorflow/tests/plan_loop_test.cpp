@@ -251,11 +251,28 @@ TEST(PlanLoopTest, WithoutAPlanTheTableMeasuresAndWhyIsSaid) {
 TEST(PlanLoopTest, AStepOfWhichOpsRanBesideEachOtherIsPlannedAsIfTheyWaited) {
   Training training("hybrid", kMiB * 40);
   training.set_beside(kMiB * 30);
-  for (int i = 0; i < 20; ++i) training.run();
-  // The others are still there, so that later plans, which keep to less, do not fit: it stays.
-  EXPECT_EQ(training.state().plans, 1U);
-  EXPECT_GT(training.state().copying, 0U);
-  EXPECT_LT(training.state().copying, Training::kDepth) << "later maps stay";
+  for (int i = 0; i < 10; ++i) training.run();
+  const PlanState first = training.state();
+  EXPECT_EQ(first.no_plan, "");
+  EXPECT_GT(first.copying, 0U);
+  EXPECT_LT(first.copying, Training::kDepth) << "later maps stay";
+  for (int i = 0; i < 40; ++i) training.run();
+  EXPECT_GT(training.state().plans, first.plans) << "it is planned again";
+  EXPECT_EQ(training.state().copying, first.copying) << "and keeps to no less";
+  training.set_beside(Bytes{});
+  Bytes most{};
+  for (int i = 0; i < 150; ++i) most = training.run();
+  EXPECT_EQ(most, Training::kMap * 3) << "all that 90 % have room for";
+}
+
+TEST(PlanLoopTest, VariablesHaveRoomBesideOpsThatRanBesideEachOther) {
+  Training training("hybrid", kMiB * 40);
+  training.set_beside(kMiB * 30);
+  training.set_variables(kMiB * 10);
+  for (int i = 0; i < 10; ++i) training.run();
+  EXPECT_EQ(training.state().no_plan, "");
+  training.set_beside(Bytes{});
+  EXPECT_EQ(training.run(), Training::kMap * 2) << "of 36 MiB, 10 are the variables'";
 }
 
 // Memory ran out though the plan said that it would not: the next keeps to less.

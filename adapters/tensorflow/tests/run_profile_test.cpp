@@ -171,15 +171,19 @@ TEST_F(RunProfilerTest, AWaitOutsideOfOpsIsPassedOver) {
 TEST_F(RunProfilerTest, AForkedChildMeasuresAnew) {
   profiler_.start(5, 1);
   run(1);
-  op(2, "make");
+  op(2, "make", [&] {
+    allocate(0, kMiB * 7);
+    profiler_.came(5, {memory_.data(), kMiB * 7});
+  });
   op(2, "between", [&] {
     profiler_.before_fork();
     profiler_.after_fork(/*in_child=*/true);
   });
+  free(0, kMiB * 7);
   for (std::int64_t step = 3; step < 6; ++step) run(step);
   const auto profile = profiler_.take();
   ASSERT_TRUE(profile);
-  EXPECT_EQ(profile->ops[0].duration_ns, 10) << "alone, though the other never ended";
+  EXPECT_EQ(profile->stays.front().bytes, kMiB) << "not the run that was under way";
 }
 
 // As where a graph does not run any more, and another is measured instead: an op of it asks for

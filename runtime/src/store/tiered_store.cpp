@@ -31,6 +31,19 @@ constexpr int kPopulateToWrite = 23;
 // while the next is copied.
 constexpr std::uint64_t kPart = kMiB.count / 2;
 
+// The two spools have one budget, and never ask each other at once: both grow under one lock.
+SpoolOptions beside(SpoolOptions options, std::function<Bytes()> other) {
+  options.beside = std::move(other);
+  return options;
+}
+
+// It is in the same directory, of which the other one warns.
+SpoolOptions of_mapped_places(SpoolOptions options) {
+  options.direct = false;
+  options.warn = {};
+  return options;
+}
+
 std::uint64_t to_value(StoredId id) { return static_cast<std::uint64_t>(id); }
 
 std::string describe(StoredId id) { return fmt::format("stored {}", to_value(id)); }
@@ -61,7 +74,10 @@ void make_dirty(std::byte* begin, std::uint64_t length) {
 }  // namespace
 
 TieredStore::TieredStore(TieredStoreOptions options, std::unique_ptr<Transfers> transfers)
-    : options_(std::move(options)), spool_(options_.spool), transfers_(std::move(transfers)) {
+    : options_(std::move(options)),
+      spool_(beside(options_.spool, [this] { return mapped_.usage().capacity; })),
+      mapped_(of_mapped_places(beside(options_.spool, [this] { return spool_.usage().capacity; }))),
+      transfers_(std::move(transfers)) {
   host_.set_limit(options_.host_budget);
 }
 
@@ -82,25 +98,42 @@ const TieredStore::Place& TieredStore::place_locked(StoredId id) const {
   return found->second;
 }
 
+std::optional<Extent> TieredStore::extent_for_locked(Bytes bytes, Spool& spool) {
+  std::optional<Extent> extent = spool.allocate(bytes);
+  if (!extent) {
+    (&spool == &spool_ ? mapped_ : spool_).trim();
+    extent = spool.allocate(bytes);
+  }
+  if (!extent) {
+    refuse_locked(
+        fmt::format("host memory has no room: need {}, have {} of {}; {}", to_string(bytes),
+                    to_string(saturating_sub(host_.budget().limit(), host_.budget().used())),
+                    to_string(host_.budget().limit()), spool.full_reason()));
+  }
+  return extent;
+}
+
+void TieredStore::refuse_locked(std::string reason) {
+  ++statistics_.refused;
+  full_reason_ = std::move(reason);
+}
+
+StoredId TieredStore::add_locked(const Place& place) {
+  places_.emplace(++last_id_, place);
+  return StoredId{last_id_};
+}
+
 std::optional<StoredId> TieredStore::reserve(Bytes bytes, Tier fastest, const char* made_by) {
   SPILLWAY_CHECK(bytes.count != 0 && fastest != Tier::kDevice, to_string(bytes));
   const std::lock_guard lock(mutex_);
   Place place{.bytes = bytes, .made_by = made_by};
   if (fastest == Tier::kHost) place.host = host_.allocate(bytes);
   if (place.host == nullptr) {
-    const std::optional<Extent> extent = spool_.allocate(bytes);
-    if (!extent) {
-      ++statistics_.refused;
-      full_reason_ =
-          fmt::format("host memory has no room: need {}, have {} of {}; {}", to_string(bytes),
-                      to_string(saturating_sub(host_.budget().limit(), host_.budget().used())),
-                      to_string(host_.budget().limit()), spool_.full_reason());
-      return std::nullopt;
-    }
+    const std::optional<Extent> extent = extent_for_locked(bytes, spool_);
+    if (!extent) return std::nullopt;
     place.disk = *extent;
   }
-  places_.emplace(++last_id_, place);
-  return StoredId{last_id_};
+  return add_locked(place);
 }
 
 std::string TieredStore::full_reason() const {
@@ -302,8 +335,11 @@ HostPages TieredStore::free_host_locked(Place& place) {
 }
 
 HostPages TieredStore::free_locked(Place& place) {
-  if (place.mapped != nullptr) ::munmap(std::exchange(place.mapped, nullptr), place.disk.bytes);
-  if (place.disk.bytes != 0) spool_.free(std::exchange(place.disk, Extent{}));
+  if (place.disk.bytes != 0) {
+    Spool& spool = place.state == State::kMapped ? mapped_ : spool_;
+    if (place.mapped != nullptr) ::munmap(std::exchange(place.mapped, nullptr), place.disk.bytes);
+    spool.free(std::exchange(place.disk, Extent{}));
+  }
   return free_host_locked(place);
 }
 
@@ -319,23 +355,40 @@ void TieredStore::drop(StoredId id) {
   places_.erase(to_value(id));
 }
 
-std::byte* TieredStore::map(StoredId id) {
+std::optional<TieredStore::Mapped> TieredStore::map(Bytes bytes, const char* made_by) {
+  SPILLWAY_CHECK(bytes.count != 0, to_string(bytes));
   const std::lock_guard lock(mutex_);
-  Place& place = place_locked(id);
-  SPILLWAY_CHECK(place.state == State::kEmpty, describe(id));
+  Place place{
+      .bytes = bytes, .state = State::kMapped, .host = host_.allocate(bytes), .made_by = made_by};
   if (place.host == nullptr) {
-    if (!spool_.reserves()) {
-      errno = EOPNOTSUPP;
-      return nullptr;
+    spool_.ensure_open();  // what is wrong with the directory is told by this one
+    const std::optional<Extent> extent = extent_for_locked(bytes, mapped_);
+    if (!extent) return std::nullopt;
+    place.disk = *extent;
+    if (!map_locked(place)) {
+      mapped_.free(place.disk);
+      return std::nullopt;
     }
-    void* const range = ::mmap(nullptr, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                               spool_.descriptor(), static_cast<off_t>(place.disk.offset));
-    if (range == MAP_FAILED) return nullptr;
-    place.mapped = static_cast<std::byte*>(range);
-    place.file = spool_.buffered_descriptor();
   }
-  place.state = State::kMapped;
-  return place.host != nullptr ? place.host : place.mapped;
+  std::byte* const data = place.host != nullptr ? place.host : place.mapped;
+  return Mapped{.id = add_locked(place), .data = data};
+}
+
+bool TieredStore::map_locked(Place& place) {
+  if (!mapped_.reserves()) {
+    refuse_locked(
+        "the file system of the spool cannot reserve space (fallocate); set SPILLWAY_SPOOL_DIR to "
+        "a directory on another");
+    return false;
+  }
+  void* const range = ::mmap(nullptr, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                             mapped_.descriptor(), static_cast<off_t>(place.disk.offset));
+  if (range == MAP_FAILED) {
+    refuse_locked(fmt::format("a file cannot be mapped: {}", std::strerror(errno)));
+    return false;
+  }
+  place.mapped = static_cast<std::byte*>(range);
+  return true;
 }
 
 TieredStore::Place TieredStore::mapped_place(StoredId id) {
@@ -355,14 +408,14 @@ int TieredStore::put_aside_part(const Place& place, std::uint64_t begin, std::ui
     // anew.
     const std::lock_guard lock(writing_);
     if (write_failed_) make_dirty(place.mapped + begin, length);
-    if (const int error = write_back(spool_.descriptor(), offset, bytes); error != 0) {
+    if (const int error = write_back(mapped_.descriptor(), offset, bytes); error != 0) {
       write_failed_ = true;
       make_dirty(place.mapped + begin, length);
       return error;
     }
   }
   if (::madvise(place.mapped + begin, length, MADV_DONTNEED) != 0) return errno;
-  ::posix_fadvise(spool_.descriptor(), offset, bytes, POSIX_FADV_DONTNEED);
+  ::posix_fadvise(mapped_.descriptor(), offset, bytes, POSIX_FADV_DONTNEED);
   return 0;
 }
 
@@ -381,7 +434,7 @@ int TieredStore::put_aside(StoredId id) {
 void TieredStore::begin_writing_part(const Place& place, std::uint64_t begin,
                                      std::uint64_t length) {
   if (in_child_) return;
-  ::sync_file_range(spool_.descriptor(), static_cast<off_t>(place.disk.offset + begin),
+  ::sync_file_range(mapped_.descriptor(), static_cast<off_t>(place.disk.offset + begin),
                     static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
 }
 
@@ -401,7 +454,7 @@ void TieredStore::give_back(StoredId id) {
 // wait.
 void TieredStore::write_part(const Place& place, std::uint64_t begin, std::uint64_t length,
                              const std::byte* from) {
-  const int file = in_child_ ? -1 : place.file;
+  const int file = in_child_ ? -1 : mapped_.descriptor();
   std::uint64_t written = 0;
   while (file >= 0 && written < length) {
     const ssize_t moved = ::pwrite(file, from + begin + written, std::min(kPart, length - written),
@@ -477,7 +530,7 @@ void TieredStore::after_fork(bool in_child) {
     if (!in_child || place.mapped == nullptr) continue;
     void* const own =
         ::mmap(place.mapped, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-               spool_.descriptor(), static_cast<off_t>(place.disk.offset));
+               mapped_.descriptor(), static_cast<off_t>(place.disk.offset));
     // A child that then uses it ends, and does not write into its parent's.
     if (own == MAP_FAILED) ::munmap(place.mapped, place.disk.bytes);
   }
@@ -498,7 +551,7 @@ StoreUsage TieredStore::usage() const {
   const std::lock_guard lock(mutex_);
   return {.host = host_.budget().used(),
           .host_budget = host_.budget().limit(),
-          .disk = spool_.used_bytes(),
+          .disk = spool_.used_bytes() + mapped_.used_bytes(),
           .places = places_.size()};
 }
 

@@ -243,7 +243,6 @@ Spool::Spool(SpoolOptions options) : options_(std::move(options)), growth_step_(
 }
 
 Spool::~Spool() {
-  if (buffered_ >= 0) ::close(buffered_);
   if (descriptor_ >= 0) ::close(descriptor_);
   for (const Generation& generation : generations_) ::close(generation.liveness_fd);
 }
@@ -266,14 +265,14 @@ void Spool::open_locked(Warnings& warnings) {
     directory_ = options_.directory.empty() ? default_spool_directory(collect) : options_.directory;
   }
   descriptor_ = open_spool_file(directory_);
-  direct_ = switch_to_direct(descriptor_);
+  direct_ = options_.direct && switch_to_direct(descriptor_);
   struct statfs file_system {};
   if (::fstatfs(descriptor_, &file_system) == 0 && lies_in_memory(file_system)) {
     warnings.push_back(fmt::format(
         "The spool directory '{}' lies in memory (tmpfs): what is evicted there takes as much "
         "memory as before. Set SPILLWAY_SPOOL_DIR to a directory on a disk.",
         directory_));
-  } else if (!direct_) {
+  } else if (options_.direct && !direct_) {
     warnings.push_back(fmt::format(
         "The file system of the spool directory '{}' takes no direct I/O: transfers go through "
         "the page cache and may be slower. Set SPILLWAY_SPOOL_DIR to a directory on a local disk.",
@@ -315,7 +314,8 @@ std::optional<Extent> Spool::allocate_locked(Bytes bytes, Warnings& warnings) {
   open_locked(warnings);
   release_ended_generations_locked();
   // The first test keeps the sum in the second from overflowing.
-  if (bytes > budget_ || extents_.end_after(bytes) > budget_.count) {
+  const Bytes limit = limit_locked();
+  if (bytes > limit || extents_.end_after(bytes) > limit.count) {
     note_budget_full_locked(bytes);
     return std::nullopt;
   }
@@ -329,7 +329,8 @@ std::optional<Extent> Spool::allocate_locked(Bytes bytes, Warnings& warnings) {
 }
 
 bool Spool::grow_locked(std::uint64_t needed_end, Warnings& warnings) {
-  std::uint64_t end = std::min(std::max(needed_end, capacity_ + growth_step_), budget_.count);
+  std::uint64_t end =
+      std::min(std::max(needed_end, capacity_ + growth_step_), limit_locked().count);
   int error = reserve_locked(end, warnings);
   if (error != 0 && end > needed_end) {
     // Ahead of need there is no room; for the need there may be.
@@ -367,6 +368,13 @@ int Spool::reserve_locked(std::uint64_t end, Warnings& warnings) {
     static_cast<void>(::ftruncate(descriptor_, static_cast<off_t>(capacity_)) == 0);
   }
   return error;
+}
+
+void Spool::trim() {
+  const std::lock_guard lock(mutex_);
+  release_ended_generations_locked();
+  const std::uint64_t end = extents_.end();
+  if (end < capacity_ && ::ftruncate(descriptor_, static_cast<off_t>(end)) == 0) capacity_ = end;
 }
 
 void Spool::free(Extent extent) {
@@ -418,8 +426,14 @@ void Spool::release_ended_generations_locked() {
   });
 }
 
+Bytes Spool::limit_locked() const {
+  // A budget of 0 was settled by the free space, in which the other file's has no part.
+  if (options_.budget.count == 0 || !options_.beside) return budget_;
+  return saturating_sub(budget_, options_.beside());
+}
+
 void Spool::note_budget_full_locked(Bytes bytes) {
-  const Bytes tail = saturating_sub(budget_, {extents_.end()});
+  const Bytes tail = saturating_sub(limit_locked(), {extents_.end()});
   const Bytes have = std::max(tail, extents_.largest_hole());
   full_reason_ = fmt::format(
       "The disk budget is spent: need {} in one piece, have {}, short {}, of {} in '{}'{}. Raise "
@@ -455,14 +469,6 @@ std::string Spool::full_reason() const {
 int Spool::descriptor() const {
   const std::lock_guard lock(mutex_);
   return descriptor_;
-}
-
-int Spool::buffered_descriptor() {
-  const std::lock_guard lock(mutex_);
-  if (buffered_ < 0 && descriptor_ >= 0) {
-    buffered_ = ::open(fmt::format("/proc/self/fd/{}", descriptor_).c_str(), O_RDWR | O_CLOEXEC);
-  }
-  return buffered_;
 }
 
 bool Spool::direct_io() const {

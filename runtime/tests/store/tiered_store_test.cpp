@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +20,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../resident_pages.hpp"
@@ -80,28 +82,27 @@ int spool_descriptor() {
 TEST_P(TieredStoreTest, AMappedPlaceIsReadAndWrittenWhereItIsWhateverWasPutAside) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
   constexpr Bytes kBytes{kPage.count * 20 + 5};
-  const auto id = tiers.reserve(kBytes);
-  ASSERT_TRUE(id);
-  std::byte* const data = tiers.map(*id);
-  ASSERT_NE(data, nullptr);
+  const auto place = tiers.map(kBytes);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   const auto given = contents(kBytes, 3);
   std::ranges::copy(given, data);
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   const AddressRange range{begin, begin + kBytes.count};
   EXPECT_GE(resident_bytes(range), kPage * 20);
-  EXPECT_EQ(tiers.put_aside(*id), 0);
+  EXPECT_EQ(tiers.put_aside(id), 0);
   EXPECT_EQ(resident_bytes(range), Bytes{});
   data[7] = std::byte{77};  // one page comes by itself
   EXPECT_LT(resident_bytes(range), kPage * 21);
-  EXPECT_EQ(tiers.bring(*id, Access::kRead), 0);
+  EXPECT_EQ(tiers.bring(id, Access::kRead), 0);
   EXPECT_GE(resident_bytes(range), kPage * 21);
   data[8] = std::byte{88};
-  tiers.give_back(*id);
+  tiers.give_back(id);
   EXPECT_EQ(resident_bytes(range), Bytes{});
   EXPECT_EQ(data[7], std::byte{77});
   EXPECT_EQ(data[8], std::byte{88});
   EXPECT_TRUE(std::equal(given.begin() + 9, given.end(), data + 9));
-  tiers.drop(*id);
+  tiers.drop(id);
   EXPECT_EQ(tiers.usage().disk, Bytes{});
 }
 
@@ -116,12 +117,12 @@ std::size_t cached_pages(std::byte* data, Bytes bytes) {
 TEST_P(TieredStoreTest, WhatIsWrittenAsideIsThereAndInMemoryNoMore) {
   TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
   constexpr Bytes kBytes{kMiB.count * 2 + kPage.count + 5};
-  const auto id = tiers.reserve(kBytes);
-  std::byte* const data = tiers.map(*id);
-  ASSERT_NE(data, nullptr);
+  const auto place = tiers.map(kBytes);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   std::memset(data, 1, kPage.count * 3);
   const auto given = contents(kBytes, 3);
-  EXPECT_EQ(tiers.write_aside(*id, given.data()), 0);
+  EXPECT_EQ(tiers.write_aside(id, given.data()), 0);
   EXPECT_EQ(cached_pages(data, kBytes), 0U);
   EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
   EXPECT_NE(cached_pages(data, kBytes), 0U);
@@ -131,13 +132,13 @@ TEST_P(TieredStoreTest, WhatIsWrittenAsideIsThereAndInMemoryNoMore) {
 TEST_P(TieredStoreTest, WhatCannotBeWrittenAsideIsThereAsAWhole) {
   TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
   constexpr Bytes kBytes{kMiB.count * 3 + 5};
-  const auto id = tiers.reserve(kBytes);
-  const std::byte* const data = tiers.map(*id);
-  ASSERT_NE(data, nullptr);
-  EXPECT_EQ(tiers.write_aside(*id, contents(kBytes, 3).data()), 0);
+  const auto place = tiers.map(kBytes);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
+  EXPECT_EQ(tiers.write_aside(id, contents(kBytes, 3).data()), 0);
   const auto given = contents(kBytes, 4);
   arm_faults("spool.write=ENOSPC@2");
-  EXPECT_EQ(tiers.write_aside(*id, given.data()), ENOSPC);
+  EXPECT_EQ(tiers.write_aside(id, given.data()), ENOSPC);
   EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
   // What follows the first part, to the last page: whatever of it was on its way may have failed.
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
@@ -159,18 +160,18 @@ TEST_P(TieredStoreTest, WhatIsOverwrittenIsNotReadFirst) {
   if (!bytes_read()) GTEST_SKIP() << "this kernel does not count what a process reads";
   TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
   constexpr Bytes kBytes{kMiB.count * 4};
-  const auto id = tiers.reserve(kBytes);
-  std::byte* const data = tiers.map(*id);
-  ASSERT_NE(data, nullptr);
+  const auto place = tiers.map(kBytes);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   std::ranges::copy(contents(kBytes, 1), data);
   for (const bool aside : {false, true}) {
-    ASSERT_EQ(tiers.put_aside(*id), 0);
+    ASSERT_EQ(tiers.put_aside(id), 0);
     const auto given = contents(kBytes, aside ? 2 : 3);
     const std::uint64_t before = bytes_read().value();
     if (aside) {
-      EXPECT_EQ(tiers.write_aside(*id, given.data()), 0);
+      EXPECT_EQ(tiers.write_aside(id, given.data()), 0);
     } else {
-      tiers.write(*id, given.data());
+      tiers.write(id, given.data());
     }
     // Others of this process read a little.
     EXPECT_LT(bytes_read().value() - before, kBytes.count / 8);
@@ -187,86 +188,140 @@ std::uint64_t page_faults() {
 TEST_P(TieredStoreTest, WhatIsBroughtToBeChangedTakesNoFaultWhenItIs) {
   TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
   constexpr Bytes kBytes{kMiB.count * 4};
-  const auto id = tiers.reserve(kBytes);
-  std::byte* const data = tiers.map(*id);
-  ASSERT_NE(data, nullptr);
+  const auto place = tiers.map(kBytes);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   std::memset(data, 1, kBytes.count);
-  ASSERT_EQ(tiers.put_aside(*id), 0);
-  ASSERT_EQ(tiers.bring(*id, Access::kChange), 0);
+  ASSERT_EQ(tiers.put_aside(id), 0);
+  ASSERT_EQ(tiers.bring(id, Access::kChange), 0);
   const std::uint64_t before = page_faults();
   for (std::uint64_t at = 0; at < kBytes.count; at += kPage.count) data[at] = std::byte{2};
   EXPECT_LT(page_faults() - before, kBytes.count / kPage.count / 8);
-  ASSERT_EQ(tiers.put_aside(*id), 0);
+  ASSERT_EQ(tiers.put_aside(id), 0);
   EXPECT_EQ(data[kPage.count], std::byte{2});
   EXPECT_EQ(data[kPage.count + 1], std::byte{1});
+}
+
+// A folio of the page cache that held the end of one and the begin of the other put old bytes over
+// what had been written past it.
+TEST_P(TieredStoreTest, WhatLiesBesideAMappedPlaceIsWhatWasStored) {
+  constexpr Bytes kBytes{kMiB.count * 9 + kPage.count * 9};
+  TieredStore tiers(options(Bytes{}, kMiB * 40), transfers());
+  const auto before = tiers.map(kBytes);
+  const auto copy = tiers.reserve({kMiB.count * 2 + kPage.count * 10});
+  const auto after = tiers.map(kBytes);
+  ASSERT_TRUE(before && copy && after);
+  std::atomic<bool> ends{false};
+  const auto change = [&](const TieredStore::Mapped& place) {
+    for (int round = 0; !ends; ++round) {
+      EXPECT_EQ(tiers.bring(place.id, Access::kRead), 0);
+      for (std::uint64_t at = 0; at < kBytes.count; at += kPage.count) {
+        place.data[at] = static_cast<std::byte>(round);
+      }
+      const int error = round % 4 == 0 ? tiers.put_aside(place.id) : 0;
+      EXPECT_EQ(error, 0);
+    }
+  };
+  std::thread first([&] { change(*before); });
+  std::thread second([&] { change(*after); });
+  StoredId id = *copy;
+  std::vector<std::byte> found;
+  for (int round = 0; round < 60; ++round) {
+    const std::vector<std::byte> given(tiers.bytes(id).count, static_cast<std::byte>(round));
+    EXPECT_EQ(store(tiers, id, given), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    EXPECT_EQ(load(tiers, id, found), 0);
+    EXPECT_TRUE(found == given) << round;
+    tiers.drop(id);
+    id = tiers.reserve({given.size()}).value();
+  }
+  ends = true;
+  first.join();
+  second.join();
+}
+
+TEST_P(TieredStoreTest, CopiesAndMappedPlacesHaveOneBudget) {
+  TieredStore tiers(options(Bytes{}, kMiB * 8), transfers());
+  const auto copy = tiers.reserve(kMiB * 3);
+  const auto mapped = tiers.map(kMiB * 4);
+  ASSERT_TRUE(copy && mapped);
+  EXPECT_EQ(tiers.usage().disk, kMiB * 7);
+  EXPECT_FALSE(tiers.map(kMiB * 4));
+  EXPECT_FALSE(tiers.reserve(kMiB * 5));
+  EXPECT_THAT(tiers.full_reason(), testing::HasSubstr("The disk budget is spent"));
+  tiers.drop(mapped->id);
+  EXPECT_TRUE(tiers.map(kMiB * 4)) << "in place of the other";
 }
 
 // Where a mapping's page had no place on the disk, writing it would end the process.
 TEST_P(TieredStoreTest, NothingIsMappedWhereTheFileHasNotGotItsSpace) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
   arm_faults("spool.grow=EOPNOTSUPP@1");
-  const auto id = tiers.reserve(kPage);
-  ASSERT_TRUE(id);
-  EXPECT_EQ(tiers.map(*id), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-  tiers.drop(*id);
+  EXPECT_FALSE(tiers.map(kPage));
+  EXPECT_THAT(tiers.full_reason(), testing::HasSubstr("cannot reserve space"));
+  EXPECT_EQ(tiers.usage().disk, Bytes{});
 }
 
 TEST_P(TieredStoreTest, OnTheHostWhatIsWrittenAsideIsInHostMemory) {
   TieredStore tiers(options(kMiB, kMiB), transfers());
-  const auto id = tiers.reserve(kPage);
-  const std::byte* const data = tiers.map(*id);
+  const auto place = tiers.map(kPage);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   const auto given = contents(kPage, 4);
-  EXPECT_EQ(tiers.write_aside(*id, given.data()), 0);
+  EXPECT_EQ(tiers.write_aside(id, given.data()), 0);
   EXPECT_TRUE(std::equal(given.begin(), given.end(), data));
   EXPECT_EQ(tiers.statistics().stored_on_disk, Bytes{});
 }
 
 TEST_P(TieredStoreTest, WhatCannotBePutAsideStaysAndIsTold) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
-  const auto id = tiers.reserve(kPage);
-  std::byte* const data = tiers.map(*id);
+  const auto place = tiers.map(kPage);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   data[9] = std::byte{9};
   arm_faults("spool.write=ENOSPC@1");
-  EXPECT_EQ(tiers.put_aside(*id), ENOSPC);
+  EXPECT_EQ(tiers.put_aside(id), ENOSPC);
   EXPECT_EQ(data[9], std::byte{9});
   arm_faults("spool.read=EIO@1");
-  EXPECT_EQ(tiers.bring(*id, Access::kRead), EIO);
+  EXPECT_EQ(tiers.bring(id, Access::kRead), EIO);
   EXPECT_EQ(tiers.statistics().failed, 2U);
 }
 
 TEST_P(TieredStoreTest, PagesWhoseWriteBackFailedAreWrittenAgain) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
   constexpr Bytes kBytes{kPage.count * 3};
-  const auto id = tiers.reserve(kBytes);
-  std::byte* const data = tiers.map(*id);
+  const auto place = tiers.map(kBytes);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   const auto given = contents(kBytes, 3);
   std::ranges::copy(given, data);
   arm_faults("spool.write=EIO@1");
-  EXPECT_EQ(tiers.put_aside(*id), EIO);
+  EXPECT_EQ(tiers.put_aside(id), EIO);
   // After a failed write-back the kernel counts them as clean, and may drop them.
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   EXPECT_EQ(dirty_bytes({begin, begin + kBytes.count}), kBytes);
   EXPECT_TRUE(std::ranges::equal(given, std::span(data, kBytes.count)));
-  EXPECT_EQ(tiers.put_aside(*id), 0);
+  EXPECT_EQ(tiers.put_aside(id), 0);
   EXPECT_TRUE(std::ranges::equal(given, std::span(data, kBytes.count)));
 }
 
 TEST_P(TieredStoreTest, OnTheHostAMappedPlaceStays) {
   TieredStore tiers(options(kMiB, kMiB), transfers());
-  const auto id = tiers.reserve(kPage);
-  std::byte* const data = tiers.map(*id);
+  const auto place = tiers.map(kPage);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   data[9] = std::byte{9};
-  EXPECT_EQ(tiers.put_aside(*id), 0);
-  EXPECT_EQ(tiers.bring(*id, Access::kRead), 0);
+  EXPECT_EQ(tiers.put_aside(id), 0);
+  EXPECT_EQ(tiers.bring(id, Access::kRead), 0);
   EXPECT_EQ(data[9], std::byte{9});
   EXPECT_EQ(tiers.statistics().stored_on_disk, Bytes{});
 }
 
 TEST_P(TieredStoreTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
-  const auto id = tiers.reserve(kPage);
-  std::byte* const data = tiers.map(*id);
+  const auto place = tiers.map(kPage);
+  ASSERT_TRUE(place);
+  const auto [id, data] = *place;
   data[9] = std::byte{9};
   tiers.before_fork();
   const pid_t child = ::fork();
@@ -274,13 +329,13 @@ TEST_P(TieredStoreTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
   if (child == 0) {
     const bool seen = data[9] == std::byte{9};
     data[9] = std::byte{1};
-    tiers.give_back(*id);
-    const bool put = tiers.put_aside(*id) == 0;
+    tiers.give_back(id);
+    const bool put = tiers.put_aside(id) == 0;
     const bool kept = data[9] == std::byte{1};
     const std::vector<std::byte> given(kPage.count, std::byte{2});
-    const bool written = tiers.write_aside(*id, given.data()) == 0 && data[9] == std::byte{2};
+    const bool written = tiers.write_aside(id, given.data()) == 0 && data[9] == std::byte{2};
     const std::vector<std::byte> more(kPage.count, std::byte{3});
-    tiers.write(*id, more.data());
+    tiers.write(id, more.data());
     const bool again = data[9] == std::byte{3};
     ::_exit(seen && put && kept && written && again ? 0 : 1);
   }
@@ -320,7 +375,7 @@ TEST_P(TieredStoreTest, NamesWhatMovedMostHoweverItWent) {
   TieredStore tiers(options(kPage, kMiB), transfers());
   const auto host = tiers.reserve(kPage, Tier::kHost, "host");
   const auto disk = tiers.reserve(kPage * 2, Tier::kDisk, "disk");
-  const auto mapped = tiers.reserve(kPage * 4, Tier::kDisk, "mapped");
+  const auto mapped = tiers.map(kPage * 4, "mapped");
   const auto nobodys = tiers.reserve(kPage * 5);
   ASSERT_TRUE(host && disk && mapped && nobodys);
   arm_faults("spool.write=ENOSPC@1");  // is not tried again
@@ -332,10 +387,9 @@ TEST_P(TieredStoreTest, NamesWhatMovedMostHoweverItWent) {
   EXPECT_EQ(store(tiers, *disk, contents(kPage * 2, 3)), 0);
   std::vector<std::byte> found;
   for (const auto& id : {*host, *disk, *disk}) EXPECT_EQ(load(tiers, id, found), 0);
-  ASSERT_NE(tiers.map(*mapped), nullptr);
-  EXPECT_EQ(tiers.write_aside(*mapped, contents(kPage * 4, 4).data()), 0);
-  EXPECT_EQ(tiers.bring(*mapped, Access::kRead), 0);
-  EXPECT_EQ(tiers.put_aside(*mapped), 0);
+  EXPECT_EQ(tiers.write_aside(mapped->id, contents(kPage * 4, 4).data()), 0);
+  EXPECT_EQ(tiers.bring(mapped->id, Access::kRead), 0);
+  EXPECT_EQ(tiers.put_aside(mapped->id), 0);
   std::map<std::string, Bytes> moved;
   for (const auto& [name, bytes] : tiers.top_movers(9)) moved[name] = bytes;
   EXPECT_EQ(moved, (std::map<std::string, Bytes>{{"mapped 16 KiB", kPage * 12},

@@ -40,6 +40,10 @@ struct SpoolOptions {
   Bytes budget{};         ///< most the file may take; 0: free space less max(1 GiB, 5 % of it)
   std::function<void(std::string)> warn;  ///< may be empty
   std::uint32_t sharers = 1;  ///< processes on this machine that a budget of 0 is divided by
+  bool direct = true;         ///< open it for direct I/O, if the file system takes that
+  /// What another file has taken of a budget that is not 0; may be empty. Called with this spool's
+  /// lock held.
+  std::function<Bytes()> beside{};
 };
 
 /// Consistent with each other at one moment.
@@ -73,6 +77,9 @@ class Spool {
   /// Gives back an extent exactly as allocate() returned it. Throws InternalError otherwise.
   void free(Extent extent);
 
+  /// Gives back to the disk what the file has behind its last extent, for another file.
+  void trim();
+
   /// Why allocate() last returned nothing (need / have / short, what to do); empty if it never did.
   [[nodiscard]] std::string full_reason() const;
 
@@ -84,9 +91,6 @@ class Spool {
 
   /// The open file, or -1. May have O_DIRECT set: go through TransferPool.
   [[nodiscard]] int descriptor() const;
-  /// The same file without O_DIRECT, for what is to be in its pages too: a direct write would go
-  /// past those of a mapping. -1 where it cannot be opened again.
-  [[nodiscard]] int buffered_descriptor();
   [[nodiscard]] bool direct_io() const;
   /// Whether the file has its space. Else the disk may turn out to be full while bytes are written,
   /// which through a mapping ends the process with SIGBUS.
@@ -118,6 +122,8 @@ class Spool {
   int reserve_locked(std::uint64_t end, Warnings& warnings);
   void release_ended_generations_locked();
   [[nodiscard]] bool readable_by_a_child_locked(std::uint64_t born, std::uint64_t died) const;
+  /// What is left of the budget for this file.
+  [[nodiscard]] Bytes limit_locked() const;
   void note_budget_full_locked(Bytes bytes);
   void note_disk_full_locked(int error, std::uint64_t needed_end);
   void hand_out(const Warnings& warnings) const;
@@ -126,7 +132,6 @@ class Spool {
   mutable std::mutex mutex_;
   std::string directory_;
   int descriptor_ = -1;
-  int buffered_ = -1;
   bool direct_ = false;
   bool reserves_ = true;  // false once the file system turned out to lack fallocate
   Bytes budget_{};
