@@ -285,6 +285,7 @@ void Spool::settle_budget_locked(Warnings& warnings) {
   if (options_.budget.count == 0) {
     const std::uint64_t part = default_budget(descriptor_).count / std::max(options_.sharers, 1U);
     budget_ = {part / kExtentGranule * kExtentGranule};
+    if (options_.beside) beside_at_first_ = options_.beside();
   }
   // Growing past the file size limit would end the process with SIGXFSZ.
   rlimit limit{};
@@ -427,9 +428,7 @@ void Spool::release_ended_generations_locked() {
 }
 
 Bytes Spool::limit_locked() const {
-  // A budget of 0 was settled by the free space, in which the other file's has no part.
-  if (options_.budget.count == 0 || !options_.beside) return budget_;
-  return saturating_sub(budget_, options_.beside());
+  return options_.beside ? saturating_sub(budget_ + beside_at_first_, options_.beside()) : budget_;
 }
 
 void Spool::note_budget_full_locked(Bytes bytes) {

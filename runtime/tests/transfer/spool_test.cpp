@@ -103,6 +103,35 @@ TEST_F(SpoolTest, OpensNothingBeforeTheFirstExtent) {
   EXPECT_TRUE(spool.allocate(kMiB)) << "a failed open can be tried again";
 }
 
+TEST_F(SpoolTest, HasWhatAnotherFileLeavesOfTheBudget) {
+  for (const Bytes budget : {kMiB * 8, Bytes{}}) {
+    Bytes other = budget.count == 0 ? kMiB * 5 : Bytes{};
+    SpoolOptions given = options(budget);
+    given.beside = [&other] { return other; };
+    Spool spool(given);
+    // Of a budget that free space settles, the other file had its part already.
+    const auto first = spool.allocate(kMiB * 2);
+    ASSERT_TRUE(first);
+    other += budget.count == 0 ? spool.usage().budget : kMiB * 5;
+    EXPECT_FALSE(spool.allocate(kMiB * 2));
+    EXPECT_THAT(spool.full_reason(), ::testing::HasSubstr("disk budget is spent"));
+    other = budget.count == 0 ? kMiB * 5 : kMiB;
+    EXPECT_TRUE(spool.allocate(kMiB * 2));
+  }
+}
+
+TEST_F(SpoolTest, WhatIsTrimmedIsGivenBackAndTakenAgain) {
+  Spool spool(options(kMiB * 64));
+  const auto first = spool.allocate(kMiB);
+  const auto last = spool.allocate(kMiB * 2);
+  ASSERT_TRUE(first && last);
+  spool.free(*last);
+  spool.trim();
+  EXPECT_EQ(spool.usage().capacity, kMiB);
+  EXPECT_TRUE(spool.allocate(kMiB * 3));
+  EXPECT_GE(spool.usage().capacity, kMiB * 4);
+}
+
 TEST_F(SpoolTest, FileIsPrivateNamelessAndReserved) {
   Spool spool(options());
   const auto extent = spool.allocate(kMiB);

@@ -41,8 +41,8 @@ struct SpoolOptions {
   std::function<void(std::string)> warn;  ///< may be empty
   std::uint32_t sharers = 1;  ///< processes on this machine that a budget of 0 is divided by
   bool direct = true;         ///< open it for direct I/O, if the file system takes that
-  /// What another file has taken of a budget that is not 0; may be empty. Called with this spool's
-  /// lock held.
+  /// What another file on the same disk takes of the same budget; may be empty. Called with this
+  /// spool's lock held.
   std::function<Bytes()> beside{};
 };
 
@@ -135,6 +135,7 @@ class Spool {
   bool direct_ = false;
   bool reserves_ = true;  // false once the file system turned out to lack fallocate
   Bytes budget_{};
+  Bytes beside_at_first_{};  // when the budget was settled, if free space settled it
   std::uint64_t capacity_ = 0;
   std::uint64_t growth_step_;
   ExtentAllocator extents_;
