@@ -11,8 +11,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "spillway/planning/analysis/access_table.hpp"
+
 namespace spillway::tf {
 namespace {
+
+constexpr Bytes kOrder{1};  // of the storage that every op writes that may not run again
 
 using Places = std::unordered_map<std::string_view, std::size_t>;
 
@@ -154,7 +158,7 @@ class Builder {
   void keep_order(std::vector<TraceOp>& ops) {
     if (ops.size() < 2) return;
     const StorageId order = result_.trace.add(
-        TraceStorage{.bytes = Bytes{1}, .role = StorageRole::kWorkspace, .name = "order"});
+        TraceStorage{.bytes = kOrder, .role = StorageRole::kWorkspace, .name = "order"});
     ops.front().creates.push_back(order);
     for (std::size_t i = 1; i < ops.size(); ++i) {
       if (!ops[i].recomputable) ops[i].writes.push_back(order);
@@ -264,21 +268,13 @@ PairTrace make_pair_trace(const RunProfile& run, const PairedGraph& graph) {
 }
 
 bool limit_needs(Trace& trace, Bytes most) {
+  const planning::AccessTable table(trace);
   TraceOps& ops = trace.ops;
-  // What is no tensor's is there while any op runs.
-  std::set<StorageId> always;
-  for (std::size_t i = 0; i < trace.storages.size(); ++i) {
-    if (trace.storages.role[i] == StorageRole::kWorkspace) always.insert(StorageId{i});
-  }
   bool limited = false;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    std::set<StorageId> touched = always;
-    for (const StorageLists* lists : {&ops.reads, &ops.writes, &ops.creates}) {
-      const auto row = (*lists)[OpIndex{i}];
-      touched.insert(row.begin(), row.end());
-    }
-    Bytes bytes{};
-    for (const StorageId storage : touched) bytes += trace.storages.bytes[to_value(storage)];
+    const auto op = static_cast<planning::Row>(i);
+    Bytes bytes{table.working_set(op) - table.workspace(op)};
+    if (ops.recomputable[i] != 0) bytes += kOrder;  // it does not touch that
     if (bytes > most) return false;
     if (bytes + ops.workspace[i] <= most) continue;
     ops.workspace[i] = most - bytes;
