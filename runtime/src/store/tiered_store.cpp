@@ -99,11 +99,14 @@ const TieredStore::Place& TieredStore::place_locked(StoredId id) const {
 }
 
 std::optional<Extent> TieredStore::extent_for_locked(Bytes bytes, Spool& spool) {
-  std::optional<Extent> extent = spool.allocate(bytes);
-  if (!extent) {
-    (&spool == &spool_ ? mapped_ : spool_).trim();
-    extent = spool.allocate(bytes);
+  if (in_child_) {  // its parent counts the extents of the same file
+    refuse_locked("a forked process gets nothing of its parent's spool");
+    return std::nullopt;
   }
+  std::optional<Extent> extent = spool.allocate(bytes);
+  // A child may have mapped what its parent has dropped since.
+  Spool& other = &spool == &spool_ ? mapped_ : spool_;
+  if (!extent && !forked_ && other.trim()) extent = spool.allocate(bytes);
   if (!extent) {
     refuse_locked(
         fmt::format("host memory has no room: need {}, have {} of {}; {}", to_string(bytes),
@@ -450,8 +453,8 @@ void TieredStore::give_back(StoredId id) {
 }
 
 // By calls, since writing into the mapping would have the kernel read first what is overwritten,
-// and take a fault for each page. Each is of a part: it holds the file's lock, for which all copies
-// wait.
+// and take a fault for each page. Each is of a part: it holds the file's lock, for which the file's
+// growth waits, and with that every call of the store.
 void TieredStore::write_part(const Place& place, std::uint64_t begin, std::uint64_t length,
                              const std::byte* from) {
   const int file = in_child_ ? -1 : mapped_.descriptor();
@@ -526,6 +529,7 @@ void TieredStore::before_fork() {
 
 void TieredStore::after_fork(bool in_child) {
   in_child_ |= in_child;
+  forked_ = true;
   for (const auto& [id, place] : places_) {
     if (!in_child || place.mapped == nullptr) continue;
     void* const own =

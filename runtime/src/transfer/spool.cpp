@@ -371,11 +371,13 @@ int Spool::reserve_locked(std::uint64_t end, Warnings& warnings) {
   return error;
 }
 
-void Spool::trim() {
+bool Spool::trim() {
   const std::lock_guard lock(mutex_);
   release_ended_generations_locked();
   const std::uint64_t end = extents_.end();
-  if (end < capacity_ && ::ftruncate(descriptor_, static_cast<off_t>(end)) == 0) capacity_ = end;
+  if (end >= capacity_ || ::ftruncate(descriptor_, static_cast<off_t>(end)) != 0) return false;
+  capacity_ = end;
+  return true;
 }
 
 void Spool::free(Extent extent) {

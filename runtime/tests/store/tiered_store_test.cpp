@@ -345,6 +345,27 @@ TEST_P(TieredStoreTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
   EXPECT_EQ(data[9], std::byte{9});
 }
 
+// Both count the file's extents by themselves from then on.
+TEST_P(TieredStoreTest, AForkedChildGetsNothingOfItsParentsFile) {
+  TieredStore tiers(options(Bytes{}, kMiB), transfers());
+  const auto before = tiers.map(kPage);
+  ASSERT_TRUE(before);
+  tiers.before_fork();
+  const pid_t child = ::fork();
+  tiers.after_fork(child == 0);
+  if (child == 0) {
+    const auto place = tiers.map(kPage);
+    if (place) std::memset(place->data, 7, kPage.count);
+    ::_exit(!place && !tiers.reserve(kPage) && !tiers.full_reason().empty() ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  const auto after = tiers.map(kPage);
+  ASSERT_TRUE(after);
+  EXPECT_NE(after->data[0], std::byte{7});
+}
+
 TEST_P(TieredStoreTest, FillsTheHostFirstAndThenTheDisk) {
   TieredStore tiers(options(Bytes{kPage.count * 2}, kMiB), transfers());
   const auto first = tiers.reserve({kPage.count + 1});

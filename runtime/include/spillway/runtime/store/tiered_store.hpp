@@ -152,7 +152,8 @@ class TieredStore {
   [[nodiscard]] std::string transfers() const { return transfers_->description(); }
 
   /// See Transfers::before_fork. Nobody gets in until after_fork(), in parent and child; what the
-  /// child writes into mapped places is its own, and stays in memory whatever is put aside.
+  /// child writes into mapped places is its own, and stays in memory whatever is put aside. It gets
+  /// no more of the disk.
   void before_fork();
   void after_fork(bool in_child);
 
@@ -173,6 +174,7 @@ class TieredStore {
   };
   using Places = std::unordered_map<std::uint64_t, Place>;
 
+  /// Nothing where the budget has no more, or in a forked child, of which `full_reason` tells.
   std::optional<Extent> extent_for_locked(Bytes bytes, Spool& spool);
   void refuse_locked(std::string reason);
   StoredId add_locked(const Place& place);
@@ -214,6 +216,7 @@ class TieredStore {
   MoveTally tally_;
   std::string full_reason_;
   bool in_child_ = false;                 // changes where there is one thread
+  bool forked_ = false;                   // ever; guarded by mutex_
   std::mutex writing_;                    // of pages of mapped places; held by nobody else
   bool write_failed_ = false;             // of one of them, ever
   std::unique_ptr<Transfers> transfers_;  // last: its threads use all of the above

@@ -77,8 +77,9 @@ class Spool {
   /// Gives back an extent exactly as allocate() returned it. Throws InternalError otherwise.
   void free(Extent extent);
 
-  /// Gives back to the disk what the file has behind its last extent, for another file.
-  void trim();
+  /// Gives back to the disk what the file has behind its last extent, for another file. Whether it
+  /// had something.
+  bool trim();
 
   /// Why allocate() last returned nothing (need / have / short, what to do); empty if it never did.
   [[nodiscard]] std::string full_reason() const;
