@@ -119,16 +119,24 @@ void RunProfiler::stay(ProfiledStay begun, SeenMemory memory, bool is_made) {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
   if (skips_ || profile_.ops.empty()) return;
-  const auto [known, end] = stays_.equal_range(memory.pointer);
+  const std::byte* const whole = whole_of_locked(memory.pointer);
+  const auto [known, end] = stays_.equal_range(whole);
   if (!is_made && known != end) return;
   const auto is_begun = [&](const auto& entry) {
     return profile_.stays[entry.second].hole == begun.hole;
   };
   if (std::any_of(known, end, is_begun)) return;
-  stays_.emplace(memory.pointer, profile_.stays.size());
+  stays_.emplace(whole, profile_.stays.size());
   begun.bytes = memory.bytes;
   begun.from = begun.to = profile_.ops.size() - 1;
   profile_.stays.push_back(begun);
+}
+
+const std::byte* RunProfiler::whole_of_locked(const std::byte* part) const {
+  auto after = bytes_.upper_bound(part);
+  if (after == bytes_.begin()) return part;
+  const auto& [begin, bytes] = *--after;
+  return part < begin + bytes.count ? begin : part;
 }
 
 void RunProfiler::allocated(const std::byte* pointer, Bytes bytes, Bytes live) {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -97,6 +98,8 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   static OpenOp& open_op();
   /// `is_made`: another tensor, where the memory is known. Else it has not left.
   void stay(ProfiledStay begun, SeenMemory memory, bool is_made);
+  /// Where the memory begins of which this is a part, as a view of a tensor is; else the same.
+  [[nodiscard]] const std::byte* whole_of_locked(const std::byte* part) const;
   /// False where the op begins a run that is not measured, or none.
   bool enter_run_locked(const SeenOp& op);
 
@@ -118,9 +121,9 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   std::optional<RunProfile> finished_;
   OpPeaks peaks_;
   SharedTime time_;
-  std::unordered_map<const std::byte*, Bytes> bytes_;  // of what was allocated in the run
-  // Those that have not ended, by memory. It may hold several tensors, one that looks at another or
-  // one that was made where its input was.
+  std::map<const std::byte*, Bytes> bytes_;  // of what was allocated in the run
+  // Those that have not ended, by where their memory begins. It may hold several tensors: views of
+  // one, and one that was made where its input was.
   std::unordered_multimap<const std::byte*, std::size_t> stays_;
 };
 

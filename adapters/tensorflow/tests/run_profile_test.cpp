@@ -115,6 +115,32 @@ TEST_F(RunProfilerTest, ATensorMadeInTheMemoryOfAnotherStaysThereAfterIt) {
   EXPECT_EQ(profile->duration_ns, 90) << "five ops of ten and four pauses of ten";
 }
 
+// Such are the outputs of `Unpack`. The memory is free once all of them have left.
+TEST_F(RunProfilerTest, ViewsOfATensorStayUntilItsMemoryIsFree) {
+  profiler_.start(5, 2);
+  for (std::int64_t step = 1; step < 4; ++step) {
+    op(step, "make", [&] {
+      allocate(0, Bytes{4});
+      profiler_.came(5, {memory_.data(), Bytes{2}});
+      profiler_.came(6, {&memory_[2], Bytes{2}});
+    });
+    op(step, "between", [&] { free(0, Bytes{4}); });
+    op(step, "more");
+    allocate(4, Bytes{2});
+    profiler_.came_back(6, {&memory_[4], Bytes{2}});
+    op(step, "use");
+    free(4, Bytes{2});
+  }
+  const auto profile = profiler_.take();
+  ASSERT_TRUE(profile);
+  ASSERT_EQ(profile->stays.size(), 3U);
+  EXPECT_EQ(profile->stays[0].to, 1U);
+  EXPECT_EQ(profile->stays[1].hole, 6U);
+  EXPECT_EQ(profile->stays[1].to, 1U);
+  EXPECT_EQ(profile->stays[2].hole, 6U);
+  EXPECT_TRUE(profile->stays[2].back);
+}
+
 TEST_F(RunProfilerTest, ATensorThatIsMadeAgainWhereAnotherIsIsSeen) {
   profiler_.start(5, 2);
   for (std::int64_t step = 1; step < 4; ++step) {
