@@ -6,6 +6,7 @@ peak, with the planner that there is where nobody names one, and with none. They
 stock TensorFlow.
 """
 
+import json
 import re
 import sys
 from dataclasses import dataclass
@@ -65,6 +66,17 @@ def faults_per_step(worker):
     return (after - before) / FAULT_STEPS
 
 
+def peaks_of_plan(written):
+    """The most that tensors held in the last step measured under a plan, beside the plan's own.
+    `written`: the statistics of a run; there are none if it had to be killed.
+    """
+    told = json.loads(written.read_text()) if written.exists() else {}
+    predicted, measured = (told.get(f"{name}_peak_bytes") for name in ("predicted", "measured"))
+    if not predicted or not measured:
+        return ""
+    return f", step {size(measured)}, predicted {size(predicted)}"
+
+
 class Contest:
     """One program against itself: a stock worker that stays, contestants that come and go."""
 
@@ -101,9 +113,11 @@ class Contest:
 
     def _against(self, stock, name, budget, planner):
         named = {"SPILLWAY_PLANNER": planner} if planner else {}
+        told = self.directory / "spillway-statistics.json"
+        told.unlink(missing_ok=True)
         variables = environment(
             SPILLWAY_BUDGET=str(budget), SPILLWAY_SPOOL_DIR=str(self.directory),
-            SPILLWAY_SUMMARY="0", **named,
+            SPILLWAY_SUMMARY="0", SPILLWAY_STATS=str(told), **named,
         )  # fmt: skip
         with self._worker(variables) as other:
             other.run(WARM_STEPS, PATIENCE)
@@ -120,7 +134,8 @@ class Contest:
         stock_step = Spread.of([turn.first for turn in done]).median
         return Row(
             name, ratio, moved=written + read, bound=rates.seconds(written, read) / stock_step,
-            peak=last["peak_device_bytes"], remark=self._resident(last, budget),
+            peak=last["peak_device_bytes"],
+            remark=self._resident(last, budget) + peaks_of_plan(told),
         )  # fmt: skip
 
     def _resident(self, counters, budget):
@@ -148,7 +163,8 @@ def answer(name, program, directory, report):
         f"disk alone needs for what moved, in stock steps, at the rates that it gave just then. "
         f"Page faults per step: {faults}. `resident`: the process at most; bold if tensors pass "
         f"the budget, or all of it the budget by {size(RESIDENT_SLACK)} more than what lies beside "
-        f"tensors where all fits."
+        f"tensors where all fits. `step`: what tensors held at most in the last step measured "
+        f"under a plan, beside what the plan predicted; stored variables are in neither."
     )
     report.add(
         f"tensorflow-speed-{name}", f"What does less memory cost in TensorFlow: {program.title}?",
