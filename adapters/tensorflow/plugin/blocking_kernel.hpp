@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous kernels as synchronous ones, where the settings say that swaps hold their threads.
 //
-// `Owner` is the session whose kernels they are: get(), swaps_block(), note_blocked().
+// `Owner` is the session whose kernels they are: get(), swaps_block(), begins_to_block(),
+// has_blocked().
 #pragma once
 
-#include <chrono>
-
+#include "spillway/base/ids.hpp"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace spillway::tf {
@@ -18,10 +18,9 @@ class Blocking : public Kernel {
   ::tensorflow::AsyncOpKernel* AsAsync() override { return nullptr; }
 
   void Compute(::tensorflow::OpKernelContext* context) override {
-    const auto begin = std::chrono::steady_clock::now();
+    const TimeNs begun = Owner::get()->begins_to_block();
     Kernel::Compute(context);
-    Owner::get()->note_blocked((std::chrono::steady_clock::now() - begin) /
-                               std::chrono::nanoseconds(1));
+    Owner::get()->has_blocked(begun);
   }
 };
 

@@ -28,6 +28,7 @@
 #include "interned_names.hpp"
 #include "op_types.hpp"
 #include "spillway/runtime/settings.hpp"
+#include "spillway/runtime/steady_time.hpp"
 #include "standstill.hpp"
 #include "status_reporter.hpp"
 #include "step_count.hpp"
@@ -57,9 +58,10 @@ class CardSession {
   /// is the first.
   void note_failure(const std::string& reason);
 
-  /// Whether a swap holds the thread that comes to it, and for how long one did.
+  /// Whether a swap holds the thread that comes to it, and from when until when one does.
   [[nodiscard]] bool swaps_block() const { return !settings_.tf_async; }
-  void note_blocked(std::int64_t ns) { blocked_ns_.fetch_add(ns); }
+  [[nodiscard]] TimeNs begins_to_block() const { return runtime::now_ns(); }
+  void has_blocked(TimeNs begun) { blocked_ns_.fetch_add(runtime::now_ns() - begun); }
 
   [[nodiscard]] std::string statistics_json();
 

@@ -170,6 +170,18 @@ OpWatcher* Session::watcher() {
   return profiler_.get();
 }
 
+TimeNs Session::begins_to_block() {
+  const TimeNs now = now_ns();
+  if (profiler_) profiler_->begins_to_wait(now);
+  return now;
+}
+
+void Session::has_blocked(TimeNs begun) {
+  const TimeNs now = now_ns();
+  if (profiler_) profiler_->has_waited(now);
+  blocked_ns_.fetch_add(now - begun);
+}
+
 // A mapping is of whole pages, so in fuzz of a page and more.
 Bytes Session::smallest_variable() const { return fuzz_ ? Bytes{4096} : settings_.min_size; }
 

@@ -84,9 +84,12 @@ class Session {
   /// The reason, once; empty where there is none.
   std::string take_overshoot();
 
-  /// Whether a swap holds the thread that comes to it, and for how long one did.
+  /// Whether a swap holds the thread that comes to it.
   [[nodiscard]] bool swaps_block() const { return !settings_.tf_async; }
-  void note_blocked(std::int64_t ns) { blocked_ns_.fetch_add(ns); }
+  /// One holds the calling thread from now on, which is the time that is returned, until
+  /// has_blocked(): the thread waits and does not compute.
+  [[nodiscard]] TimeNs begins_to_block();
+  void has_blocked(TimeNs begun);
 
   [[nodiscard]] RunFigures figures() const;
   [[nodiscard]] FinalFigures final_figures();
