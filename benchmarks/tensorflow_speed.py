@@ -9,7 +9,9 @@ stock TensorFlow.
 import json
 import re
 import sys
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import disk_rate
 from bench_budget import HEAD, Row
@@ -113,16 +115,17 @@ class Contest:
 
     def _against(self, stock, name, budget, planner):
         named = {"SPILLWAY_PLANNER": planner} if planner else {}
-        told = self.directory / "spillway-statistics.json"
-        told.unlink(missing_ok=True)
-        variables = environment(
-            SPILLWAY_BUDGET=str(budget), SPILLWAY_SPOOL_DIR=str(self.directory),
-            SPILLWAY_SUMMARY="0", SPILLWAY_STATS=str(told), **named,
-        )  # fmt: skip
-        with self._worker(variables) as other:
-            other.run(WARM_STEPS, PATIENCE)
-            done = turns(stock, other, PAIRS, STEPS, least=PATIENCE)
-            self.faults[name] = faults_per_step(other)
+        with tempfile.TemporaryDirectory() as folder:
+            told = Path(folder, "statistics.json")
+            variables = environment(
+                SPILLWAY_BUDGET=str(budget), SPILLWAY_SPOOL_DIR=str(self.directory),
+                SPILLWAY_SUMMARY="0", SPILLWAY_STATS=str(told), **named,
+            )  # fmt: skip
+            with self._worker(variables) as other:
+                other.run(WARM_STEPS, PATIENCE)
+                done = turns(stock, other, PAIRS, STEPS, least=PATIENCE)
+                self.faults[name] = faults_per_step(other)
+            peaks = peaks_of_plan(told)
         first, last = managed(done[0].before), done[-1].after
         written, read = (
             (last[name] - first[name]) / (STEPS * len(done))
@@ -135,7 +138,7 @@ class Contest:
         return Row(
             name, ratio, moved=written + read, bound=rates.seconds(written, read) / stock_step,
             peak=last["peak_device_bytes"],
-            remark=self._resident(last, budget) + peaks_of_plan(told),
+            remark=self._resident(last, budget) + peaks,
         )  # fmt: skip
 
     def _resident(self, counters, budget):
