@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "find_allocation.hpp"
+
 namespace spillway::tf {
 
 Bytes RunProfile::peak() const {
@@ -60,7 +62,7 @@ void RunProfiler::forget_run_locked() {
   peaks_.end_all();
   time_.forget_all();
   stays_.clear();
-  bytes_.clear();
+  allocations_.clear();
 }
 
 bool RunProfiler::enter_run_locked(const SeenOp& op) {
@@ -119,7 +121,9 @@ void RunProfiler::stay(ProfiledStay begun, SeenMemory memory, bool is_made) {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
   if (skips_ || profile_.ops.empty()) return;
-  const std::byte* const whole = whole_of_locked(memory.pointer);
+  const auto allocation = find_allocation(allocations_, memory.pointer);
+  const std::byte* const whole =
+      allocation == allocations_.end() ? memory.pointer : allocation->first;
   const auto [known, end] = stays_.equal_range(whole);
   if (!is_made && known != end) return;
   const auto is_begun = [&](const auto& entry) {
@@ -132,26 +136,19 @@ void RunProfiler::stay(ProfiledStay begun, SeenMemory memory, bool is_made) {
   profile_.stays.push_back(begun);
 }
 
-const std::byte* RunProfiler::whole_of_locked(const std::byte* part) const {
-  auto after = bytes_.upper_bound(part);
-  if (after == bytes_.begin()) return part;
-  const auto& [begin, bytes] = *--after;
-  return part < begin + bytes.count ? begin : part;
-}
-
 void RunProfiler::allocated(const std::byte* pointer, Bytes bytes, Bytes live) {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
   peaks_.allocated(live);
-  bytes_[pointer] = bytes;
+  allocations_[pointer] = {bytes};
 }
 
 void RunProfiler::freed(const std::byte* pointer) noexcept {
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
-  if (const auto found = bytes_.find(pointer); found != bytes_.end()) {
-    peaks_.freed(found->second);
-    bytes_.erase(found);
+  if (const auto found = allocations_.find(pointer); found != allocations_.end()) {
+    peaks_.freed(found->second.bytes);
+    allocations_.erase(found);
   }
   const auto [first, last] = stays_.equal_range(pointer);
   for (auto stay = first; stay != last; ++stay) {

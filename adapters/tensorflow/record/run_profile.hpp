@@ -89,6 +89,9 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   void after_fork(bool in_child);
 
  private:
+  struct Allocation {
+    Bytes bytes{};
+  };
   struct OpenOp {
     std::uint64_t run = 0;  // 0: none
     std::size_t index = 0;
@@ -98,8 +101,6 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   static OpenOp& open_op();
   /// `is_made`: another tensor, where the memory is known. Else it has not left.
   void stay(ProfiledStay begun, SeenMemory memory, bool is_made);
-  /// Where the memory begins of which this is a part, as a view of a tensor is; else the same.
-  [[nodiscard]] const std::byte* whole_of_locked(const std::byte* part) const;
   /// False where the op begins a run that is not measured, or none.
   bool enter_run_locked(const SeenOp& op);
 
@@ -121,7 +122,7 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   std::optional<RunProfile> finished_;
   OpPeaks peaks_;
   SharedTime time_;
-  std::map<const std::byte*, Bytes> bytes_;  // of what was allocated in the run
+  std::map<const std::byte*, Allocation> allocations_;  // of the run, by where each begins
   // Those that have not ended, by where their memory begins. It may hold several tensors: views of
   // one, and one that was made where its input was.
   std::unordered_multimap<const std::byte*, std::size_t> stays_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "find_allocation.hpp"
 #include "finished_step.hpp"
 #include "spillway/base/name_hash.hpp"
 
@@ -60,7 +61,7 @@ bool StepRecord::begin_op(const SeenOp& op, TimeNs now) {
 
 std::optional<StorageId> StepRecord::find_locked(SeenMemory memory) {
   if (memory.pointer == nullptr || memory.bytes.count == 0) return std::nullopt;
-  const auto found = known_.find(memory.pointer);
+  const auto found = find_allocation(known_, memory.pointer);
   if (found != known_.end()) return found->second.id;
   if (!is_ours_(memory.pointer)) return std::nullopt;
   const StorageId id{next_id_++};

@@ -23,12 +23,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -91,7 +91,7 @@ class StepRecord final : public MemoryObserver, public OpWatcher {
     StorageId id{};
     Bytes bytes{};
   };
-  std::unordered_map<const std::byte*, Known> known_;
+  std::map<const std::byte*, Known> known_;  // by where each begins
   std::uint64_t next_id_ = 0;
   std::optional<std::int64_t> step_;  // the framework's number of the run, if there is one
   std::uint64_t run_ = 0;             // ours

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -52,7 +51,7 @@ class StepRecordTest : public ::testing::Test {
     free(tensor);
   }
 
-  std::array<std::byte, 1024> addresses_{};
+  std::vector<std::byte> addresses_ = std::vector<std::byte>(kTensor.count);
   std::vector<Bytes> sizes_;
   std::size_t next_ = 0;
   Bytes live_{};
@@ -106,6 +105,23 @@ TEST_F(StepRecordTest, AnOutputInTheMemoryOfAnInputIsTheSameStorage) {
   EXPECT_EQ(trace->storages.size(), 1U);
   EXPECT_EQ(trace->ops.writes[OpIndex{1}].size(), 1U);
   EXPECT_EQ(trace->ops.recomputable[1], 0) << "it destroys what it reads";
+}
+
+// As an output of `Unpack` is.
+TEST_F(StepRecordTest, AViewIsOfTheStorageThatItLooksAt) {
+  record_.watch(std::vector<std::string>{"make", "use"});
+  ASSERT_TRUE(begin(1, "make"));
+  const std::byte* const tensor = allocate();
+  const SeenMemory view{tensor + kTensor.count / 2, Bytes{kTensor.count / 2}};
+  end({seen(tensor), view});
+  ASSERT_TRUE(begin(1, "use"));
+  record_.reads(view);
+  end();
+  free(tensor);
+  const auto trace = record_.take();
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(trace->storages.size(), 1U);
+  EXPECT_EQ(trace->ops.reads[OpIndex{1}].size(), 1U);
 }
 
 TEST_F(StepRecordTest, AVariableHasItsOwnNameAndATensorItsMakers) {
