@@ -45,6 +45,13 @@ def test_what_a_planner_puts_into_the_graph_changes_no_bit_in_fuzz(server, progr
     assert found.statistics["fetched_bytes"] > 0
 
 
+@pytest.mark.parametrize("planner", ["hybrid", ORDERING[0]])
+def test_what_the_last_step_changes_before_it_finds_no_data_is_as_in_stock(server, planner):
+    found = server.train("until_no_data", SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER=planner)
+    assert found.status == 0, found.errors
+    assert_equal(found, server.kept("until_no_data"))
+
+
 def test_swaps_that_hold_their_thread_wait_for_no_clock(server):
     """Of one thread for ops, which a swap-in that waited for a tick would keep from the tick."""
     found = run(

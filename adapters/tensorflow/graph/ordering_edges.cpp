@@ -5,8 +5,10 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "early_changes.hpp"
 #include "op_names.hpp"
 #include "swap_pairs.hpp"
 
@@ -55,6 +57,7 @@ class UpdateOrder {
       : graph_(graph),
         order_(order),
         before_(find_nodes_before(graph, order)),
+        early_(find_early_changes(graph, order)),
         block_(graph.nodes.size(), 0) {
     for (NodeIndex node = 0; node < graph_.nodes.size(); ++node) {
       if (is_update_in_place(graph_.nodes[node].op) && !order_.inputs[node].empty()) {
@@ -69,19 +72,20 @@ class UpdateOrder {
 
   void put_edges() {
     for (const NodeIndex update : updates_) put_readers_before(update);
-    std::map<std::uint32_t, NodeIndex> last;  // of contexts
+    std::map<std::uint32_t, NodeIndex> last;        // of contexts
+    std::map<std::uint32_t, NodeIndex> last_early;  // likewise
     for (std::size_t k = 0; k < updates_.size(); ++k) {
       const NodeIndex update = updates_[k];
-      const auto earlier = last.find(order_.context[update]);
-      const std::vector<NodeIndex> block = take_block(update, k + 1);
-      if (earlier != last.end()) {
-        for (const NodeIndex node : block) {
-          if (is_first(node, order_.context[update])) {
-            put_edge(graph_, graph_.nodes[earlier->second].name, node);
-          }
-        }
+      const std::uint32_t context = order_.context[update];
+      for (const NodeIndex node : take_block(update, k + 1)) {
+        if (!is_first(node, context)) continue;
+        const auto& ends = early_[node] ? last_early : last;
+        const auto earlier = ends.find(context);
+        if (earlier != ends.end()) put_edge(graph_, graph_.nodes[earlier->second].name, node);
       }
-      if (may_be_tied(graph_.nodes[update])) last[order_.context[update]] = update;
+      if (!may_be_tied(graph_.nodes[update])) continue;
+      last[context] = update;
+      if (early_[update]) last_early[context] = update;
     }
   }
 
@@ -103,7 +107,7 @@ class UpdateOrder {
     for (const NodeIndex user : users_[read]) {
       if (order_.level[user] >= order_.level[update]) continue;
       if (is_alias(graph_.nodes[user].op)) put_users_before(user, update);
-      if (!is_tied(user, order_.context[update])) continue;
+      if (!is_tied(user, order_.context[update]) || early_[update] > early_[user]) continue;
       put_edge(graph_, graph_.nodes[user].name, update);
       before_[update].push_back(user);
     }
@@ -130,13 +134,15 @@ class UpdateOrder {
 
   [[nodiscard]] bool is_first(NodeIndex node, std::uint32_t context) const {
     return is_tied(node, context) && std::ranges::none_of(before_[node], [&](NodeIndex earlier) {
-             return block_[earlier] == block_[node] && is_tied(earlier, context);
+             return block_[earlier] == block_[node] && early_[earlier] == early_[node] &&
+                    is_tied(earlier, context);
            });
   }
 
   Graph& graph_;
   const GraphOrder& order_;
   std::vector<std::vector<NodeIndex>> before_;
+  std::vector<bool> early_;
   std::vector<std::size_t> block_;  // 0: in none yet
   std::vector<NodeIndex> updates_;
   std::map<NodeIndex, std::vector<NodeIndex>> users_;
@@ -151,12 +157,14 @@ void order_updates(Graph& graph, const GraphOrder& order) {
 
 void serialise_levels(Graph& graph, const GraphOrder& order,
                       const std::vector<std::vector<NodeIndex>>& heavy) {
+  const std::vector<bool> early = find_early_changes(graph, order);
   for (const std::vector<NodeIndex>& row : heavy) {
     std::vector<NodeIndex> nodes;
     std::ranges::copy_if(row, std::back_inserter(nodes),
                          [&](NodeIndex node) { return may_be_tied(graph.nodes[node]); });
-    std::ranges::sort(nodes, {},
-                      [&](NodeIndex node) { return std::pair(order.level[node], node); });
+    std::ranges::sort(nodes, {}, [&](NodeIndex node) {
+      return std::tuple(order.level[node], !early[node], node);
+    });
     for (std::size_t i = 1; i < nodes.size(); ++i) {
       if (order.level[nodes[i - 1]] != order.level[nodes[i]]) continue;
       put_edge(graph, graph.nodes[nodes[i - 1]].name, nodes[i]);
@@ -168,8 +176,9 @@ std::vector<std::vector<std::vector<NodeIndex>>> find_partitions(const Graph& gr
                                                                  const GraphOrder& order,
                                                                  std::size_t size) {
   std::vector<std::vector<Partition>> partitions;
+  const std::vector<bool> early = find_early_changes(graph, order);
   for (const NodeIndex node : depth_first_sequence(graph, order)) {
-    if (!may_be_tied(graph.nodes[node])) continue;
+    if (early[node] || !may_be_tied(graph.nodes[node])) continue;
     const std::size_t context = order.context[node];
     if (partitions.size() <= context) partitions.resize(context + 1);
     std::vector<Partition>& row = partitions[context];

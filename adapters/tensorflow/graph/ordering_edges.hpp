@@ -32,6 +32,9 @@
 // that exchanges tensors between devices is left as it is, since two of them could wait for each
 // other.
 //
+// What a step changes without data (early_changes.hpp), and what comes before it, is in no
+// partition, comes first among the heavy ops of its level, and waits only for updates of its kind.
+//
 // Frames: only nodes of one context, so of one frame, are tied. The graph must have an order; the
 // order is void afterwards. Thread-safe: no shared state.
 #pragma once

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "early_changes.hpp"
 #include "op_names.hpp"
 
 namespace spillway::tf {
@@ -75,7 +76,11 @@ class PairSearch {
  public:
   PairSearch(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
              const PairOptions& options)
-      : graph_(graph), order_(order), catalogue_(catalogue), options_(options) {}
+      : graph_(graph),
+        order_(order),
+        catalogue_(catalogue),
+        options_(options),
+        early_changes_(find_early_changes(graph, order)) {}
 
   SwapPairs run() {
     result_.heavy = heavy_nodes(graph_, order_);
@@ -104,7 +109,7 @@ class PairSearch {
     const Node& source = graph_.nodes[edge.from];
     return !edge.control && !edge.back && order_.context[edge.from] == order_.context[user] &&
            order_.level[user] > order_.level[edge.from] + options_.distance && is_placed(source) &&
-           may_wait(graph_.nodes[user].op) &&
+           may_wait(graph_.nodes[user].op) && !early_changes_[user] &&
            (reports_use(source) || (may_leave(source.op) && !is_held(edge.from, edge.port)));
   }
 
@@ -176,6 +181,7 @@ class PairSearch {
   const GraphOrder& order_;
   const OpCatalogue& catalogue_;
   const PairOptions& options_;
+  const std::vector<bool> early_changes_;
   SwapPairs result_;
   std::map<Output, std::vector<NodeIndex>> early_;
   std::unordered_map<NodeIndex, std::vector<DataType>> types_;

@@ -65,6 +65,7 @@ PROGRAMS = {
     "gan": Loop(),
     "graph_network": Loop(),
     "custom_train_step": Loop(),
+    "until_no_data": Loop(),
     "mixed_batches": Loop(),
     "recomputed": Loop(),
     "saved_and_resumed": Loop(),
