@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <set>
 #include <string_view>
 
 namespace spillway::tf {
 namespace {
 
 using std::string_view;
+
+// How many nodes may come before an early change. A weight's decay under one of Keras's schedules
+// (AdamW, CosineDecay with a warm-up) has 20 of them, besides the two sides of its condition.
+constexpr std::size_t kMostBefore = 64;
 
 template <std::size_t kSize>
 bool contains_any(string_view op, const std::array<string_view, kSize>& parts) {
@@ -17,38 +23,56 @@ bool contains_any(string_view op, const std::array<string_view, kSize>& parts) {
 }
 
 bool takes_data(string_view op) {
-  static constexpr std::array<string_view, 3> kParts{"IteratorGetNext", "QueueDequeue",
-                                                     "ReaderRead"};
+  static constexpr std::array<string_view, 4> kParts{"IteratorGetNext", "QueueDequeue",
+                                                     "ReaderRead", "Unstage"};
   return contains_any(op, kParts);
 }
 
 // Of variables (Assign..., ResourceApply..., ResourceScatter..., and the older ones by reference),
-// and of generators, whose ops draw by a state of their own unless they are stateless.
+// of generators, whose ops draw by a state of their own unless they are stateless, and of Python. A
+// name too many costs some order.
 bool changes_state(string_view op) {
-  static constexpr std::array<string_view, 9> kParts{"Assign",     "Apply",      "ResourceScatter",
-                                                     "ScatterAdd", "ScatterSub", "ScatterUpdate",
-                                                     "Random",     "Rng",        "Stateful"};
-  return contains_any(op, kParts) && !op.starts_with("Stateless");
+  static constexpr std::array<string_view, 12> kParts{"Assign",           "Apply",
+                                                      "Scatter",          "CountUpTo",
+                                                      "Random",           "Rng",
+                                                      "PyFunc",           "TruncatedNormal",
+                                                      "Multinomial",      "NonDeterministicInts",
+                                                      "CandidateSampler", "Stateful"};
+  return contains_any(op, kParts) && !op.starts_with("Stateless") &&
+         !op.starts_with("TensorScatter") && op != "ScatterNd";
+}
+
+using Lists = std::vector<std::vector<NodeIndex>>;
+
+// The node and all before it; empty if those are too many.
+std::set<NodeIndex> few_before(const Lists& before, NodeIndex node) {
+  std::set<NodeIndex> found{node};
+  std::vector<NodeIndex> rest{node};
+  while (!rest.empty()) {
+    const NodeIndex next = rest.back();
+    rest.pop_back();
+    for (const NodeIndex earlier : before[next]) {
+      if (found.insert(earlier).second) rest.push_back(earlier);
+    }
+    if (found.size() > kMostBefore + 1) return {};
+  }
+  return found;
 }
 
 }  // namespace
 
-std::vector<bool> find_early_changes(const Graph& graph, const GraphOrder& order) {
-  std::vector<bool> early(graph.nodes.size(), false);
-  if (std::ranges::none_of(graph.nodes, takes_data, &Node::op)) return early;
-  const auto before = find_nodes_before(graph, order);
-  std::vector<bool> has_data(graph.nodes.size(), false);
+EarlyChanges::EarlyChanges(const Graph& graph, const GraphOrder& order) {
+  if (std::ranges::none_of(graph.nodes, takes_data, &Node::op)) return;
+  nodes_.resize(graph.nodes.size(), false);
+  const Lists before = find_nodes_before(graph, order);
+  std::vector<bool> waits(graph.nodes.size(), false);  // for data, or for turns of a loop
   for (const NodeIndex node : order.sequence) {
-    has_data[node] =
-        takes_data(graph.nodes[node].op) ||
-        std::ranges::any_of(before[node], [&](NodeIndex earlier) { return has_data[earlier]; });
-    early[node] = !has_data[node] && changes_state(graph.nodes[node].op);
+    waits[node] =
+        takes_data(graph.nodes[node].op) || order.frame[node] != 0 ||
+        std::ranges::any_of(before[node], [&](NodeIndex earlier) { return waits[earlier]; });
+    if (waits[node] || !changes_state(graph.nodes[node].op)) continue;
+    for (const NodeIndex one : few_before(before, node)) nodes_[one] = true;
   }
-  for (auto node = order.sequence.rbegin(); node != order.sequence.rend(); ++node) {
-    if (!early[*node]) continue;
-    for (const NodeIndex earlier : before[*node]) early[earlier] = true;
-  }
-  return early;
 }
 
 }  // namespace spillway::tf

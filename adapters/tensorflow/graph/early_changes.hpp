@@ -10,6 +10,10 @@
 // counts iterations. Where an edge of ours made it wait for the data, the next epoch would draw
 // other numbers than without Spillway. So these ops, and all that comes before them, wait for none
 // but each other.
+//
+// The framework has no time for a change that much comes before, such as the update of a network
+// that is fed with noise; that one is ordered, and its tensors leave, as those of other updates. So
+// is a change in a loop.
 #pragma once
 
 #include <vector>
@@ -19,8 +23,19 @@
 
 namespace spillway::tf {
 
-/// Whether a node is such a change or comes before one. All false in a graph that asks no iterator
-/// and no queue. Thread-safe: no shared state.
-std::vector<bool> find_early_changes(const Graph& graph, const GraphOrder& order);
+/// A value. Thread-safe as one.
+class EarlyChanges {
+ public:
+  /// None.
+  EarlyChanges() = default;
+  /// Those of a graph as the program has it; none where it asks no iterator and no queue.
+  EarlyChanges(const Graph& graph, const GraphOrder& order);
+
+  /// Whether a node is such a change or comes before one. A node that was added since is neither.
+  [[nodiscard]] bool contains(NodeIndex node) const { return node < nodes_.size() && nodes_[node]; }
+
+ private:
+  std::vector<bool> nodes_;
+};
 
 }  // namespace spillway::tf

@@ -8,7 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include "early_changes.hpp"
 #include "op_names.hpp"
 #include "swap_pairs.hpp"
 
@@ -53,11 +52,11 @@ Partition border(const GraphOrder& order, const Partition& partition, bool ends)
 
 class UpdateOrder {
  public:
-  UpdateOrder(Graph& graph, const GraphOrder& order)
+  UpdateOrder(Graph& graph, const GraphOrder& order, const EarlyChanges& early)
       : graph_(graph),
         order_(order),
         before_(find_nodes_before(graph, order)),
-        early_(find_early_changes(graph, order)),
+        early_(early),
         block_(graph.nodes.size(), 0) {
     for (NodeIndex node = 0; node < graph_.nodes.size(); ++node) {
       if (is_update_in_place(graph_.nodes[node].op) && !order_.inputs[node].empty()) {
@@ -72,24 +71,29 @@ class UpdateOrder {
 
   void put_edges() {
     for (const NodeIndex update : updates_) put_readers_before(update);
-    std::map<std::uint32_t, NodeIndex> last;        // of contexts
-    std::map<std::uint32_t, NodeIndex> last_early;  // likewise
+    LastUpdates last;
+    LastUpdates last_early;
     for (std::size_t k = 0; k < updates_.size(); ++k) {
       const NodeIndex update = updates_[k];
       const std::uint32_t context = order_.context[update];
       for (const NodeIndex node : take_block(update, k + 1)) {
         if (!is_first(node, context)) continue;
-        const auto& ends = early_[node] ? last_early : last;
-        const auto earlier = ends.find(context);
-        if (earlier != ends.end()) put_edge(graph_, graph_.nodes[earlier->second].name, node);
+        put_after(last_early, context, node);
+        if (!early_.contains(node)) put_after(last, context, node);
       }
       if (!may_be_tied(graph_.nodes[update])) continue;
-      last[context] = update;
-      if (early_[update]) last_early[context] = update;
+      (early_.contains(update) ? last_early : last)[context] = update;
     }
   }
 
  private:
+  using LastUpdates = std::map<std::uint32_t, NodeIndex>;  // of contexts
+
+  void put_after(const LastUpdates& last, std::uint32_t context, NodeIndex node) {
+    const auto earlier = last.find(context);
+    if (earlier != last.end()) put_edge(graph_, graph_.nodes[earlier->second].name, node);
+  }
+
   [[nodiscard]] std::pair<std::uint32_t, NodeIndex> rank(NodeIndex node) const {
     return {order_.level[node], node};
   }
@@ -107,7 +111,9 @@ class UpdateOrder {
     for (const NodeIndex user : users_[read]) {
       if (order_.level[user] >= order_.level[update]) continue;
       if (is_alias(graph_.nodes[user].op)) put_users_before(user, update);
-      if (!is_tied(user, order_.context[update]) || early_[update] > early_[user]) continue;
+      if (!is_tied(user, order_.context[update]) ||
+          (early_.contains(update) && !early_.contains(user)))
+        continue;
       put_edge(graph_, graph_.nodes[user].name, update);
       before_[update].push_back(user);
     }
@@ -134,15 +140,15 @@ class UpdateOrder {
 
   [[nodiscard]] bool is_first(NodeIndex node, std::uint32_t context) const {
     return is_tied(node, context) && std::ranges::none_of(before_[node], [&](NodeIndex earlier) {
-             return block_[earlier] == block_[node] && early_[earlier] == early_[node] &&
-                    is_tied(earlier, context);
+             return block_[earlier] == block_[node] &&
+                    early_.contains(earlier) == early_.contains(node) && is_tied(earlier, context);
            });
   }
 
   Graph& graph_;
   const GraphOrder& order_;
   std::vector<std::vector<NodeIndex>> before_;
-  std::vector<bool> early_;
+  const EarlyChanges& early_;
   std::vector<std::size_t> block_;  // 0: in none yet
   std::vector<NodeIndex> updates_;
   std::map<NodeIndex, std::vector<NodeIndex>> users_;
@@ -150,20 +156,19 @@ class UpdateOrder {
 
 }  // namespace
 
-void order_updates(Graph& graph, const GraphOrder& order) {
+void order_updates(Graph& graph, const GraphOrder& order, const EarlyChanges& early) {
   if (std::ranges::none_of(graph.nodes, exchanges, &Node::op))
-    UpdateOrder(graph, order).put_edges();
+    UpdateOrder(graph, order, early).put_edges();
 }
 
 void serialise_levels(Graph& graph, const GraphOrder& order,
-                      const std::vector<std::vector<NodeIndex>>& heavy) {
-  const std::vector<bool> early = find_early_changes(graph, order);
+                      const std::vector<std::vector<NodeIndex>>& heavy, const EarlyChanges& early) {
   for (const std::vector<NodeIndex>& row : heavy) {
     std::vector<NodeIndex> nodes;
     std::ranges::copy_if(row, std::back_inserter(nodes),
                          [&](NodeIndex node) { return may_be_tied(graph.nodes[node]); });
     std::ranges::sort(nodes, {}, [&](NodeIndex node) {
-      return std::tuple(order.level[node], !early[node], node);
+      return std::tuple(order.level[node], !early.contains(node), node);
     });
     for (std::size_t i = 1; i < nodes.size(); ++i) {
       if (order.level[nodes[i - 1]] != order.level[nodes[i]]) continue;
@@ -174,11 +179,11 @@ void serialise_levels(Graph& graph, const GraphOrder& order,
 
 std::vector<std::vector<std::vector<NodeIndex>>> find_partitions(const Graph& graph,
                                                                  const GraphOrder& order,
-                                                                 std::size_t size) {
+                                                                 std::size_t size,
+                                                                 const EarlyChanges& early) {
   std::vector<std::vector<Partition>> partitions;
-  const std::vector<bool> early = find_early_changes(graph, order);
   for (const NodeIndex node : depth_first_sequence(graph, order)) {
-    if (early[node] || !may_be_tied(graph.nodes[node])) continue;
+    if (early.contains(node) || !may_be_tied(graph.nodes[node])) continue;
     const std::size_t context = order.context[node];
     if (partitions.size() <= context) partitions.resize(context + 1);
     std::vector<Partition>& row = partitions[context];
@@ -189,8 +194,8 @@ std::vector<std::vector<std::vector<NodeIndex>>> find_partitions(const Graph& gr
 }
 
 std::vector<std::vector<std::string>> put_barriers(Graph& graph, const GraphOrder& order,
-                                                   std::size_t size) {
-  const auto partitions = find_partitions(graph, order, size);
+                                                   std::size_t size, const EarlyChanges& early) {
+  const auto partitions = find_partitions(graph, order, size, early);
   for (std::size_t context = 0; context < partitions.size(); ++context) {
     const std::vector<Partition>& row = partitions[context];
     for (std::size_t k = 1; k < row.size(); ++k) {

@@ -32,8 +32,10 @@
 // that exchanges tensors between devices is left as it is, since two of them could wait for each
 // other.
 //
-// What a step changes without data (early_changes.hpp), and what comes before it, is in no
-// partition, comes first among the heavy ops of its level, and waits only for updates of its kind.
+// A node of the early changes (early_changes.hpp) waits for no other node: it is in no partition;
+// it comes first in its level, so i counts it before the others there; it waits for the last early
+// update, where others wait for that one and for the last of their own kind; and no reader that is
+// none comes before an early update, which may so change a copy, as without Spillway.
 //
 // Frames: only nodes of one context, so of one frame, are tied. The graph must have an order; the
 // order is void afterwards. Thread-safe: no shared state.
@@ -43,6 +45,7 @@
 #include <string>
 #include <vector>
 
+#include "early_changes.hpp"
 #include "graph_def.hpp"
 #include "graph_order.hpp"
 
@@ -50,17 +53,20 @@ namespace spillway::tf {
 
 /// `heavy`: of each context, by level.
 void serialise_levels(Graph& graph, const GraphOrder& order,
-                      const std::vector<std::vector<NodeIndex>>& heavy);
+                      const std::vector<std::vector<NodeIndex>>& heavy,
+                      const EarlyChanges& early = {});
 
 /// The partitions of each context, of `size` nodes and a smaller last one; in depth-first order.
 std::vector<std::vector<std::vector<NodeIndex>>> find_partitions(const Graph& graph,
                                                                  const GraphOrder& order,
-                                                                 std::size_t size);
+                                                                 std::size_t size,
+                                                                 const EarlyChanges& early = {});
 
-void order_updates(Graph& graph, const GraphOrder& order);
+void order_updates(Graph& graph, const GraphOrder& order, const EarlyChanges& early = {});
 
 /// Returns the partitions of the context with most of them, by the names of their nodes.
 std::vector<std::vector<std::string>> put_barriers(Graph& graph, const GraphOrder& order,
-                                                   std::size_t size);
+                                                   std::size_t size,
+                                                   const EarlyChanges& early = {});
 
 }  // namespace spillway::tf

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "early_changes.hpp"
 #include "graph_def.hpp"
 #include "graph_order.hpp"
 #include "ordering_edges.hpp"
@@ -366,18 +367,18 @@ bool is_function(const Graph& graph) {
 }
 
 // Barriers and the like make other levels, which pairs are then found by.
-GraphOrder order_as_asked(Graph& graph, const RewriteOptions& options, Rewritten& rewritten) {
-  GraphOrder order = order_graph(graph);
+GraphOrder order_as_asked(Graph& graph, GraphOrder order, const EarlyChanges& early,
+                          const RewriteOptions& options, Rewritten& rewritten) {
   if (options.serialise_levels) {
-    serialise_levels(graph, order, heavy_nodes(graph, order));
+    serialise_levels(graph, order, heavy_nodes(graph, order), early);
     order = order_graph(graph);
   }
   if (options.partition_nodes != 0) {
-    rewritten.partitions = put_barriers(graph, order, options.partition_nodes);
+    rewritten.partitions = put_barriers(graph, order, options.partition_nodes, early);
     order = order_graph(graph);
   }
   if (options.order_updates) {
-    order_updates(graph, order);
+    order_updates(graph, order, early);
     order = order_graph(graph);
   }
   return order;
@@ -401,8 +402,10 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions opti
   if (options.pairs.placement == Placement::kProcessor) take_sums_apart(graph);
   if (!is_function(graph)) options.trigger = Trigger::kEdge;
   Rewritten rewritten;
-  const GraphOrder order = order_as_asked(graph, options, rewritten);
-  SwapPairs found = find_pairs(graph, order, catalogue, options.pairs);
+  GraphOrder own_order = order_graph(graph);
+  const EarlyChanges early(graph, own_order);
+  const GraphOrder order = order_as_asked(graph, std::move(own_order), early, options, rewritten);
+  SwapPairs found = find_pairs(graph, order, catalogue, options.pairs, early);
   if (found.pairs.empty()) throw Doubt(std::string(kNothingWaits));
   // Their places are then those among the pairs that are moved.
   std::stable_partition(found.pairs.begin(), found.pairs.end(),

@@ -12,7 +12,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "early_changes.hpp"
 #include "op_names.hpp"
 
 namespace spillway::tf {
@@ -75,12 +74,12 @@ class PairSearch {
 
  public:
   PairSearch(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
-             const PairOptions& options)
+             const PairOptions& options, const EarlyChanges& early_changes)
       : graph_(graph),
         order_(order),
         catalogue_(catalogue),
         options_(options),
-        early_changes_(find_early_changes(graph, order)) {}
+        early_changes_(early_changes) {}
 
   SwapPairs run() {
     result_.heavy = heavy_nodes(graph_, order_);
@@ -109,7 +108,7 @@ class PairSearch {
     const Node& source = graph_.nodes[edge.from];
     return !edge.control && !edge.back && order_.context[edge.from] == order_.context[user] &&
            order_.level[user] > order_.level[edge.from] + options_.distance && is_placed(source) &&
-           may_wait(graph_.nodes[user].op) && !early_changes_[user] &&
+           may_wait(graph_.nodes[user].op) && !early_changes_.contains(user) &&
            (reports_use(source) || (may_leave(source.op) && !is_held(edge.from, edge.port)));
   }
 
@@ -181,7 +180,7 @@ class PairSearch {
   const GraphOrder& order_;
   const OpCatalogue& catalogue_;
   const PairOptions& options_;
-  const std::vector<bool> early_changes_;
+  const EarlyChanges& early_changes_;
   SwapPairs result_;
   std::map<Output, std::vector<NodeIndex>> early_;
   std::unordered_map<NodeIndex, std::vector<DataType>> types_;
@@ -237,8 +236,8 @@ bool is_on_card(const Node& node) {
 }
 
 SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
-                     const PairOptions& options) {
-  return PairSearch(graph, order, catalogue, options).run();
+                     const PairOptions& options, const EarlyChanges& early) {
+  return PairSearch(graph, order, catalogue, options, early).run();
 }
 
 }  // namespace spillway::tf

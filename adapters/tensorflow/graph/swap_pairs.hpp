@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "early_changes.hpp"
 #include "graph_def.hpp"
 #include "graph_order.hpp"
 #include "op_types.hpp"
@@ -101,7 +102,8 @@ std::optional<std::uint32_t> tick_before(const GraphOrder& order,
 /// Ops that put out the memory of their first input.
 bool is_alias(std::string_view op);
 
+/// A node of the early changes has no pair before it.
 SwapPairs find_pairs(const Graph& graph, const GraphOrder& order, const OpCatalogue& catalogue,
-                     const PairOptions& options);
+                     const PairOptions& options, const EarlyChanges& early = {});
 
 }  // namespace spillway::tf
