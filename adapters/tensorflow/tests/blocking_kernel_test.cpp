@@ -27,10 +27,13 @@ struct FakeOwner {
 
 struct FakeKernel {
   virtual ~FakeKernel() = default;
+  // The framework's names.
+  // NOLINTBEGIN(readability-identifier-naming)
   virtual ::tensorflow::AsyncOpKernel* AsAsync() = 0;
   virtual void Compute(::tensorflow::OpKernelContext* /*context*/) {
     FakeOwner::get()->calls.emplace_back("copies");
   }
+  // NOLINTEND(readability-identifier-naming)
 };
 
 TEST(BlockingKernelTest, ItsOwnerIsToldWhenItsThreadWaits) {
