@@ -111,9 +111,8 @@ class UpdateOrder {
     for (const NodeIndex user : users_[read]) {
       if (order_.level[user] >= order_.level[update]) continue;
       if (is_alias(graph_.nodes[user].op)) put_users_before(user, update);
-      if (!is_tied(user, order_.context[update]) ||
-          (early_.contains(update) && !early_.contains(user)))
-        continue;
+      if (!is_tied(user, order_.context[update])) continue;
+      if (early_.contains(update) && !early_.contains(user)) continue;
       put_edge(graph_, graph_.nodes[user].name, update);
       before_[update].push_back(user);
     }
