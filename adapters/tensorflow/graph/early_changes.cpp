@@ -7,6 +7,8 @@
 #include <set>
 #include <string_view>
 
+#include "op_names.hpp"
+
 namespace spillway::tf {
 namespace {
 
@@ -15,12 +17,6 @@ using std::string_view;
 // How many nodes may come before an early change. A weight's decay under one of Keras's schedules
 // (AdamW, CosineDecay with a warm-up) has 20 of them, besides the two sides of its condition.
 constexpr std::size_t kMostBefore = 64;
-
-template <std::size_t kSize>
-bool contains_any(string_view op, const std::array<string_view, kSize>& parts) {
-  return std::ranges::any_of(parts,
-                             [op](string_view part) { return op.find(part) != string_view::npos; });
-}
 
 bool takes_data(string_view op) {
   static constexpr std::array<string_view, 4> kParts{"IteratorGetNext", "QueueDequeue",

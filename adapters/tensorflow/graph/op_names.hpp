@@ -39,4 +39,10 @@ bool is_one_of(std::string_view op, const std::array<std::string_view, kSize>& o
   return std::ranges::find(ops, op) != ops.end();
 }
 
+template <std::size_t kSize>
+bool contains_any(std::string_view op, const std::array<std::string_view, kSize>& parts) {
+  return std::ranges::any_of(
+      parts, [op](std::string_view part) { return op.find(part) != std::string_view::npos; });
+}
+
 }  // namespace spillway::tf

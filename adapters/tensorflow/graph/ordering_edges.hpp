@@ -32,7 +32,7 @@
 // that exchanges tensors between devices is left as it is, since two of them could wait for each
 // other.
 //
-// A node of the early changes (early_changes.hpp) waits for no other node: it is in no partition;
+// A node of the early changes (early_changes.hpp) waits only for such nodes: it is in no partition;
 // it comes first in its level, so i counts it before the others there; it waits for the last early
 // update, where others wait for that one and for the last of their own kind; and no reader that is
 // none comes before an early update, which may so change a copy, as without Spillway.

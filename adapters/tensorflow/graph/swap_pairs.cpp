@@ -64,9 +64,7 @@ bool is_heavy(string_view op) {
   static constexpr std::array<string_view, 12> kParts{"MatMul",  "Conv",    "Einsum", "Norm",
                                                       "Pool",    "Softmax", "Relu",   "Tanh",
                                                       "Sigmoid", "Gelu",    "Mul",    "Add"};
-  return !op.starts_with("Assign") && std::ranges::any_of(kParts, [op](string_view part) {
-    return op.find(part) != string_view::npos;
-  });
+  return !op.starts_with("Assign") && contains_any(op, kParts);
 }
 
 class PairSearch {

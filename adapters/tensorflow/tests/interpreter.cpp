@@ -150,4 +150,10 @@ void Interpreter::put_out(const Ready& from, const std::vector<Value>& outputs) 
   }
 }
 
+std::map<Firing, Value> without_ours(std::map<Firing, Value> log) {
+  std::erase_if(log,
+                [](const auto& firing) { return std::get<0>(firing.first).starts_with(kPrefix); });
+  return log;
+}
+
 }  // namespace spillway::tf::testing

@@ -74,4 +74,7 @@ class Interpreter {
   std::map<Firing, Value> log_;
 };
 
+/// Without the nodes that were put in.
+std::map<Firing, Value> without_ours(std::map<Firing, Value> log);
+
 }  // namespace spillway::tf::testing

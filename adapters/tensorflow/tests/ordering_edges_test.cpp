@@ -16,19 +16,9 @@
 namespace spillway::tf {
 namespace {
 
-using testing::Firing;
 using testing::GraphBuilder;
 using testing::Interpreter;
 using testing::RandomGraph;
-using testing::Value;
-
-using Log = std::map<Firing, Value>;
-
-Log without_ours(Log log) {
-  std::erase_if(log,
-                [](const auto& firing) { return std::get<0>(firing.first).starts_with(kPrefix); });
-  return log;
-}
 
 // Nodes from which a way leads to the node.
 std::set<NodeIndex> before(const GraphOrder& order, NodeIndex node) {
