@@ -62,6 +62,7 @@ void PlanLoop::add_graph(PairedGraph graph) {
 
 void PlanLoop::on_run(std::size_t graph) {
   const std::lock_guard lock(mutex_);
+  note_peak_locked(graph);
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) return;
   Planned& planned = found->second;
@@ -78,6 +79,16 @@ void PlanLoop::on_run(std::size_t graph) {
   measured_ = graph;
   runs_of_others_ = 0;
   profiler_.start(planned.graph.first_hole, planned.graph.holes());
+}
+
+void PlanLoop::note_peak_locked(std::size_t next) {
+  const Bytes peak = profiler_.take_peak();
+  const auto ended = std::exchange(running_, next);
+  if (!ended || ended != followed_) return;
+  Planned& planned = graphs_.at(*ended);
+  planned.peak = std::max(planned.peak, peak);
+  state_.predicted_peak = *planned.predicted;
+  state_.measured_peak = planned.peak;
 }
 
 // It runs rarely, or no more. Until it was measured after all, the table decides.
@@ -124,8 +135,6 @@ void PlanLoop::learn_locked(Planned& planned, const RunProfile& run) {
   const std::uint64_t late_leaves = table_.late_leaves(planned.graph.first_hole);
   if (late_leaves != planned.late_leaves) planned.pause = kFirstPause;
   if (planned.predicted) {
-    state_.predicted_peak = *planned.predicted;
-    state_.measured_peak = run.peak();
     const Bytes missed = saturating_sub(run.peak(), *planned.predicted);
     const double budget = static_cast<double>(options_.budget.count);
     const bool above = static_cast<double>(run.peak().count) > 0.95 * budget;
@@ -162,6 +171,7 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     if (choice.recomputed) ++state_.recomputing;
   }
   table_.follow(planned.decisions);
+  followed_.reset();
   planned.not_kept =
       options_.cache.write(planned.graph.signature, planned.graph.first_hole, planned.decisions);
   ++state_.plans;
@@ -170,6 +180,8 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
   const auto simulated = planning::simulate(problem, actions->plan());
   if (const auto* report = std::get_if<planning::SimulationReport>(&simulated)) {
     planned.predicted = report->peak[index_of(Tier::kDevice)].bytes;
+    planned.peak = {};
+    followed_ = table_.graph_of(planned.graph.first_hole);
     if (state_.measured_peak.count == 0) state_.predicted_peak = *planned.predicted;
     state_.predicted_step_ns = report->step_ns;
   }

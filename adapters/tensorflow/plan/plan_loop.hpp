@@ -17,8 +17,8 @@
 // so much, nor a former one, ops count as if each had waited for those: without a plan, everything
 // copies.
 //
-// Other choices make another order of execution, which was not measured: where the measured peak
-// was above the predicted one by some bytes, or tensors that were to stay had to leave, the next
+// Other choices make another order of execution, which was not measured: where the peak of the next
+// run that is measured was above the predicted one by some bytes, or tensors that were to stay had to leave, the next
 // plan keeps to so much less. Where a planner has no plan the table goes by what it measures
 // itself, and why is kept.
 //
@@ -69,8 +69,8 @@ struct PlanState {
   std::uint64_t kept = 0;         ///< graphs that began with a plan of a former run
   std::uint64_t copying = 0;      ///< holes that leave by the plan
   std::uint64_t recomputing = 0;  ///< tensors that are computed again by it
-  Bytes predicted_peak{};  ///< of the last plan under which a run was measured, else of the last
-  Bytes measured_peak{};   ///< of that run; 0: none was
+  Bytes predicted_peak{};  ///< of the last plan under which a run ended, else of the last
+  Bytes measured_peak{};   ///< the most of all runs under it; 0: none ended
   TimeNs predicted_step_ns = 0;
   std::string no_plan;   ///< why there is none
   std::string not_kept;  ///< a file that a graph's latest plan could not be written to, and why
@@ -107,6 +107,7 @@ class PlanLoop {
     std::uint64_t late_leaves = 0;      ///< of the graph, when it was last measured
     std::uint32_t smaller = 0;          ///< runs in a row that were of a smaller batch
     std::optional<Bytes> predicted{};
+    Bytes peak{};          ///< of the runs under its last plan
     bool judged = false;   ///< its last plan, by a run under it
     bool limited = false;  ///< that plan, by limit_needs()
     bool kept = false;     ///< it began with a plan of a former run
@@ -114,6 +115,8 @@ class PlanLoop {
     std::string not_kept{};
   };
 
+  /// Of the run that ended; the next one begins, of this graph.
+  void note_peak_locked(std::size_t next);
   void give_up_measuring_locked(Planned& planned);
   void measured_locked(Planned& planned, const RunProfile& run);
   void say_no_plan_locked(Planned& planned, std::string reason);
@@ -140,6 +143,8 @@ class PlanLoop {
   std::map<std::size_t, Planned> graphs_;
   std::optional<std::size_t> measured_;  ///< the graph for which the profiler runs
   std::uint64_t runs_of_others_ = 0;     ///< meanwhile
+  std::optional<std::size_t> running_;   ///< the graph whose run began last
+  std::optional<std::size_t> followed_;  ///< the graph that was planned last
   PlanState state_;
 };
 

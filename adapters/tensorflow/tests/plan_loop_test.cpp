@@ -91,12 +91,13 @@ class Training {
     profiler_.watch(std::vector<std::string>{"o"});
     loop_->add_graph(std::move(graph));
   }
-  void run_other() {
+  void run_other(Bytes bytes = kMiB) {
     static std::byte memory;
     const bool begun =
         profiler_.begin_op({.step = ++step_, .node = "o", .type = "Mul"}, now_ += 10);
-    profiler_.came(other_, {&memory, kMiB});
-    table_.copies(other_, kMiB);
+    table_.copies(other_, bytes);
+    profiler_.allocated(&memory, bytes, bytes);
+    profiler_.came(other_, {&memory, bytes});
     if (begun) profiler_.end_op({}, now_ += 1000);
     profiler_.freed(&memory);
   }
@@ -273,6 +274,38 @@ TEST(PlanLoopTest, VariablesHaveRoomBesideOpsThatRanBesideEachOther) {
   EXPECT_EQ(training.state().no_plan, "");
   training.set_beside(Bytes{});
   EXPECT_EQ(training.run(), Training::kMap * 2) << "of 36 MiB, 10 are the variables'";
+}
+
+// Of the runs under the plan another op ran beside the first one once, while nothing was measured.
+TEST(PlanLoopTest, TheMeasuredPeakIsTheMostOfAllRunsUnderThePlan) {
+  Training training("lms", kMiB * 60);
+  training.run();
+  EXPECT_EQ(training.state().measured_peak, Bytes{});
+  Bytes most{};
+  while (training.state().plans < 2) most = training.run();
+  for (int i = 0; i < 2; ++i) most = training.run();
+  const PlanState before = training.state();
+  EXPECT_EQ(before.measured_peak, most);
+  EXPECT_NEAR(static_cast<double>(before.predicted_peak.count), static_cast<double>(most.count), 1);
+  training.set_beside(kMiB * 55);
+  training.run();
+  training.set_beside(Bytes{});
+  training.run();
+  EXPECT_EQ(training.state().plans, before.plans);
+  EXPECT_EQ(training.state().measured_peak, Training::kMap + kMiB * 55);
+  while (training.state().plans == before.plans) training.run();
+  for (int i = 0; i < 2; ++i) training.run();
+  EXPECT_EQ(training.state().measured_peak, most) << "which is that of the last plan";
+}
+
+TEST(PlanLoopTest, RunsOfOtherGraphsAreNotInThePeakUnderAPlan) {
+  Training training("lms", kMiB * 60);
+  training.add_other();
+  Bytes most{};
+  for (int i = 0; i < 20; ++i) most = training.run();
+  for (int i = 0; i < 2; ++i) training.run_other(kMiB * 70);
+  training.run();
+  EXPECT_EQ(training.state().measured_peak, most);
 }
 
 // Memory ran out though the plan said that it would not: the next keeps to less.
