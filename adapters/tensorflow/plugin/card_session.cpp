@@ -5,10 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <nlohmann/json.hpp>
-#include <utility>
-#include <vector>
 
 #include "rewrite.hpp"
 #include "spillway/base/error.hpp"
@@ -94,8 +91,10 @@ CardSession::CardSession(const runtime::Settings& settings, Bytes budget, Bytes 
            .always_copy = always_copies(settings)},
           [this] { return memory_.take_peak(); },
           [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),
+      troubles_(table_, "on the card"),
+      graphs_(table_, [] { return RewriteOptions{.pairs = {.placement = Placement::kCard}}; }),
       waiting_(copies_, table_, standstill_,
-               [this](const std::string& reason) { note_stays(reason); }),
+               [this](const std::string& reason) { troubles_.note_stays(reason); }),
       reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {}
 
 void CardSession::start(const runtime::Settings& settings) {
@@ -105,43 +104,6 @@ void CardSession::start(const runtime::Settings& settings) {
   session.store(new CardSession(settings, budget, find_host_budget(settings)),
                 std::memory_order_release);
   std::atexit([] { get()->report(); });
-}
-
-std::optional<std::string> CardSession::rewrite(std::string_view graph,
-                                                const OpCatalogue& catalogue) noexcept {
-  try {
-    // Numbers are given out before it is known how many pairs there will be: one graph at a time.
-    const std::lock_guard lock(mutex_);
-    RewriteResult result = rewrite_graph(
-        graph, catalogue,
-        {.pairs = {.placement = Placement::kCard}, .first_hole = table_.state().holes});
-    if (!result.rewritten) {
-      ++left_[result.reason];
-      return std::nullopt;
-    }
-    std::vector<bool> in_loop;
-    for (const PairName& pair : result.rewritten->pairs) {
-      in_loop.insert(in_loop.end(), pair.holes.size(), pair.in_loop);
-    }
-    table_.add_holes(in_loop);
-    ++graphs_;
-    return std::move(result.rewritten->graph);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "spillway: a graph is left as it was: %s\n", error.what());
-  }
-  return std::nullopt;
-}
-
-void CardSession::note_stays(const std::string& reason) {
-  if (reason.empty() || stays_.exchange(true)) return;
-  std::fprintf(stderr, "spillway: a tensor that was to leave stays on the card: %s\n",
-               reason.c_str());
-}
-
-void CardSession::note_failure(const std::string& reason) {
-  table_.give_up();
-  if (failed_.exchange(true)) return;
-  std::fprintf(stderr, "spillway: %s\n", reason.c_str());
 }
 
 void CardSession::begin_step(std::size_t graph, std::int64_t step) {
@@ -168,9 +130,9 @@ std::string CardSession::statistics_json() {
   const CardFigures copies = copies_.figures();
   const SwapTableState table = table_.state();
   const StepFigures steps = steps_.figures();
-  const std::lock_guard lock(mutex_);
+  const GraphCounts graphs = graphs_.counts();
   std::uint64_t left = 0;
-  for (const auto& [reason, count] : left_) left += count;
+  for (const auto& [reason, count] : graphs.left) left += count;
   return nlohmann::json{{"mode", runtime::to_string(settings_.effective_mode())},
                         {"device", "GPU:0"},
                         {"budget_bytes", memory.budget.count},
@@ -187,9 +149,9 @@ std::string CardSession::statistics_json() {
                         {"last_step_ns", steps.last_ns},
                         {"last_step_moved_bytes", steps.moved_in_last.count},
                         {"elapsed_ns", now_ns() - started_},
-                        {"graphs_rewritten", graphs_},
+                        {"graphs_rewritten", graphs.rewritten},
                         {"graphs_left", left},
-                        {"left_because", left_},
+                        {"left_because", graphs.left},
                         {"pairs", table.holes},
                         {"pairs_used", table.used},
                         {"pairs_passing", table.passing},
@@ -202,12 +164,12 @@ std::string CardSession::summary() {
   const MemoryUsage memory = memory_.usage();
   const CardFigures copies = copies_.figures();
   const SwapTableState table = table_.state();
-  const std::lock_guard lock(mutex_);
   return fmt::format(
       "spillway: on GPU:0 peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them "
       "passing; {} swapped out, {} swapped in; {} checksums compared\n",
-      to_string(memory.peak_live), to_string(memory.budget), graphs_, table.holes, table.used,
-      table.passing, to_string(copies.out), to_string(copies.in), copies.checked);
+      to_string(memory.peak_live), to_string(memory.budget), graphs_.counts().rewritten,
+      table.holes, table.used, table.passing, to_string(copies.out), to_string(copies.in),
+      copies.checked);
 }
 
 void CardSession::report() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of Spillway in a process with TensorFlow whose budget is of a card: copies, table, and
-// what became of graphs. Its counterpart for a budget of the processor's memory is session.hpp; a
+// The parts of Spillway in a process with TensorFlow whose budget is of a card: copies, table,
+// graphs. Its counterpart for a budget of the processor's memory is session.hpp; a
 // process has one of the two.
 //
 // The framework allocates on the card and keeps to the limit there. So nobody here learns of an
@@ -16,23 +16,20 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "card_copies.hpp"
 #include "card_memory.hpp"
 #include "interned_names.hpp"
-#include "op_types.hpp"
+#include "rewritten_graphs.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "standstill.hpp"
 #include "status_reporter.hpp"
 #include "step_count.hpp"
 #include "swap_table.hpp"
+#include "troubles.hpp"
 #include "waiting_tensors.hpp"
 
 namespace spillway::tf {
@@ -51,12 +48,8 @@ class CardSession {
   CardMemory& memory() { return memory_; }
   WaitingTensors& waiting() { return waiting_; }
 
-  /// The graph with its pairs, or nothing: why is kept for the statistics. Never throws.
-  std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) noexcept;
-
-  /// `reason` kept a swap-in from memory: has everything copied from now on, and says so where it
-  /// is the first.
-  void note_failure(const std::string& reason);
+  RewrittenGraphs& graphs() { return graphs_; }
+  Troubles& troubles() { return troubles_; }
 
   /// Whether a swap holds the thread that comes to it, and from when until when one does.
   [[nodiscard]] bool swaps_block() const { return !settings_.tf_async; }
@@ -68,7 +61,6 @@ class CardSession {
  private:
   CardSession(const runtime::Settings& settings, Bytes budget, Bytes host_budget);
 
-  void note_stays(const std::string& reason);
   void begin_step(std::size_t graph, std::int64_t step);
   [[nodiscard]] RunFigures figures();
   [[nodiscard]] std::string summary();
@@ -84,14 +76,11 @@ class CardSession {
   CardMemory memory_;
   CardCopies copies_;
   SwapTable table_;
+  Troubles troubles_;
+  RewrittenGraphs graphs_;
   WaitingTensors waiting_;
   std::unique_ptr<StatusReporter> reporter_;
-  std::atomic<bool> failed_{false};
-  std::atomic<bool> stays_{false};
   std::atomic<std::int64_t> blocked_ns_{0};  // over all threads
-  std::mutex mutex_;
-  std::uint64_t graphs_ = 0;                   // rewritten
-  std::map<std::string, std::uint64_t> left_;  // reason to graphs
 };
 
 }  // namespace spillway::tf

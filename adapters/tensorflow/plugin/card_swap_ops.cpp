@@ -175,7 +175,7 @@ class CardSwapIn : public AsyncOpKernel {
   }
 
   static void fail(OpKernelContext* context, const std::string& reason) {
-    CardSession::get()->note_failure(reason);
+    CardSession::get()->troubles().note_failure(reason);
     context->SetStatus(
         absl::ResourceExhaustedError("Spillway could not bring a tensor back: " + reason));
   }

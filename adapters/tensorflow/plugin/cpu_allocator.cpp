@@ -28,9 +28,9 @@ class CpuAllocator : public tsl::Allocator {
     std::byte* const pointer = session.memory().allocate({bytes}, alignment);
     if (pointer != nullptr) return pointer;
     const std::string reason = BudgetedMemory::shortage(BudgetedMemory::last_failure());
-    session.note_failure(reason);
+    session.troubles().note_failure(reason);
     if (caller_checks()) return nullptr;
-    session.note_overshoot(reason);
+    session.troubles().note_overshoot(reason);
     return session.memory().allocate_beyond({bytes}, alignment);
   }
 

@@ -45,11 +45,11 @@ nlohmann::json memory_json(const RunFigures& run, const VariablesUsage& variable
 
 nlohmann::json graphs_json(const FinalFigures& figures) {
   std::uint64_t left = 0;
-  for (const auto& [reason, count] : figures.graphs_left) left += count;
+  for (const auto& [reason, count] : figures.graphs.left) left += count;
   const SwapTableState& table = figures.table;
-  return {{"graphs_rewritten", figures.graphs_rewritten},
+  return {{"graphs_rewritten", figures.graphs.rewritten},
           {"graphs_left", left},
-          {"left_because", figures.graphs_left},
+          {"left_because", figures.graphs.left},
           {"pairs", table.holes},
           {"pairs_used", table.used},
           {"pairs_passing", table.passing},
@@ -137,7 +137,7 @@ std::string to_summary(const FinalFigures& figures) {
       "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them passing; {} "
       "swapped out, {} swapped in; {} of variables in the store; {} allocations waited, {} "
       "failed\n",
-      to_string(memory.peak_held), to_string(memory.budget), figures.graphs_rewritten, table.holes,
+      to_string(memory.peak_held), to_string(memory.budget), figures.graphs.rewritten, table.holes,
       table.used, table.passing, to_string(stored(figures.run.moved)),
       to_string(loaded(figures.run.moved)), to_string(figures.variables.bytes), memory.waits,
       memory.failures);
@@ -146,7 +146,7 @@ std::string to_summary(const FinalFigures& figures) {
     text += fmt::format("spillway: {} ops ran again, in place of swapping {}\n",
                         table.recomputed_ops, to_string(table.recomputed));
   }
-  text += describe(figures.graphs_left);
+  text += describe(figures.graphs.left);
   if (!figures.plan.planner.empty()) text += describe(figures.plan);
   return text;
 }

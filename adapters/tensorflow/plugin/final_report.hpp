@@ -8,6 +8,7 @@
 #include <string>
 
 #include "plan_loop.hpp"
+#include "rewritten_graphs.hpp"
 #include "spillway/base/ids.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "status_reporter.hpp"
@@ -23,8 +24,7 @@ struct FinalFigures {
   SwapTableState table;
   VariablesUsage variables;
   PlanState plan;
-  std::uint64_t graphs_rewritten = 0;
-  std::map<std::string, std::uint64_t> graphs_left;  ///< reason to graphs
+  GraphCounts graphs;
 };
 
 std::string to_json(const FinalFigures& figures);

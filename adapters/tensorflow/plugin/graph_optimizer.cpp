@@ -58,9 +58,9 @@ void give(const std::string& graph, TF_Buffer* buffer) {
 
 // By the session that there is, if any.
 std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) {
-  if (CardSession* const card = CardSession::get()) return card->rewrite(graph, catalogue);
+  if (CardSession* const card = CardSession::get()) return card->graphs().rewrite(graph, catalogue);
   Session* const session = Session::get();
-  return session == nullptr ? std::nullopt : session->rewrite(graph, catalogue);
+  return session == nullptr ? std::nullopt : session->graphs().rewrite(graph, catalogue);
 }
 
 void optimize(void* optimizer, const TF_Buffer* graph, const TF_GrapplerItem* /*item*/,

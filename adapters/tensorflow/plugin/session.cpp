@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph_def.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/base/output_path.hpp"
@@ -107,16 +105,20 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
            .always_copy = fuzz_ || settings.effective_mode() == Mode::kVerify},
           [this] { return memory_.take_peak(); },
           [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),
+      troubles_(table_, "in memory"),
+      graphs_(table_, [this] { return rewrite_options(); }),
       store_(std::make_unique<SwapStore>(store_options(settings),
                                          runtime::make_transfers(settings.io), memory_,
                                          delays_in(settings))),
       waiting_(std::make_unique<WaitingTensors>(
-          *store_, table_, standstill_, [this](const std::string& reason) { note_stays(reason); })),
+          *store_, table_, standstill_,
+          [this](const std::string& reason) { troubles_.note_stays(reason); })),
       variables_(std::make_unique<Variables>(
           VariablesOptions{.in_memory = fuzz_ ? Bytes{} : Bytes{budget.count / kPartForVariables},
                            .smallest = fuzz_ ? Bytes{1} : settings.min_size,
                            .always_leave = fuzz_},
-          memory_, store_->tiers(), [this](const std::string& reason) { note_stays(reason); })),
+          memory_, store_->tiers(),
+          [this](const std::string& reason) { troubles_.note_stays(reason); })),
       reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {
   memory_.set_victims([this](Bytes bytes, Victims victims) { evict(bytes, victims); });
   if (settings.effective_mode() == Mode::kRecord) {
@@ -127,12 +129,14 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
 }
 
 void Session::start_recording() {
+  graphs_.only_record(nullptr);
   if (settings_.trace_path.empty()) return;
   require_writable(settings_.trace_path, "SPILLWAY_TRACE");
   settings_.trace_path = std::filesystem::absolute(settings_.trace_path).lexically_normal();
   record_ = std::make_unique<StepRecord>(
       [this](const std::byte* pointer) { return memory_.owns(pointer); });
   memory_.set_observer(*record_);
+  graphs_.only_record(record_.get());
 }
 
 void Session::start_planning(Bytes budget) {
@@ -163,6 +167,7 @@ void Session::start_planning(Bytes budget) {
                       .variables = [this] { return variables_->wanted(); },
                       .now = now_ns},
       *profiler_, table_);
+  graphs_.set_plans(*plans_, *profiler_);
 }
 
 OpWatcher* Session::watcher() {
@@ -208,7 +213,7 @@ void Session::start(const runtime::Settings& settings) {
 // Before all of them copies end, whose callbacks take any.
 void Session::before_fork() {
   store_->pause();
-  mutex_.lock();
+  graphs_.before_fork();
   if (plans_) plans_->before_fork();
   store_->before_fork();
   waiting_->before_fork();
@@ -222,9 +227,11 @@ void Session::before_fork() {
   if (profiler_) profiler_->before_fork();
   steps_.before_fork();
   standstill_.before_fork();
+  troubles_.before_fork();
 }
 
 void Session::after_fork(bool in_child) {
+  troubles_.after_fork();
   standstill_.after_fork();
   steps_.after_fork();
   if (profiler_) profiler_->after_fork(in_child);
@@ -238,65 +245,21 @@ void Session::after_fork(bool in_child) {
   waiting_->after_fork();
   store_->after_fork(in_child);
   if (plans_) plans_->after_fork();
-  mutex_.unlock();
+  graphs_.after_fork();
 }
 
 RewriteOptions Session::rewrite_options() const {
   RewriteOptions options{.pairs = {},
                          .smallest_constant = smallest_variable().count,
-                         .first_hole = table_.state().holes,
                          .order_updates = variables_->usage().bytes.count != 0};
   if (!planner_) return options;
   options.pairs = planner_->pairs;
   // A swap-in that waits for a clock may not hold a thread which the clock needs.
   if (!swaps_block()) options.trigger = Trigger::kClock;
-  options.first_clock = clocks_;
   options.serialise_levels = planner_->serialise_levels;
   options.partition_nodes = planner_->partition_nodes;
   options.twins = planner_->twins;
   return options;
-}
-
-void Session::add_graph_locked(Rewritten& rewritten) {
-  std::vector<bool> in_loop;
-  for (const PairName& pair : rewritten.pairs) {
-    in_loop.insert(in_loop.end(), pair.holes.size(), pair.in_loop);
-  }
-  const bool by_plan = plans_ && std::ranges::count(in_loop, false) != 0;
-  const std::uint64_t first = table_.add_holes(in_loop, by_plan);
-  const std::uint64_t first_clock = clocks_;
-  clocks_ += rewritten.clocks.size();
-  ++graphs_;
-  if (!by_plan) return;
-  profiler_->watch(node_names(rewritten.graph));
-  plans_->add_graph({.pairs = std::move(rewritten.pairs),
-                     .clocks = std::move(rewritten.clocks),
-                     .partitions = std::move(rewritten.partitions),
-                     .first_hole = first,
-                     .first_clock = first_clock,
-                     .signature = rewritten.signature});
-}
-
-std::optional<std::string> Session::rewrite(std::string_view graph,
-                                            const OpCatalogue& catalogue) noexcept {
-  std::string reason;
-  try {
-    // Numbers are given out before it is known how many pairs there will be: one graph at a time.
-    const std::lock_guard lock(mutex_);
-    RewriteResult result = rewrite_graph(graph, catalogue, rewrite_options());
-    if (settings_.effective_mode() == Mode::kRecord) {
-      if (result.rewritten && record_) record_->watch(node_names(graph));
-      return std::nullopt;
-    }
-    if (result.rewritten) {
-      add_graph_locked(*result.rewritten);
-      return std::move(result.rewritten->graph);
-    }
-    ++left_[result.reason];
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "spillway: a graph is left as it was: %s\n", error.what());
-  }
-  return std::nullopt;
 }
 
 void Session::begin_step(std::size_t graph, std::int64_t step) {
@@ -322,47 +285,14 @@ RunFigures Session::figures() const {
           .planner = plans_ ? plans_->planner() : ""};
 }
 
-void Session::note_stays(const std::string& reason) {
-  if (reason.empty()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!stays_.empty()) return;
-    stays_ = reason;
-  }
-  std::fprintf(stderr, "spillway: a tensor that was to leave stays in memory: %s\n",
-               reason.c_str());
-}
-
-void Session::note_failure(const std::string& reason) {
-  table_.give_up();
-  if (failed_.exchange(true)) return;
-  std::fprintf(stderr, "spillway: %s\n", reason.c_str());
-}
-
-void Session::note_overshoot(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  overshoot_ = reason;
-  overshot_.store(true);
-}
-
-std::string Session::take_overshoot() {
-  if (!overshot_.load(std::memory_order_relaxed)) return {};
-  const std::lock_guard lock(mutex_);
-  return overshot_.exchange(false) ? overshoot_ : std::string();
-}
-
 FinalFigures Session::final_figures() {
-  FinalFigures all{.mode = settings_.effective_mode(),
-                   .elapsed = now_ns() - started_,
-                   .run = figures(),
-                   .table = table_.state(),
-                   .variables = variables_->usage(),
-                   .plan = plans_ ? plans_->state() : PlanState{},
-                   .graphs_left = {}};
-  const std::lock_guard lock(mutex_);
-  all.graphs_rewritten = graphs_;
-  all.graphs_left = left_;
-  return all;
+  return {.mode = settings_.effective_mode(),
+          .elapsed = now_ns() - started_,
+          .run = figures(),
+          .table = table_.state(),
+          .variables = variables_->usage(),
+          .plan = plans_ ? plans_->state() : PlanState{},
+          .graphs = graphs_.counts()};
 }
 
 void Session::report() {

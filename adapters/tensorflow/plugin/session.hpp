@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of Spillway in a process with TensorFlow: memory, store, table, and what became of
-// graphs. For a budget of a card's memory there is card_session.hpp in its place.
+// The parts of Spillway in a process with TensorFlow: memory, store, table, graphs.
+// For a budget of a card's memory there is card_session.hpp in its place.
 //
 // Made once, by start(), and never destroyed: the framework's threads outlive every destructor.
 // Knows no header of TensorFlow. Thread-safe after start().
@@ -11,9 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +22,7 @@
 #include "plan_loop.hpp"
 #include "planner_choice.hpp"
 #include "rewrite.hpp"
+#include "rewritten_graphs.hpp"
 #include "run_profile.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "standstill.hpp"
@@ -33,6 +32,7 @@
 #include "swap_clock.hpp"
 #include "swap_store.hpp"
 #include "swap_table.hpp"
+#include "troubles.hpp"
 #include "variables.hpp"
 #include "waiting_tensors.hpp"
 
@@ -68,21 +68,8 @@ class Session {
   [[nodiscard]] bool knows_ops() const { return knows_ops_.load(std::memory_order_relaxed); }
   void note_ops_known() { knows_ops_.store(true); }
 
-  /// The graph with its pairs, or nothing: why is kept for the summary. In record mode nothing, and
-  /// the runs of a graph that would have pairs are recorded. Never throws.
-  std::optional<std::string> rewrite(std::string_view graph, const OpCatalogue& catalogue) noexcept;
-
-  /// A tensor could not be copied and stays.
-  void note_stays(const std::string& reason);
-  /// `reason` kept an allocation or a swap-in from memory: has everything copied from now on, and
-  /// says so where it is the first. Each failing op has its own reason in its error.
-  void note_failure(const std::string& reason);
-
-  /// For `reason` memory was given beyond the budget, since a refusal would have been a fault. The
-  /// next pair fails its step with it.
-  void note_overshoot(const std::string& reason);
-  /// The reason, once; empty where there is none.
-  std::string take_overshoot();
+  RewrittenGraphs& graphs() { return graphs_; }
+  Troubles& troubles() { return troubles_; }
 
   /// Whether a swap holds the thread that comes to it.
   [[nodiscard]] bool swaps_block() const { return !settings_.tf_async; }
@@ -107,7 +94,6 @@ class Session {
   void start_recording();
   void start_planning(Bytes budget);
   [[nodiscard]] RewriteOptions rewrite_options() const;
-  void add_graph_locked(Rewritten& rewritten);
   [[nodiscard]] std::int64_t stall_ns() const;
   [[nodiscard]] Bytes smallest_variable() const;
   /// Lets tensors and variables of so many bytes leave.
@@ -126,6 +112,8 @@ class Session {
   StepCount steps_;
   Standstill standstill_;
   SwapTable table_;
+  Troubles troubles_;
+  RewrittenGraphs graphs_;
   std::unique_ptr<SwapStore> store_;
   std::unique_ptr<WaitingTensors> waiting_;
   SwapClock clock_;
@@ -135,16 +123,8 @@ class Session {
   std::unique_ptr<PlanLoop> plans_;  // null too where everything copies always
   std::unique_ptr<Variables> variables_;
   std::unique_ptr<StatusReporter> reporter_;
-  std::mutex mutex_;
   std::atomic<bool> knows_ops_{false};
-  std::atomic<bool> failed_{false};
-  std::atomic<bool> overshot_{false};
-  std::atomic<std::int64_t> blocked_ns_{0};    // over all threads
-  std::string overshoot_;                      // the reason, while overshot_
-  std::uint64_t graphs_ = 0;                   // rewritten
-  std::uint64_t clocks_ = 0;                   // of those
-  std::map<std::string, std::uint64_t> left_;  // reason to graphs
-  std::string stays_;                          // the first reason
+  std::atomic<std::int64_t> blocked_ns_{0};  // over all threads
 };
 
 }  // namespace spillway::tf

@@ -85,7 +85,8 @@ const char* interned_maker(OpKernelConstruction* construction) {
 // An op of this step got memory beyond the budget, where it could not be told that there is none.
 bool fails_for_overshoot(OpKernelContext* context) {
   Session* const session = Session::get();
-  const std::string reason = session == nullptr ? std::string() : session->take_overshoot();
+  const std::string reason =
+      session == nullptr ? std::string() : session->troubles().take_overshoot();
   if (reason.empty()) return false;
   context->SetStatus(absl::ResourceExhaustedError(reason));
   return true;
@@ -336,7 +337,7 @@ class SwapIn : public AsyncOpKernel {
                                           std::make_unique<HeldTensor>(tensor));
       return;
     }
-    Session::get()->note_failure(reason);
+    Session::get()->troubles().note_failure(reason);
     context->SetStatus(
         absl::ResourceExhaustedError("Spillway could not bring a tensor back: " + reason));
   }

@@ -37,7 +37,7 @@ constexpr int kPriority = 1;
 
 absl::Status to_status(const std::string& reason) {
   if (reason.empty()) return absl::OkStatus();
-  Session::get()->note_failure(reason);
+  Session::get()->troubles().note_failure(reason);
   return absl::ResourceExhaustedError("Spillway could not reach a variable: " + reason);
 }
 

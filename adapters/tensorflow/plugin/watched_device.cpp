@@ -75,7 +75,7 @@ class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
   void Compute(OpKernel* kernel, OpKernelContext* context) override {
     const VariablesInUse variables(*kernel, *context);
     if (!variables.reason().empty()) {
-      Session::get()->note_failure(variables.reason());
+      Session::get()->troubles().note_failure(variables.reason());
       context->SetStatus(absl::ResourceExhaustedError("Spillway could not reach a variable: " +
                                                       variables.reason()));
       return;

@@ -258,11 +258,11 @@ TEST_F(CardSwapOpsTest, ASessionRewritesWhatIsOnTheCard) {
   for (int i = 0; i < 12; ++i) before = builder.add_fresh("MatMul", {before});
   builder.add("user", "MatMul", {before, "make"});
   const std::string on_processor = builder.graph.serialize();
-  EXPECT_FALSE(CardSession::get()->rewrite(on_processor, testing::describe_op));
+  EXPECT_FALSE(CardSession::get()->graphs().rewrite(on_processor, testing::describe_op));
   for (Node& each : builder.graph.nodes) each.device = card_.name();
   const std::uint64_t holes = CardSession::get()->table().state().holes;
   const auto rewritten =
-      CardSession::get()->rewrite(builder.graph.serialize(), testing::describe_op);
+      CardSession::get()->graphs().rewrite(builder.graph.serialize(), testing::describe_op);
   ASSERT_TRUE(rewritten);
   EXPECT_EQ(CardSession::get()->table().state().holes, holes + 1);
 }

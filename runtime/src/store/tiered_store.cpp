@@ -1,35 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/store/tiered_store.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "spillway/base/error.hpp"
-#include "spillway/base/fault.hpp"
 
 namespace spillway::runtime {
 
 namespace {
-
-#ifdef MADV_POPULATE_READ
-constexpr int kPopulateToRead = MADV_POPULATE_READ;
-constexpr int kPopulateToWrite = MADV_POPULATE_WRITE;
-#else
-constexpr int kPopulateToRead = 22;  // in headers older than the kernel
-constexpr int kPopulateToWrite = 23;
-#endif
-
-// Two of them are the most that write_aside has in memory at a time: one is on its way to the disk
-// while the next is copied.
-constexpr std::uint64_t kPart = kMiB.count / 2;
 
 // The two spools have one budget, and never ask each other at once: both grow under one lock.
 SpoolOptions beside(SpoolOptions options, std::function<Bytes()> other) {
@@ -37,46 +21,16 @@ SpoolOptions beside(SpoolOptions options, std::function<Bytes()> other) {
   return options;
 }
 
-// It is in the same directory, of which the other one warns.
-SpoolOptions of_mapped_places(SpoolOptions options) {
-  options.direct = false;
-  options.warn = {};
-  return options;
-}
-
 std::uint64_t to_value(StoredId id) { return static_cast<std::uint64_t>(id); }
 
 std::string describe(StoredId id) { return fmt::format("stored {}", to_value(id)); }
-
-/// Writes the pages of a mapped file to the disk and waits; an errno.
-int write_back(int descriptor, off_t offset, off_t bytes) {
-  // Not msync, which has the disk write its cache too: the file does not outlive the process.
-  const int error = ::sync_file_range(descriptor, offset, bytes,
-                                      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                                          SYNC_FILE_RANGE_WAIT_AFTER) == 0
-                        ? 0
-                        : errno;
-  const auto fault = fault_at("spool.write");
-  return error == 0 && fault ? fault->error : error;
-}
-
-/// Has the kernel write the pages again, which after a failed write-back it counts as clean and may
-/// drop. Others may write into them meanwhile, so each gets the byte that it has, if it still has
-/// it.
-void make_dirty(std::byte* begin, std::uint64_t length) {
-  for (std::uint64_t page = 0; page < length; page += kExtentGranule) {
-    const std::atomic_ref<std::byte> first(begin[page]);
-    std::byte value = first.load(std::memory_order_relaxed);
-    first.compare_exchange_strong(value, value, std::memory_order_relaxed);
-  }
-}
 
 }  // namespace
 
 TieredStore::TieredStore(TieredStoreOptions options, std::unique_ptr<Transfers> transfers)
     : options_(std::move(options)),
-      spool_(beside(options_.spool, [this] { return mapped_.usage().capacity; })),
-      mapped_(of_mapped_places(beside(options_.spool, [this] { return spool_.usage().capacity; }))),
+      spool_(beside(options_.spool, [this] { return mapped_.spool().usage().capacity; })),
+      mapped_(beside(options_.spool, [this] { return spool_.usage().capacity; })),
       transfers_(std::move(transfers)) {
   host_.set_limit(options_.host_budget);
 }
@@ -105,7 +59,7 @@ std::optional<Extent> TieredStore::extent_for_locked(Bytes bytes, Spool& spool) 
   }
   std::optional<Extent> extent = spool.allocate(bytes);
   // A child may have mapped what its parent has dropped since.
-  Spool& other = &spool == &spool_ ? mapped_ : spool_;
+  Spool& other = &spool == &spool_ ? mapped_.spool() : spool_;
   if (!extent && !forked_ && other.trim()) extent = spool.allocate(bytes);
   if (!extent) {
     refuse_locked(
@@ -338,11 +292,8 @@ HostPages TieredStore::free_host_locked(Place& place) {
 }
 
 HostPages TieredStore::free_locked(Place& place) {
-  if (place.disk.bytes != 0) {
-    Spool& spool = place.state == State::kMapped ? mapped_ : spool_;
-    if (place.mapped != nullptr) ::munmap(std::exchange(place.mapped, nullptr), place.disk.bytes);
-    spool.free(std::exchange(place.disk, Extent{}));
-  }
+  if (place.disk.bytes != 0) spool_.free(std::exchange(place.disk, Extent{}));
+  if (place.mapped.data != nullptr) mapped_.unmap(std::exchange(place.mapped, MappedExtent{}));
   return free_host_locked(place);
 }
 
@@ -365,33 +316,18 @@ std::optional<TieredStore::Mapped> TieredStore::map(Bytes bytes, const char* mad
       .bytes = bytes, .state = State::kMapped, .host = host_.allocate(bytes), .made_by = made_by};
   if (place.host == nullptr) {
     spool_.ensure_open();  // what is wrong with the directory is told by this one
-    const std::optional<Extent> extent = extent_for_locked(bytes, mapped_);
+    const std::optional<Extent> extent = extent_for_locked(bytes, mapped_.spool());
     if (!extent) return std::nullopt;
-    place.disk = *extent;
-    if (!map_locked(place)) {
-      mapped_.free(place.disk);
+    std::string reason;
+    place.mapped = mapped_.map(*extent, reason);
+    if (place.mapped.data == nullptr) {
+      mapped_.spool().free(*extent);
+      refuse_locked(std::move(reason));
       return std::nullopt;
     }
   }
-  std::byte* const data = place.host != nullptr ? place.host : place.mapped;
+  std::byte* const data = place.host != nullptr ? place.host : place.mapped.data;
   return Mapped{.id = add_locked(place), .data = data};
-}
-
-bool TieredStore::map_locked(Place& place) {
-  if (!mapped_.reserves()) {
-    refuse_locked(
-        "the file system of the spool cannot reserve space (fallocate); set SPILLWAY_SPOOL_DIR to "
-        "a directory on another");
-    return false;
-  }
-  void* const range = ::mmap(nullptr, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                             mapped_.descriptor(), static_cast<off_t>(place.disk.offset));
-  if (range == MAP_FAILED) {
-    refuse_locked(fmt::format("a file cannot be mapped: {}", std::strerror(errno)));
-    return false;
-  }
-  place.mapped = static_cast<std::byte*>(range);
-  return true;
 }
 
 TieredStore::Place TieredStore::mapped_place(StoredId id) {
@@ -401,125 +337,51 @@ TieredStore::Place TieredStore::mapped_place(StoredId id) {
   return place;
 }
 
-int TieredStore::put_aside_part(const Place& place, std::uint64_t begin, std::uint64_t length) {
-  if (in_child_) return 0;  // what it wrote is in memory alone
-  const auto offset = static_cast<off_t>(place.disk.offset + begin);
-  const auto bytes = static_cast<off_t>(length);
-  {
-    // The kernel tells the first who asks that a write failed, whosever it was: pages that it
-    // counts as clean since then may not be on the disk. So one asks at a time, and each is written
-    // anew.
-    const std::lock_guard lock(writing_);
-    if (write_failed_) make_dirty(place.mapped + begin, length);
-    if (const int error = write_back(mapped_.descriptor(), offset, bytes); error != 0) {
-      write_failed_ = true;
-      make_dirty(place.mapped + begin, length);
-      return error;
-    }
-  }
-  if (::madvise(place.mapped + begin, length, MADV_DONTNEED) != 0) return errno;
-  ::posix_fadvise(mapped_.descriptor(), offset, bytes, POSIX_FADV_DONTNEED);
-  return 0;
-}
-
-int TieredStore::end_putting_aside(const Place& place, int error) {
+int TieredStore::end_move(Bytes StoreStatistics::*counter, const Place& place, int error) {
   const std::lock_guard lock(mutex_);
-  error == 0 ? count_moved_locked(statistics_.stored_on_disk, place) : void(++statistics_.failed);
+  error == 0 ? count_moved_locked(statistics_.*counter, place) : void(++statistics_.failed);
   return error;
 }
 
 int TieredStore::put_aside(StoredId id) {
   const Place place = mapped_place(id);
-  if (place.mapped == nullptr) return 0;
-  return end_putting_aside(place, put_aside_part(place, 0, place.disk.bytes));
+  if (place.mapped.data == nullptr) return 0;
+  return end_move(&StoreStatistics::stored_on_disk, place, mapped_.put_aside(place.mapped));
 }
 
-void TieredStore::begin_writing_part(const Place& place, std::uint64_t begin,
-                                     std::uint64_t length) {
-  if (in_child_) return;
-  ::sync_file_range(mapped_.descriptor(), static_cast<off_t>(place.disk.offset + begin),
-                    static_cast<off_t>(length), SYNC_FILE_RANGE_WRITE);
+int TieredStore::bring(StoredId id, Access access) {
+  const Place place = mapped_place(id);
+  if (place.mapped.data == nullptr) return 0;
+  return end_move(&StoreStatistics::loaded_from_disk, place, mapped_.bring(place.mapped, access));
 }
 
 void TieredStore::begin_writing(StoredId id) {
   const Place place = mapped_place(id);
-  if (place.mapped != nullptr) begin_writing_part(place, 0, place.disk.bytes);
+  if (place.mapped.data != nullptr) mapped_.begin_writing(place.mapped);
 }
 
 void TieredStore::give_back(StoredId id) {
   const Place place = mapped_place(id);
-  if (place.mapped == nullptr || in_child_) return;
-  ::madvise(place.mapped, place.disk.bytes, MADV_DONTNEED);
-}
-
-// By calls, since writing into the mapping would have the kernel read first what is overwritten,
-// and take a fault for each page. Each is of a part: it holds the file's lock, for which the file's
-// growth waits, and with that every call of the store.
-void TieredStore::write_part(const Place& place, std::uint64_t begin, std::uint64_t length,
-                             const std::byte* from) {
-  const int file = in_child_ ? -1 : mapped_.descriptor();
-  std::uint64_t written = 0;
-  while (file >= 0 && written < length) {
-    const ssize_t moved = ::pwrite(file, from + begin + written, std::min(kPart, length - written),
-                                   static_cast<off_t>(place.disk.offset + begin + written));
-    if (moved > 0) {
-      written += static_cast<std::uint64_t>(moved);
-    } else if (moved == 0 || errno != EINTR) {
-      break;
-    }
-  }
-  if (written < length) {
-    std::memcpy(place.mapped + begin + written, from + begin + written, length - written);
-  }
+  if (place.mapped.data != nullptr) mapped_.give_back(place.mapped);
 }
 
 void TieredStore::write(StoredId id, const std::byte* from) {
   const Place place = mapped_place(id);
-  if (place.mapped == nullptr) {
+  if (place.mapped.data == nullptr) {
     std::memcpy(place.host, from, place.bytes.count);
   } else {
-    write_part(place, 0, place.bytes.count, from);
+    mapped_.write(place.mapped, from, place.bytes);
   }
 }
 
 int TieredStore::write_aside(StoredId id, const std::byte* from) {
   const Place place = mapped_place(id);
-  if (place.mapped == nullptr) {
+  if (place.mapped.data == nullptr) {
     std::memcpy(place.host, from, place.bytes.count);
     return 0;
   }
-  int error = 0;
-  std::uint64_t aside = 0;  // so many bytes of it
-  const auto put_aside_until = [&](std::uint64_t end) {
-    if (end > aside) error = put_aside_part(place, aside, end - aside);
-    if (error == 0) aside = end;
-  };
-  for (std::uint64_t begin = 0; error == 0 && begin < place.bytes.count; begin += kPart) {
-    const std::uint64_t length = std::min(kPart, place.bytes.count - begin);
-    write_part(place, begin, length, from);
-    begin_writing_part(place, begin, length);
-    put_aside_until(begin);
-  }
-  if (error == 0) put_aside_until(place.disk.bytes);
-  // The rest stays in memory, and gets its bytes, lest half of the value be new. So does what was
-  // on its way: it may have failed too, and then the kernel counts it as clean and may drop it.
-  if (error != 0) write_part(place, aside, place.bytes.count - aside, from);
-  return end_putting_aside(place, error);
-}
-
-int TieredStore::bring(StoredId id, Access access) {
-  const Place place = mapped_place(id);
-  if (place.mapped == nullptr) return 0;
-  const int populate = access == Access::kRead ? kPopulateToRead : kPopulateToWrite;
-  int error = 0;
-  if (const auto fault = fault_at("spool.read")) error = fault->error;
-  if (error == 0 && ::madvise(place.mapped, place.disk.bytes, populate) != 0) {
-    // A kernel before 5.14 does not know it, and then each access brings a part.
-    error = errno == EINVAL ? 0 : errno;
-  }
-  const std::lock_guard lock(mutex_);
-  error == 0 ? count_moved_locked(statistics_.loaded_from_disk, place) : void(++statistics_.failed);
-  return error;
+  return end_move(&StoreStatistics::stored_on_disk, place,
+                  mapped_.write_aside(place.mapped, from, place.bytes));
 }
 
 void TieredStore::before_fork() {
@@ -528,15 +390,13 @@ void TieredStore::before_fork() {
 }
 
 void TieredStore::after_fork(bool in_child) {
-  in_child_ |= in_child;
   forked_ = true;
-  for (const auto& [id, place] : places_) {
-    if (!in_child || place.mapped == nullptr) continue;
-    void* const own =
-        ::mmap(place.mapped, place.disk.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-               mapped_.descriptor(), static_cast<off_t>(place.disk.offset));
-    // A child that then uses it ends, and does not write into its parent's.
-    if (own == MAP_FAILED) ::munmap(place.mapped, place.disk.bytes);
+  if (in_child) {
+    in_child_ = true;
+    mapped_.after_fork_in_child();
+    for (const auto& [id, place] : places_) {
+      if (place.mapped.data != nullptr) mapped_.make_own(place.mapped);
+    }
   }
   mutex_.unlock();
 }
@@ -555,7 +415,7 @@ StoreUsage TieredStore::usage() const {
   const std::lock_guard lock(mutex_);
   return {.host = host_.budget().used(),
           .host_budget = host_.budget().limit(),
-          .disk = spool_.used_bytes() + mapped_.used_bytes(),
+          .disk = spool_.used_bytes() + mapped_.spool().used_bytes(),
           .places = places_.size()};
 }
 

@@ -9,12 +9,7 @@
 //     drop: from every state; what is in flight ends first
 //
 // Other places are mapped: their bytes are read and written in place, at one address until the
-// place is dropped. On the disk they are pages of a file, which put_aside writes and gives back and
-// any access brings in again, so that this is safe at any time; bring does so in one piece, and
-// tells of an error that an access would die of. That file is another than the copies'. Those are
-// written past the page cache, and a folio of that may hold the end of one extent and the begin of
-// the next: written back because one of them was changed in place, it puts what it has of the other
-// over what went past it (Linux 6.18, ext4: 30 of 600 copies between two mapped places).
+// place is dropped, on the host or as pages of a file (mapped_file.hpp).
 //
 // Ownership: the store owns its copies. Memory that it is given stays the caller's, and must be
 // valid and untouched (for a load: unread too) until `done`. Copies to and from host memory are
@@ -38,6 +33,7 @@
 #include "spillway/machine/tier.hpp"
 #include "spillway/runtime/memory/host_memory.hpp"
 #include "spillway/runtime/move_tally.hpp"
+#include "spillway/runtime/store/mapped_file.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfers.hpp"
 
@@ -45,12 +41,6 @@ namespace spillway::runtime {
 
 /// Names what was reserved. Never given twice by one store.
 enum class StoredId : std::uint64_t {};
-
-/// What is about to be done with a mapped place.
-enum class Access : std::uint8_t {
-  kRead,
-  kChange,  ///< all of it
-};
 
 struct TieredStoreOptions {
   Bytes host_budget{};  ///< 0: no host tier
@@ -122,20 +112,13 @@ class TieredStore {
   /// its space before it is written, so that who writes may find the disk full: `full_reason`.
   /// Throws as `reserve` does.
   std::optional<Mapped> map(Bytes bytes, const char* made_by = nullptr);
-  /// Both serve a mapped place on the disk, on the calling thread; a place on the host needs
-  /// nothing. Return an errno.
+  /// These are mapped_file.hpp's, on the calling thread. A place on the host needs none but the
+  /// writes. Those that return something return an errno.
   int put_aside(StoredId id);
   int bring(StoredId id, Access access);
-  /// Has what was changed of a mapped place on the disk written, and does not wait for that, though
-  /// for room in the disk's queue, so that put_aside() finds less to do. An error is put_aside()'s.
   void begin_writing(StoredId id);
-  /// Gives back the pages of a mapped place on the disk that came with accesses, and waits for no
-  /// disk: the kernel writes those that were changed.
   void give_back(StoredId id);
-  /// Gives a mapped place other bytes. Of those that it had, no more than the last page is read.
   void write(StoredId id, const std::byte* from);
-  /// The same. On the disk no more than a part of them is in memory at a time, and none afterwards.
-  /// An errno: then it has all of them, but those that could not be written stay in memory.
   int write_aside(StoredId id, const std::byte* from);
 
   [[nodiscard]] Bytes bytes(StoredId id) const;
@@ -166,8 +149,8 @@ class TieredStore {
     bool dropped = false;         // freed when nothing is in flight
     std::uint32_t in_flight = 0;  // copies
     std::byte* host = nullptr;    // owned
-    std::byte* mapped = nullptr;  // owned
-    Extent disk{};                // owned; no bytes: none
+    MappedExtent mapped{};        // owned
+    Extent disk{};                // of a copy, owned; no bytes: none
     std::uint64_t checksum = 0;
     TransferId transfer = 0;  // the last one submitted
     const char* made_by = nullptr;
@@ -178,8 +161,6 @@ class TieredStore {
   std::optional<Extent> extent_for_locked(Bytes bytes, Spool& spool);
   void refuse_locked(std::string reason);
   StoredId add_locked(const Place& place);
-  /// Maps the extent. False, of which `full_reason` tells.
-  bool map_locked(Place& place);
   Place& place_locked(StoredId id);
   const Place& place_locked(StoredId id) const;
   /// A copy of the place begins; until it ends the place stays, and what is returned is good.
@@ -193,12 +174,8 @@ class TieredStore {
   [[nodiscard]] HostPages free_locked(Place& place);
   [[nodiscard]] HostPages free_host_locked(Place& place);
   Place mapped_place(StoredId id);
-  void write_part(const Place& place, std::uint64_t begin, std::uint64_t length,
-                  const std::byte* from);
-  void begin_writing_part(const Place& place, std::uint64_t begin, std::uint64_t length);
-  /// Writes pages of a mapped place on the disk and gives them back. Returns an errno.
-  int put_aside_part(const Place& place, std::uint64_t begin, std::uint64_t length);
-  int end_putting_aside(const Place& place, int error);
+  /// Bytes of a mapped place moved, or an error says that they did not, which it returns.
+  int end_move(Bytes StoreStatistics::*counter, const Place& place, int error);
   /// A copy of the place succeeded: `counter` is that of its way.
   void count_moved_locked(Bytes& counter, const Place& place);
   void end_store(StoredId id, const Place& begun, int error);
@@ -208,8 +185,8 @@ class TieredStore {
   const TieredStoreOptions options_;
   mutable std::mutex mutex_;
   HostMemory host_;
-  Spool spool_;   // of copies
-  Spool mapped_;  // of mapped places
+  Spool spool_;  // of copies
+  MappedFile mapped_;
   Places places_;
   std::uint64_t last_id_ = 0;
   StoreStatistics statistics_;
@@ -217,8 +194,6 @@ class TieredStore {
   std::string full_reason_;
   bool in_child_ = false;                 // changes where there is one thread
   bool forked_ = false;                   // ever; guarded by mutex_
-  std::mutex writing_;                    // of pages of mapped places; held by nobody else
-  bool write_failed_ = false;             // of one of them, ever
   std::unique_ptr<Transfers> transfers_;  // last: its threads use all of the above
 };
 
