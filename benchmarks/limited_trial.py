@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from largest import largest
@@ -33,6 +35,14 @@ def say(text):
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """A contestant's results beside stock's."""
+
+    equal: bool | None  # bit for bit; None: stock's differ from one run to the next
+    plans: int = 0  # made in the contestant's run
+
+
+@dataclass(frozen=True)
 class LimitedTrial:
     """Runs `command(value, steps)`, a script and its arguments, in what `limit()` returns.
 
@@ -42,8 +52,9 @@ class LimitedTrial:
     command: Callable
     limit: Callable
     variables: dict  # the environment of the contestant
+    steps: int = 3  # of a trial; what is made in the first is held in the second
+    plans: dict = field(default_factory=dict)  # values that trained to plans made in their trials
 
-    STEPS: ClassVar = 3  # of a trial; what is made in the first is held in the second
     # Before times are taken: a planner's first plan is made after a step or two were measured, its
     # second four steps later.
     WARM_STEPS: ClassVar = 8
@@ -59,24 +70,30 @@ class LimitedTrial:
             worker = self._worker(value, self.variables, in_child=group.enter)
             try:
                 with worker:
-                    seconds = min(worker.run(self.STEPS - 1, self.PATIENCE)[0])
+                    seconds, counters = worker.run(self.steps - 1, self.PATIENCE)
             except (WorkerError, TooSlowError) as error:
                 lines = str(error).splitlines()  # the last may be anything that was killed in turn
                 say(f"  {value}: {lines[0]} {lines[-1] if 'exit status' in lines[0] else ''}")
                 return False
-        say(f"  {value}: {seconds:.2f} s a step")
+        self.plans[value] = counters.get("plans", 0)
+        say(f"  {value}: {min(seconds):.2f} s a step, {self.plans[value]} plans")
         return True
 
     def equals_stock(self, value, steps, repeatable):
-        """Whether losses and weights are those of stock without a limit, bit for bit; None where
-        stock's differ from one run to the next. `repeatable`: its arguments to have them not to.
+        """Returns the Comparison of losses and weights with those of stock without a limit.
+
+        `repeatable`: stock's arguments to have it repeat itself.
         """
         alone = (stock_environment(), None, repeatable)
         stock = [self._results(value, steps, *alone) for _ in range(2)]
         if stock[0] != stock[1]:
-            return None
-        with self.limit() as group:
-            return stock[0] == self._results(value, steps, self.variables, group.enter)
+            return Comparison(None)
+        with self.limit() as group, tempfile.TemporaryDirectory() as folder:
+            told = Path(folder) / "statistics.json"
+            variables = {**self.variables, "SPILLWAY_STATS": str(told)}
+            ours = self._results(value, steps, variables, group.enter)
+            statistics = json.loads(told.read_text()) if told.exists() else {}
+            return Comparison(stock[0] == ours, statistics.get("plans", 0))
 
     def cost(self, value, pairs, stock=None):
         """Seconds of a step against stock's, which has no limit here, as a Spread.

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench_speed import resident_after
-from limited_trial import ALLOWANCE, MIB, LimitedTrial, in_memory, is_root, say
+from limited_trial import (
+    ALLOWANCE,
+    MIB,
+    Comparison,
+    LimitedTrial,
+    in_memory,
+    is_root,
+    say,
+)
 from memory_group import UnavailableError
 from paired_runs import (
     HERE,
@@ -41,7 +49,6 @@ from benchmarks.dated_table import DatedTable
 PAGE = ROOT / "docs" / "seed-tables.md"
 # Where the search for Spillway's largest ends, in stock's largest: no paper claims more.
 CAP = 8
-CHECKED = 3  # steps whose losses are compared, and the weights after them
 PAIRS = 5
 
 
@@ -55,6 +62,9 @@ class Framework:
     folder: str
     planners: tuple = ()  # that are executed for every seed, beside the papers' own
     repeatable: tuple = ()  # arguments with which stock's bits are the same in every run
+    # Steps of a trial, and those whose losses are compared, and the weights after them. What is
+    # made in the first is held in the second.
+    steps: int = 3
 
 
 FRAMEWORKS = {
@@ -66,6 +76,7 @@ FRAMEWORKS = {
         "programs_keras",
         ("hybrid",),
         ("--memory-optimization", "NO_MEM_OPT"),  # else sums are in any order
+        steps=6,  # of which the last three follow a plan: two copy everything, and one is measured
     ),
 }
 LOOK_AHEAD = "look-ahead"  # stands in the table where no planner is named
@@ -142,7 +153,8 @@ class Outcome:
     stock: int  # the option's value
     spillway: int
     capped: bool
-    equal: bool | None  # None: stock differs from itself
+    plans: int  # made in the trial of Spillway's largest
+    compared: Comparison  # at stock's largest
     cost: Spread  # seconds of a step at stock's largest, against stock without a limit
 
 
@@ -179,14 +191,14 @@ class Contest:
             first = ours.value
             both = min(stock.value, ours.value)
             yield Outcome(
-                planner, stock.value, ours.value, ours.capped,
-                trial.equals_stock(both, CHECKED, self.framework.repeatable),
+                planner, stock.value, ours.value, ours.capped, trial.plans[ours.value],
+                trial.equals_stock(both, self.framework.steps, self.framework.repeatable),
                 trial.cost(both, PAIRS),
             )  # fmt: skip
 
     def trial(self, variables):
         command = partial(self.seed.arguments, self.framework)
-        return LimitedTrial(command, in_memory(self.room), variables)
+        return LimitedTrial(command, in_memory(self.room), variables, self.framework.steps)
 
     def managed(self, planner):
         """The environment of a program with this planner."""
@@ -207,7 +219,7 @@ class Contest:
 EQUAL = {True: "yes", False: "**no**", None: "stock differs from itself"}
 HEADS = (
     "what grows, and planner", "paper", "published", "stock's largest", "Spillway's largest",
-    "ratio", "equal", "published cost", "cost at stock's largest", "memory for tensors",
+    "ratio", "plans", "equal", "published cost", "cost at stock's largest", "memory for tensors",
 )  # fmt: skip
 
 
@@ -216,14 +228,21 @@ def name_of(seed, planner):
     return f"{seed.claim}: {planner}"
 
 
+def plans(outcome):
+    """Returns those made at Spillway's largest, and where it was compared with stock."""
+    if outcome.planner == LOOK_AHEAD:
+        return "-"
+    return f"{outcome.plans}, {outcome.compared.plans}"
+
+
 def row(seed, outcome):
     """Returns a row of the table: amounts, not values of the option."""
     stock, ours = seed.amount(outcome.stock), seed.amount(outcome.spillway)
     at_least = "at least " * outcome.capped
     return (
         name_of(seed, outcome.planner), seed.paper, seed.ratio, f"{stock:,}",
-        f"{at_least}{ours:,}", f"{at_least}**{ours / stock:.1f}**", EQUAL[outcome.equal],
-        seed.cost, outcome.cost.text(), size(seed.budget),
+        f"{at_least}{ours:,}", f"{at_least}**{ours / stock:.1f}**", plans(outcome),
+        EQUAL[outcome.compared.equal], seed.cost, outcome.cost.text(), size(seed.budget),
     )  # fmt: skip
 
 
@@ -258,7 +277,7 @@ def main():
         say(f"{name}: {seed.claim}, {size(seed.budget)} for tensors")
         try:
             for outcome in Contest(framework, seed, arguments.directory, imports).outcomes():
-                failed |= outcome.equal is False
+                failed |= outcome.compared.equal is False
                 rows.append(row(seed, outcome))
                 if page_to_write(arguments):
                     kept.put(rows[-1])

@@ -29,6 +29,7 @@ from report import PAGE, Report, size, table
 CAP = 8  # where the search for the largest batch ends, in stock's
 SWAP = 4096 * MIB  # more than any contestant fills before its time is over
 PAIRS = 5
+STEPS = 6  # of a trial, of which the last three follow a plan
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ class Contest:
         limit = in_memory(self.room)
         if way.swap:
             limit = partial(KernelSwap, self.directory, self.room, way.swap)
-        return LimitedTrial(partial(self.program.command, way.options), limit, way.variables)
+        command = partial(self.program.command, way.options)
+        return LimitedTrial(command, limit, way.variables, STEPS)
 
 
 def answer(name, program, directory, report):
@@ -167,7 +169,7 @@ def answer(name, program, directory, report):
         f"`{program.script}{''.join(f' {word}' for word in program.fixed)}`: "
         f"{size(program.budget)} for tensors, {size(contest.imports)} that importing TensorFlow "
         f"takes and {size(ALLOWANCE)} for all else, in a memory cgroup. `largest batch`: "
-        f"{LimitedTrial.STEPS} steps end within {LimitedTrial.PATIENCE} s; found by bisection, to "
+        f"{STEPS} steps end within {LimitedTrial.PATIENCE} s; found by bisection, to "
         f"5 % for stock and to 10 % for the others, and not searched beyond {CAP} times stock's. "
         f"Times are against stock without a limit: median of {PAIRS} pairs and range."
     )

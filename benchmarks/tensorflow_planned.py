@@ -3,8 +3,9 @@
 
 python -m benchmarks.tensorflow_planned [PROGRAM...] [--write] [--since YYYY-MM-DD]
 
-Every run is compared bit for bit with stock TensorFlow's. In fuzz each of the graphs that a planner
-makes is tried: with twins, with barriers, with serialised levels.
+Every run is compared bit for bit with stock TensorFlow's. Brackets say how many plans it made. In
+fuzz each of the graphs that a planner makes is tried: with twins, with barriers, with serialised
+levels.
 
 Exit status 1 if a run gave other values, passed its budget, hung, or ended in another way than with
 TensorFlow's ResourceExhaustedError.
@@ -33,7 +34,7 @@ def row(program, measured):
 
     for planner in PLANNERS:
         found = [(share, tried(int(measured.peak * share), planner)) for share in SHARES]
-        trained = [f"{share:.0%}" for share, outcome in found if outcome.trained]
+        trained = [f"{share:.0%} ({outcome.plans})" for share, outcome in found if outcome.trained]
         wrong = any(outcome.trouble for _, outcome in found)
         cells.append("**wrong**" if wrong else ", ".join(trained) or "neither")
     fuzzed = [tried(None, planner, SPILLWAY_MODE="fuzz") for planner in IN_FUZZ]

@@ -43,19 +43,19 @@ def test_the_largest_is_what_still_trains(tmp_path, monkeypatch, capsys):
 
 
 def test_times_are_not_compared_and_losses_are(tmp_path, monkeypatch):
-    assert trial(tmp_path, monkeypatch, largest=9).equals_stock(3, 2, [])
-    assert trial(tmp_path, monkeypatch, largest=9, error=1).equals_stock(3, 2, []) is False
+    assert trial(tmp_path, monkeypatch, largest=9).equals_stock(3, 2, []).equal
+    assert trial(tmp_path, monkeypatch, largest=9, error=1).equals_stock(3, 2, []).equal is False
 
 
 def test_where_stock_differs_from_itself_nothing_can_be_compared(tmp_path, monkeypatch):
     wild = trial(tmp_path, monkeypatch, largest=9, chance=1)
-    assert wild.equals_stock(3, 2, []) is None
+    assert wild.equals_stock(3, 2, []).equal is None
 
 
 def test_stock_may_be_given_arguments_to_repeat_itself(tmp_path, monkeypatch):
     uncertain = trial(tmp_path, monkeypatch, largest=9, chance=1)
     uncertain.variables["CHANCE"] = "0"
-    assert uncertain.equals_stock(3, 2, ["calm"])
+    assert uncertain.equals_stock(3, 2, ["calm"]).equal
 
 
 def test_a_cost_is_a_ratio_of_steps_in_turns(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from tests.tensorflow.selection import selected
 PLANNERS = ("hybrid", "swap-critical-path", "lms", "partitioned", "superneurons")
 # What only orders ops, at its strongest, beside the planners as they are.
 ORDERING = ("partitioned:partition-size=5", "lms:serialise-levels=on,threshold=4,ahead=3")
-BUDGETS = {"cnn": 40, "resnet": 24, "cnn_in_loop": 40}
+BUDGETS = {"cnn": 40, "resnet": 24, "cnn_in_loop": 32}
 IN_FUZZ = ("cnn", "transformer", "gan", "session")
 
 
@@ -74,6 +74,25 @@ def test_swap_ins_are_held_back_in_every_step():
     assert found.statistics["failed_allocations"] == 0
     assert found.statistics["plans"] > 0
     assert found.statistics["peak_device_bytes"] <= 2 * MIB
+
+
+@pytest.mark.parametrize("mode", ["1", "2", "3"])
+def test_swaps_that_hold_their_threads_as_the_sync_mode_says_change_no_bit(server, mode):
+    planner = f"lms:sync-mode={mode}"
+    found = server.train("cnn", SPILLWAY_BUDGET="40MiB", SPILLWAY_PLANNER=planner)
+    assert found.status == 0, found.errors
+    assert_equal(found, server.kept("cnn"))
+    assert found.statistics["peak_device_bytes"] <= 40 * MIB
+    assert found.statistics["fetched_bytes"] > 0
+    fuzzed = server.train("cnn", SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER=planner)
+    assert_equal(fuzzed, server.kept("cnn"))
+
+
+@pytest.mark.parametrize(("option", "stored"), [("", True), (":variables-on-host=off", False)])
+def test_partitions_have_all_variables_in_the_store(server, option, stored):
+    found = server.train("mlp", SPILLWAY_BUDGET="1GiB", SPILLWAY_PLANNER=f"partitioned{option}")
+    assert_equal(found, server.kept("mlp"))
+    assert (found.statistics["peak_variable_bytes"] > 0) == stored
 
 
 def test_a_budget_for_all_lets_everything_pass(server):

@@ -39,8 +39,11 @@ def test_twins_run_in_every_other_step_of_fuzz_and_change_no_bit(server, program
     assert found.statistics["fetched_bytes"] > 0
 
 
-def test_nothing_is_recomputed_where_the_planner_must_not(server):
-    found = server.train("cnn", SPILLWAY_MODE="fuzz", SPILLWAY_PLANNER="hybrid:recompute=off")
+@pytest.mark.parametrize(
+    "forbidden", [{"SPILLWAY_PLANNER": "hybrid:recompute=off"}, {"SPILLWAY_RECOMPUTE": "off"}]
+)
+def test_nothing_is_recomputed_where_the_planner_must_not(server, forbidden):
+    found = server.train("cnn", SPILLWAY_MODE="fuzz", **forbidden)
     assert_equal(found, server.kept("cnn"))
     assert found.statistics["recomputed_ops"] == 0
 

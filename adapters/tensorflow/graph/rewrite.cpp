@@ -2,6 +2,7 @@
 #include "rewrite.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <set>
 #include <utility>
@@ -422,6 +423,13 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions opti
   return rewritten;
 }
 
+std::string sample_of(const Graph& graph) {
+  const auto heavy =
+      std::ranges::find_if(graph.nodes, [](const Node& node) { return is_heavy(node.op); });
+  if (heavy != graph.nodes.end()) return heavy->name;
+  return graph.nodes.empty() ? std::string() : graph.nodes.front().name;
+}
+
 }  // namespace
 
 RewriteResult rewrite_graph(std::string_view bytes, const OpCatalogue& catalogue,
@@ -430,11 +438,10 @@ RewriteResult rewrite_graph(std::string_view bytes, const OpCatalogue& catalogue
   try {
     Graph graph = Graph::parse(bytes);
     result.nodes = graph.nodes.size();
+    result.sample = sample_of(graph);
     result.rewritten = rewrite(std::move(graph), catalogue, options);
-  } catch (const Doubt& doubt) {
-    result.reason = doubt.what();
-  } catch (const MalformedMessage& malformed) {
-    result.reason = malformed.what();
+  } catch (const std::exception& error) {  // Doubt, MalformedMessage; else a fault of ours
+    result.reason = error.what();
   }
   return result;
 }

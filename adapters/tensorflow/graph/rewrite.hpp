@@ -62,6 +62,7 @@ inline constexpr std::string_view kHasPairs = "it has pairs already";
 struct RewriteResult {
   std::optional<Rewritten> rewritten;
   std::string reason;  ///< why not
+  std::string sample;  ///< the graph's first heavy node, else its first, by which a person knows it
   std::size_t nodes = 0;
 };
 

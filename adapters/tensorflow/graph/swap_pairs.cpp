@@ -59,14 +59,6 @@ bool must_see_producer(string_view op, std::uint32_t input) {
          (op == "LRNGrad" && input == 2);
 }
 
-// Those whose time is worth a tick.
-bool is_heavy(string_view op) {
-  static constexpr std::array<string_view, 12> kParts{"MatMul",  "Conv",    "Einsum", "Norm",
-                                                      "Pool",    "Softmax", "Relu",   "Tanh",
-                                                      "Sigmoid", "Gelu",    "Mul",    "Add"};
-  return !op.starts_with("Assign") && contains_any(op, kParts);
-}
-
 class PairSearch {
   using Output = std::pair<NodeIndex, std::uint32_t>;
 
@@ -204,6 +196,13 @@ std::optional<std::uint32_t> tick_before(const GraphOrder& order,
   const std::size_t tick = before - ahead;
   if (order.level[row[tick]] <= order.level[maker]) return std::nullopt;
   return static_cast<std::uint32_t>(tick);
+}
+
+bool is_heavy(string_view op) {
+  static constexpr std::array<string_view, 12> kParts{"MatMul",  "Conv",    "Einsum", "Norm",
+                                                      "Pool",    "Softmax", "Relu",   "Tanh",
+                                                      "Sigmoid", "Gelu",    "Mul",    "Add"};
+  return !op.starts_with("Assign") && contains_any(op, kParts);
 }
 
 std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphOrder& order) {

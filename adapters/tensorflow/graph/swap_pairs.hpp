@@ -86,7 +86,9 @@ struct SwapPairs {
   std::vector<std::vector<NodeIndex>> heavy;  ///< of each context, by level
 };
 
-/// Ops whose time is worth waiting for, of each context, by level.
+/// Whether the op's time is worth waiting for.
+bool is_heavy(std::string_view op);
+/// The heavy nodes of each context, by level.
 std::vector<std::vector<NodeIndex>> heavy_nodes(const Graph& graph, const GraphOrder& order);
 /// Whether a node runs on a processor, as far as its device says.
 bool is_on_processor(const Node& node);

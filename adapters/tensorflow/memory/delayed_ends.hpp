@@ -5,7 +5,7 @@
 //
 //     copy ends ─> hold(end) ─> [ end at 0.3 ms | end at 1.1 ms | ... ] ─> end(), one at a time
 //
-// Times are drawn evenly between none and the longest, from a seed: the same sequence in every run.
+// Times are drawn evenly between none and the longest; a seed gives the same sequence.
 // Thread-safe.
 #pragma once
 

@@ -22,6 +22,7 @@ constexpr std::uint64_t kLongestPause = 512;
 constexpr std::uint64_t kMostPatience = 4096;
 constexpr double kAsLarge = 0.95;
 constexpr std::uint32_t kMostSmaller = 8;
+constexpr Bytes kPlenty{std::uint64_t{1} << 50};
 // Of the room that variables want: all, or one part in so many, or none.
 constexpr std::array<std::uint64_t, 5> kPartsOfRoom{1, 2, 4, 8, 0};
 
@@ -155,7 +156,7 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     return;
   }
   Budgets budgets;
-  const Machine here = machine();
+  Machine here = machine();
   const auto actions = plan(step, run.duration_ns, here, planned, budgets);
   if (!actions) {
     say_no_plan_locked(planned, "the step does not fit with the planner's choices");
@@ -176,10 +177,12 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
       options_.cache.write(planned.graph.signature, planned.graph.first_hole, planned.decisions);
   ++state_.plans;
   state_.no_plan.clear();
+  // An op that found no room for what ran beside it in this run waits in the next.
+  if (planned.limited) budgets[Tier::kDevice] = here.device.capacity.value = kPlenty;
   const planning::Problem problem{step.trace, here, budgets};
   const auto simulated = planning::simulate(problem, actions->plan());
   if (const auto* report = std::get_if<planning::SimulationReport>(&simulated)) {
-    planned.predicted = report->peak[index_of(Tier::kDevice)].bytes;
+    planned.predicted = std::min(report->peak[index_of(Tier::kDevice)].bytes, options_.budget);
     planned.peak = {};
     followed_ = table_.graph_of(planned.graph.first_hole);
     if (state_.measured_peak.count == 0) state_.predicted_peak = *planned.predicted;
@@ -242,7 +245,6 @@ std::optional<planning::StepActions> PlanLoop::plan_with_room(const PairTrace& s
 
 // The store counts as the host of a device, wherever it keeps its bytes.
 Machine PlanLoop::machine() const {
-  constexpr Bytes kPlenty{std::uint64_t{1} << 50};
   const CopyRates rates = options_.rates();
   Machine machine;
   machine.name = "this process";

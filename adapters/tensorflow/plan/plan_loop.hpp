@@ -18,9 +18,9 @@
 // copies.
 //
 // Other choices make another order of execution, which was not measured: where the peak of the next
-// run that is measured was above the predicted one by some bytes, or tensors that were to stay had to leave, the next
-// plan keeps to so much less. Where a planner has no plan the table goes by what it measures
-// itself, and why is kept.
+// run that is measured was above the predicted one by some bytes, or tensors that were to stay had
+// to leave, the next plan keeps to so much less. Where a planner has no plan the table goes by what
+// it measures itself, and why is kept.
 //
 // A planner runs in the thread that begins the run, which waits for it: within the time limit of
 // its search. Thread-safe.
@@ -69,8 +69,8 @@ struct PlanState {
   std::uint64_t kept = 0;         ///< graphs that began with a plan of a former run
   std::uint64_t copying = 0;      ///< holes that leave by the plan
   std::uint64_t recomputing = 0;  ///< tensors that are computed again by it
-  Bytes predicted_peak{};  ///< of the last plan under which a run ended, else of the last
-  Bytes measured_peak{};   ///< the most of all runs under it; 0: none ended
+  Bytes predicted_peak{};         ///< of the last plan under which a run ended, else of the last
+  Bytes measured_peak{};          ///< the most of all runs under it; 0: none ended
   TimeNs predicted_step_ns = 0;
   std::string no_plan;   ///< why there is none
   std::string not_kept;  ///< a file that a graph's latest plan could not be written to, and why

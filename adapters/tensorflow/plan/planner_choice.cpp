@@ -18,10 +18,21 @@ namespace {
 constexpr std::array<std::string_view, 5> kExecuted{"hybrid", "swap-critical-path", "lms",
                                                     "partitioned", "superneurons"};
 // Options of planners that a plan of a graph cannot follow, and what to say instead.
-constexpr std::array<std::array<std::string_view, 2>, 2> kNotExecuted{{
-    {"sync-mode", "copies go beside computing; SPILLWAY_TF_ASYNC=off has them hold their threads"},
-    {"variables-on-host", "variables leave memory by rules of their own (docs/tensorflow.md)"},
+constexpr std::array<std::array<std::string_view, 2>, 4> kNotExecuted{{
+    {"workspace", "TensorFlow chooses the algorithm of each op"},
+    {"disk",
+     "the store has host memory and then the disk, which SPILLWAY_HOST_BUDGET and "
+     "SPILLWAY_DISK_BUDGET limit"},
+    {"persistent",
+     "no tensor of a plan outlives its step; variables leave memory by rules of "
+     "their own (docs/tensorflow.md)"},
+    {"serialization-by-size",
+     "serialise-levels=on has the heavy ops of each level run one after "
+     "the other"},
 }};
+// Of lms's sync-mode, which is their sum.
+constexpr std::int64_t kSwapOutsBlock = 1;
+constexpr std::int64_t kSwapInsBlock = 2;
 constexpr std::string_view kNone = "none";
 constexpr std::string_view kDefault = "hybrid";
 // The paper's, for a mixture of experts.
@@ -100,6 +111,13 @@ PlannerChoice parse_planner(std::string_view text) {
     set(choice, part.substr(0, equals), part.substr(equals + 1));
   }
   choice.twins = recomputes(choice);
+  if (planner.name() == "lms") {
+    const auto mode = choice.options.get<std::int64_t>("sync-mode");
+    choice.swap_outs_block = (mode & kSwapOutsBlock) != 0;
+    choice.swap_ins_block = (mode & kSwapInsBlock) != 0;
+  }
+  choice.variables_on_host =
+      planner.name() == "partitioned" && choice.options.get<bool>("variables-on-host");
   return choice;
 }
 

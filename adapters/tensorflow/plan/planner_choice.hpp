@@ -10,6 +10,9 @@
 //
 //     superneurons, hybrid            cheap ops may be computed again: the graph gets twins
 //     hybrid:recompute=off            it gets none
+//     lms:sync-mode=3                 swap-outs (1), swap-ins (2) or both hold their threads
+//     partitioned                     variables lie in the store, all of them
+//     partitioned:variables-on-host=off  those that the budget has no room for, as elsewhere
 //
 //     none                            no planner: the table measures and decides
 //
@@ -35,6 +38,9 @@ struct PlannerChoice {
   bool serialise_levels = false;
   std::size_t partition_nodes = 0;  ///< 0: no barriers
   bool twins = false;               ///< the planner may have ops run again
+  bool swap_outs_block = false;     ///< they hold their threads
+  bool swap_ins_block = false;
+  bool variables_on_host = false;  ///< all of them, whatever the budget has room for
 };
 
 /// Names of the planners whose plans a graph can carry out.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous kernels as synchronous ones, where the settings say that swaps hold their threads.
 //
-// `Owner` is the session whose kernels they are: get(), swaps_block(), begins_to_block(),
-// has_blocked().
+// `Owner` is the session whose kernels they are: get(), begins_to_block(), has_blocked(). `Kernel`
+// says whether it is to be one: blocks(owner).
 #pragma once
 
 #include "spillway/base/ids.hpp"
@@ -27,7 +27,7 @@ class Blocking : public Kernel {
 template <typename Kernel, typename Owner>
 ::tensorflow::OpKernel* make_kernel(::tensorflow::OpKernelConstruction* construction) {
   const Owner* const owner = Owner::get();
-  if (owner != nullptr && owner->swaps_block()) return new Blocking<Kernel, Owner>(construction);
+  if (owner != nullptr && Kernel::blocks(*owner)) return new Blocking<Kernel, Owner>(construction);
   return new Kernel(construction);
 }
 

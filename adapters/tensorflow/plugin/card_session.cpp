@@ -131,8 +131,6 @@ std::string CardSession::statistics_json() {
   const SwapTableState table = table_.state();
   const StepFigures steps = steps_.figures();
   const GraphCounts graphs = graphs_.counts();
-  std::uint64_t left = 0;
-  for (const auto& [reason, count] : graphs.left) left += count;
   return nlohmann::json{{"mode", runtime::to_string(settings_.effective_mode())},
                         {"device", "GPU:0"},
                         {"budget_bytes", memory.budget.count},
@@ -150,8 +148,8 @@ std::string CardSession::statistics_json() {
                         {"last_step_moved_bytes", steps.moved_in_last.count},
                         {"elapsed_ns", now_ns() - started_},
                         {"graphs_rewritten", graphs.rewritten},
-                        {"graphs_left", left},
-                        {"left_because", graphs.left},
+                        {"graphs_left", graphs.left_in_all()},
+                        {"left_because", graphs.left_because()},
                         {"pairs", table.holes},
                         {"pairs_used", table.used},
                         {"pairs_passing", table.passing},

@@ -43,6 +43,7 @@ class CardSwapOut : public AsyncOpKernel {
         hole_(number_of(construction, "hole")),
         holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))),
         made_by_(maker_of(construction, CardSession::get()->names())) {}
+  static bool blocks(const CardSession& session) { return session.swaps_block(); }
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -102,6 +103,7 @@ class CardSwapIn : public AsyncOpKernel {
  public:
   explicit CardSwapIn(OpKernelConstruction* construction)
       : AsyncOpKernel(construction), hole_(number_of(construction, "hole")) {}
+  static bool blocks(const CardSession& session) { return session.swaps_block(); }
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {

@@ -44,12 +44,10 @@ nlohmann::json memory_json(const RunFigures& run, const VariablesUsage& variable
 }
 
 nlohmann::json graphs_json(const FinalFigures& figures) {
-  std::uint64_t left = 0;
-  for (const auto& [reason, count] : figures.graphs.left) left += count;
   const SwapTableState& table = figures.table;
   return {{"graphs_rewritten", figures.graphs.rewritten},
-          {"graphs_left", left},
-          {"left_because", figures.graphs.left},
+          {"graphs_left", figures.graphs.left_in_all()},
+          {"left_because", figures.graphs.left_because()},
           {"pairs", table.holes},
           {"pairs_used", table.used},
           {"pairs_passing", table.passing},
@@ -100,17 +98,21 @@ std::string describe(const VariablesUsage& variables) {
 }
 
 // Lines on graphs that are left as they were, and why.
-std::string describe(const std::map<std::string, std::uint64_t>& left) {
+std::string describe(const std::map<std::string, LeftGraphs>& left) {
   constexpr std::size_t kMostReasons = 5;  // texts that name a node differ from graph to graph
   std::string text;
   std::size_t reasons = 0;
-  for (const auto& [reason, count] : left) {
+  for (const auto& [reason, graphs] : left) {
     if (reason == kNothingWaits || reason == kHasPairs) continue;
     if (++reasons > kMostReasons) {
       return text + "spillway: left_because of the statistics has the other reasons\n";
     }
-    text += fmt::format("spillway: no activation leaves in {} graph{}: {}\n", count,
-                        count == 1 ? "" : "s", reason);
+    text +=
+        graphs.count == 1
+            ? fmt::format("spillway: no activation leaves in the graph with {}: {}\n",
+                          graphs.sample, reason)
+            : fmt::format("spillway: no activation leaves in {} graphs, first that with {}: {}\n",
+                          graphs.count, graphs.sample, reason);
   }
   return text;
 }

@@ -11,6 +11,18 @@
 
 namespace spillway::tf {
 
+std::map<std::string, std::uint64_t> GraphCounts::left_because() const {
+  std::map<std::string, std::uint64_t> counts;
+  for (const auto& [reason, graphs] : left) counts[reason] = graphs.count;
+  return counts;
+}
+
+std::uint64_t GraphCounts::left_in_all() const {
+  std::uint64_t count = 0;
+  for (const auto& [reason, graphs] : left) count += graphs.count;
+  return count;
+}
+
 void RewrittenGraphs::set_plans(PlanLoop& plans, RunProfiler& profiler) {
   plans_ = &plans;
   profiler_ = &profiler;
@@ -43,11 +55,16 @@ std::optional<std::string> RewrittenGraphs::rewrite_locked(std::string_view grap
     return std::nullopt;
   }
   if (!result.rewritten) {
-    ++counts_.left[result.reason];
+    leave_locked(result.reason, result.sample);
     return std::nullopt;
   }
   add_locked(*result.rewritten);
   return std::move(result.rewritten->graph);
+}
+
+void RewrittenGraphs::leave_locked(const std::string& reason, const std::string& sample) {
+  const auto [left, first] = counts_.left.try_emplace(reason, LeftGraphs{.sample = sample});
+  ++left->second.count;
 }
 
 void RewrittenGraphs::add_locked(Rewritten& rewritten) {

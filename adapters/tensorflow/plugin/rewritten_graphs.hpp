@@ -27,9 +27,18 @@
 
 namespace spillway::tf {
 
+/// Graphs that are left as they were, for one reason.
+struct LeftGraphs {
+  std::uint64_t count = 0;
+  std::string sample;  ///< a node of the first
+};
+
 struct GraphCounts {
   std::uint64_t rewritten = 0;
-  std::map<std::string, std::uint64_t> left;  ///< reason to graphs
+  std::map<std::string, LeftGraphs> left;  ///< by reason
+
+  [[nodiscard]] std::map<std::string, std::uint64_t> left_because() const;
+  [[nodiscard]] std::uint64_t left_in_all() const;
 };
 
 class RewrittenGraphs {
@@ -56,6 +65,7 @@ class RewrittenGraphs {
  private:
   std::optional<std::string> rewrite_locked(std::string_view graph, const OpCatalogue& catalogue);
   void add_locked(Rewritten& rewritten);
+  void leave_locked(const std::string& reason, const std::string& sample);
 
   SwapTable& table_;
   const std::function<RewriteOptions()> options_;

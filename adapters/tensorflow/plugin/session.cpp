@@ -38,7 +38,6 @@ constexpr std::uint64_t kPartForVariables = 4;
 // Of copies' ends in fuzz. About as long as a small op and a small copy, so that either may come
 // first; a step of a test's program has hundreds of them, most beside each other.
 constexpr std::chrono::milliseconds kLongestDelay{2};
-constexpr std::uint64_t kDelaySeed = 1;
 
 void refuse_what_is_not_there(const runtime::Settings& settings) {
   const auto refuse = [](bool asked, const char* what) {
@@ -84,7 +83,18 @@ runtime::Poison poison_in(const runtime::Settings& settings) {
 
 std::unique_ptr<DelayedEnds> delays_in(const runtime::Settings& settings) {
   if (settings.effective_mode() != Mode::kFuzz) return nullptr;
-  return std::make_unique<DelayedEnds>(kDelaySeed, kLongestDelay);
+  // Others in each run. No seed would bring a run back: which copy ends first is the threads'.
+  return std::make_unique<DelayedEnds>(static_cast<std::uint64_t>(now_ns()), kLongestDelay);
+}
+
+// A recorded step is stock's.
+std::optional<PlannerChoice> planner_in(const runtime::Settings& settings) {
+  if (settings.effective_mode() == Mode::kRecord) return std::nullopt;
+  std::optional<PlannerChoice> choice = choose_planner(settings.planner);
+  // To verify is to compare what was copied.
+  const bool verifies = settings.effective_mode() == Mode::kVerify && settings.planner.empty();
+  if (choice && (verifies || settings.recompute == runtime::Recompute::kOff)) choice->twins = false;
+  return choice;
 }
 
 constexpr double kDiskRate = 1e9;  // bytes per second, before anything was copied
@@ -96,6 +106,7 @@ Session* Session::get() { return session.load(std::memory_order_acquire); }
 Session::Session(const runtime::Settings& settings, Bytes budget)
     : settings_(settings),
       started_(now_ns()),
+      planner_(planner_in(settings)),
       fuzz_(settings.effective_mode() == Mode::kFuzz),
       memory_(budget, poison_in(settings)),
       standstill_(now_ns),
@@ -114,7 +125,7 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
           *store_, table_, standstill_,
           [this](const std::string& reason) { troubles_.note_stays(reason); })),
       variables_(std::make_unique<Variables>(
-          VariablesOptions{.in_memory = fuzz_ ? Bytes{} : Bytes{budget.count / kPartForVariables},
+          VariablesOptions{.in_memory = variables_in_memory(budget),
                            .smallest = fuzz_ ? Bytes{1} : settings.min_size,
                            .always_leave = fuzz_},
           memory_, store_->tiers(),
@@ -140,12 +151,7 @@ void Session::start_recording() {
 }
 
 void Session::start_planning(Bytes budget) {
-  planner_ = choose_planner(settings_.planner);
   if (!planner_) return;
-  // To verify is to compare what was copied.
-  if (settings_.effective_mode() == Mode::kVerify && settings_.planner.empty()) {
-    planner_->twins = false;
-  }
   if (settings_.planner.empty()) settings_.planner = planner_->planner->name();
   if (table_.always_copies()) return;
   profiler_ = std::make_unique<RunProfiler>();
@@ -157,8 +163,9 @@ void Session::start_planning(Bytes budget) {
   if (!settings_.plan_cache.empty()) {  // wherever the program goes
     settings_.plan_cache = std::filesystem::absolute(settings_.plan_cache).lexically_normal();
   }
-  const PlanCache cache(settings_.plan_cache, fmt::format("{} {} {}", settings_.planner,
-                                                          budget.count, settings_.min_size.count));
+  const PlanCache cache(settings_.plan_cache,
+                        fmt::format("{} {} {} {}", settings_.planner, planner_->twins, budget.count,
+                                    settings_.min_size.count));
   plans_ = std::make_unique<PlanLoop>(
       PlanLoopOptions{.choice = *planner_,
                       .budget = budget,
@@ -185,6 +192,11 @@ void Session::has_blocked(TimeNs begun) {
   const TimeNs now = now_ns();
   if (profiler_) profiler_->has_waited(now);
   blocked_ns_.fetch_add(now - begun);
+}
+
+Bytes Session::variables_in_memory(Bytes budget) const {
+  if (fuzz_ || (planner_ && planner_->variables_on_host)) return {};
+  return {budget.count / kPartForVariables};
 }
 
 // A mapping is of whole pages, so in fuzz of a page and more.
@@ -255,7 +267,7 @@ RewriteOptions Session::rewrite_options() const {
   if (!planner_) return options;
   options.pairs = planner_->pairs;
   // A swap-in that waits for a clock may not hold a thread which the clock needs.
-  if (!swaps_block()) options.trigger = Trigger::kClock;
+  if (!swap_ins_block()) options.trigger = Trigger::kClock;
   options.serialise_levels = planner_->serialise_levels;
   options.partition_nodes = planner_->partition_nodes;
   options.twins = planner_->twins;

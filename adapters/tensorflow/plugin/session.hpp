@@ -72,7 +72,12 @@ class Session {
   Troubles& troubles() { return troubles_; }
 
   /// Whether a swap holds the thread that comes to it.
-  [[nodiscard]] bool swaps_block() const { return !settings_.tf_async; }
+  [[nodiscard]] bool swap_outs_block() const {
+    return !settings_.tf_async || (planner_ && planner_->swap_outs_block);
+  }
+  [[nodiscard]] bool swap_ins_block() const {
+    return !settings_.tf_async || (planner_ && planner_->swap_ins_block);
+  }
   /// One holds the calling thread from now on, which is the time that is returned, until
   /// has_blocked(): the thread waits and does not compute.
   [[nodiscard]] TimeNs begins_to_block();
@@ -96,6 +101,8 @@ class Session {
   [[nodiscard]] RewriteOptions rewrite_options() const;
   [[nodiscard]] std::int64_t stall_ns() const;
   [[nodiscard]] Bytes smallest_variable() const;
+  /// Of the budget, up to which all variables may lie in the framework's memory.
+  [[nodiscard]] Bytes variables_in_memory(Bytes budget) const;
   /// Lets tensors and variables of so many bytes leave.
   void evict(Bytes bytes, Victims victims);
   /// False if it could not be written, which is said.
@@ -106,6 +113,7 @@ class Session {
   const pid_t pid_ = ::getpid();
   const TimeNs started_;
   std::string framework_;
+  std::optional<PlannerChoice> planner_;
   bool fuzz_;
   BudgetedMemory memory_;
   InternedNames names_;
@@ -118,7 +126,6 @@ class Session {
   std::unique_ptr<WaitingTensors> waiting_;
   SwapClock clock_;
   std::unique_ptr<StepRecord> record_;
-  std::optional<PlannerChoice> planner_;
   std::unique_ptr<RunProfiler> profiler_;
   std::unique_ptr<PlanLoop> plans_;  // null too where everything copies always
   std::unique_ptr<Variables> variables_;

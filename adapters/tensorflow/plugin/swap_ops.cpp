@@ -99,6 +99,7 @@ class SwapOut : public AsyncOpKernel {
         hole_(number_of(construction, "hole")),
         holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))),
         made_by_(interned_maker(construction)) {}
+  static bool blocks(const Session& session) { return session.swap_outs_block(); }
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -175,6 +176,7 @@ class SwapIn : public AsyncOpKernel {
         clock_(number_of(construction, "clock")),
         due_(number_of(construction, "due")),
         latest_(number_of(construction, "latest")) {}
+  static bool blocks(const Session& session) { return session.swap_ins_block(); }
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {

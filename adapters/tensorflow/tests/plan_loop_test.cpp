@@ -257,6 +257,8 @@ TEST(PlanLoopTest, AStepOfWhichOpsRanBesideEachOtherIsPlannedAsIfTheyWaited) {
   EXPECT_EQ(first.no_plan, "");
   EXPECT_GT(first.copying, 0U);
   EXPECT_LT(first.copying, Training::kDepth) << "later maps stay";
+  EXPECT_EQ(first.predicted_peak, kMiB * 40) << "and all of the budget is used";
+  EXPECT_EQ(first.measured_peak, kMiB * 40);
   for (int i = 0; i < 40; ++i) training.run();
   EXPECT_GT(training.state().plans, first.plans) << "it is planned again";
   EXPECT_EQ(training.state().copying, first.copying) << "and keeps to no less";

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <tuple>
+
 #include "spillway/base/error.hpp"
 
 namespace spillway::tf {
@@ -71,8 +73,29 @@ TEST(PlannerChoiceTest, WithoutANameItIsHybridAndNoneIsNone) {
 }
 
 TEST(PlannerChoiceTest, OptionsThatGraphsCannotFollowAreRefused) {
-  EXPECT_THAT(refusal("lms:sync-mode=3"), HasSubstr("SPILLWAY_TF_ASYNC=off"));
-  EXPECT_THAT(refusal("partitioned:variables-on-host=off"), HasSubstr("rules of their own"));
+  EXPECT_THAT(refusal("hybrid:workspace=off"), HasSubstr("TensorFlow chooses the algorithm"));
+  EXPECT_THAT(refusal("superneurons:workspace=off"), HasSubstr("chooses the algorithm"));
+  EXPECT_THAT(refusal("hybrid:disk=off"), HasSubstr("SPILLWAY_DISK_BUDGET"));
+  EXPECT_THAT(refusal("hybrid:persistent=off"), HasSubstr("rules of their own"));
+  EXPECT_THAT(refusal("lms:serialization-by-size=1"), HasSubstr("serialise-levels=on"));
+}
+
+TEST(PlannerChoiceTest, SwapsHoldTheirThreadsAsTheSyncModeSays) {
+  for (const auto& [text, out, in] : {std::tuple{"lms", false, false},
+                                      {"lms:sync-mode=1", true, false},
+                                      {"lms:sync-mode=2", false, true},
+                                      {"lms:sync-mode=3", true, true},
+                                      {"hybrid", false, false}}) {
+    const PlannerChoice choice = parse_planner(text);
+    EXPECT_EQ(choice.swap_outs_block, out) << text;
+    EXPECT_EQ(choice.swap_ins_block, in) << text;
+  }
+}
+
+TEST(PlannerChoiceTest, PartitionedHasVariablesOnTheHostUnlessTold) {
+  EXPECT_TRUE(parse_planner("partitioned").variables_on_host);
+  EXPECT_FALSE(parse_planner("partitioned:variables-on-host=off").variables_on_host);
+  EXPECT_FALSE(parse_planner("hybrid").variables_on_host);
 }
 
 TEST(PlannerChoiceTest, WhatIsNoPlannerIsRefusedByName) {

@@ -212,6 +212,7 @@ TEST(RewriteTest, DoubtsLeaveTheGraphAndSayWhy) {
   const auto reason = [](const Graph& graph) {
     const RewriteResult result = rewrite(graph, {.distance = 2});
     EXPECT_FALSE(result.rewritten);
+    EXPECT_EQ(result.sample, "make");
     return result.reason;
   };
   GraphBuilder cycle = chain();
