@@ -7,12 +7,15 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "budgeted_memory.hpp"
 #include "memory_observer.hpp"
 #include "spillway/base/fault.hpp"
+#include "spillway/runtime/transfer/transfers.hpp"
 #include "swap_store.hpp"
 
 namespace spillway::tf {
@@ -176,6 +179,67 @@ TEST_F(SwapStoreTest, BringsBackWhatLeftFromHostAndDisk) {
     memory_.free(found);
   }
   EXPECT_EQ(store_.usage().places, 0U) << "copies went with their owners";
+}
+
+// Says that a transfer out has ended when it is told to, and not before.
+class HeldOuts final : public runtime::Transfers {
+ public:
+  runtime::TransferId submit(runtime::Transfer transfer, runtime::TransferDone done) override {
+    if (transfer.direction == runtime::Direction::kOut && holds.load()) {
+      done = [this, done = std::move(done)](const runtime::TransferResult& result) {
+        end_.get_future().wait();
+        done(result);
+      };
+    }
+    return transfers_->submit(std::move(transfer), std::move(done));
+  }
+  bool cancel(runtime::TransferId id) override { return transfers_->cancel(id); }
+  bool hurry(runtime::TransferId id) override { return transfers_->hurry(id); }
+  void drain() override { transfers_->drain(); }
+  void before_fork() override { transfers_->before_fork(); }
+  [[nodiscard]] runtime::IoMethod method() const override { return transfers_->method(); }
+
+  void end() { end_.set_value(); }
+
+  std::atomic<bool> holds{false};
+
+ private:
+  std::promise<void> end_;
+  std::unique_ptr<runtime::Transfers> transfers_ =
+      runtime::make_transfers(runtime::IoMethod::kThreads);
+};
+
+TEST_F(SwapStoreTest, ASwapInEndsWhileASwapOutIsUnderWay) {
+  auto transfers = std::make_unique<HeldOuts>();
+  HeldOuts& outs = *transfers;
+  SwapStore store(options(Bytes{}, kMiB * 16), std::move(transfers), memory_);
+  std::byte* const place = memory_.allocate(kMiB, kAlignment);
+  std::memset(place, 5, kMiB.count);
+  const auto begin_out = [&](std::promise<std::shared_ptr<Copy>>& copy) {
+    store.swap_out(place, kMiB, [&](std::shared_ptr<Copy> made, const std::string& /*reason*/) {
+      copy.set_value(std::move(made));
+    });
+  };
+  std::promise<std::shared_ptr<Copy>> first;
+  begin_out(first);
+  const std::shared_ptr<Copy> there = first.get_future().get();
+  outs.holds = true;
+  std::promise<std::shared_ptr<Copy>> second;
+  std::future<std::shared_ptr<Copy>> under_way = second.get_future();
+  begin_out(second);
+  std::promise<std::byte*> back;
+  std::future<std::byte*> came = back.get_future();
+  store.swap_in(there, kAlignment,
+                [&](std::byte* memory, const std::string&) { back.set_value(memory); });
+  const bool overlaps = came.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  EXPECT_TRUE(overlaps);
+  EXPECT_EQ(under_way.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  outs.end();
+  EXPECT_NE(under_way.get(), nullptr);
+  std::byte* const found = came.get();
+  EXPECT_EQ(found[kMiB.count - 1], std::byte{5});
+  memory_.free(found);
+  memory_.free(place);
 }
 
 TEST_F(SwapStoreTest, AFullDiskAndAFailingOneGiveAReasonAndNoCopy) {
