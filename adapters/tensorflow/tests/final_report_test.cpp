@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "final_report.hpp"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace spillway::tf {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(FinalReportTest, SaysWhichGraphsAreLeftAndWhy) {
+  FinalFigures figures;
+  figures.graphs.left = {{"an edge mixes frames", {.count = 1, .sample = "dense/MatMul"}},
+                         {"two nodes are named m", {.count = 3, .sample = "conv/Conv2D"}},
+                         {std::string(kNothingWaits), {.count = 5, .sample = "metrics/Sum"}}};
+  const std::string summary = to_summary(figures);
+  EXPECT_THAT(summary, HasSubstr("no activation leaves in the graph with dense/MatMul: an edge "
+                                 "mixes frames\n"));
+  EXPECT_THAT(summary, HasSubstr("no activation leaves in 3 graphs, first that with conv/Conv2D: "
+                                 "two nodes are named m\n"));
+  EXPECT_THAT(summary, Not(HasSubstr("metrics/Sum"))) << "which leaves nothing to be desired";
+  const auto told = nlohmann::json::parse(to_json(figures));
+  EXPECT_EQ(told["graphs_left"], 9);
+  EXPECT_EQ(told["left_because"]["two nodes are named m"], 3);
+}
+
+TEST(FinalReportTest, SaysNoMoreThanSomeReasons) {
+  FinalFigures figures;
+  for (const char* const node : {"a", "b", "c", "d", "e", "f", "g"}) {
+    figures.graphs.left[std::string("two nodes are named ") + node] = {.count = 1, .sample = node};
+  }
+  const std::string summary = to_summary(figures);
+  EXPECT_THAT(summary, HasSubstr("named e\n"));
+  EXPECT_THAT(summary, Not(HasSubstr("named f\n")));
+  EXPECT_THAT(summary, HasSubstr("left_because of the statistics has the other reasons\n"));
+}
+
+}  // namespace
+}  // namespace spillway::tf
