@@ -124,6 +124,19 @@ class LimitedTrial:
         return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
 
 
+class NoLimit:
+    """Stands for a limit where the contestant's own variables set one."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def enter(self):
+        """Called in the child before it becomes the program."""
+
+
 def in_memory(limit):
     """A `limit` for LimitedTrial: so many bytes, and no swap."""
     return partial(MemoryGroup, limit)

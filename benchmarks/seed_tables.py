@@ -18,6 +18,7 @@ from limited_trial import (
     MIB,
     Comparison,
     LimitedTrial,
+    NoLimit,
     in_memory,
     is_root,
     say,
@@ -134,15 +135,11 @@ SEEDS = {
 }  # fmt: skip
 
 
-# What says nothing about tensors, by framework and seed.
-LEFT_OUT = {
-    ("tensorflow", "depth"): (
-        "TensorFlow's own graph of the network takes 1.3 GiB with one block in the third stage, "
-        "and 16 MiB more with each further one, many times what the block's tensors take in "
-        "miniature (resident set of stock, 2026-11-26). So the kernel's limit is a limit of graphs "
-        "there"
-    )
-}
+# Framework and seed where a limit of the kernel would be one of graphs: TensorFlow's own of the
+# network takes 1.3 GiB with one block in the third stage, and 16 MiB more with each further one,
+# many times what the block's tensors take in miniature (resident set of stock, 2026-11-26). There
+# TensorFlow's allocator has the limit in stock, as the budget is Spillway's.
+ON_TENSORS_ALONE = {("tensorflow", "depth")}
 
 
 @dataclass(frozen=True)
@@ -156,6 +153,7 @@ class Outcome:
     plans: int  # made in the trial of Spillway's largest
     compared: Comparison  # at stock's largest
     cost: Spread  # seconds of a step at stock's largest, against stock without a limit
+    memory: str  # for tensors
 
 
 def planners(framework, seed):
@@ -168,16 +166,18 @@ def planners(framework, seed):
 class Contest:
     """One seed: stock, and Spillway with each of its planners, in the same limit."""
 
-    def __init__(self, framework, seed, directory, imports):
+    def __init__(self, framework, name, directory, imports):
+        seed = SEEDS[name]
         self.framework, self.seed, self.directory = framework, seed, directory
         self.room = seed.budget + imports + ALLOWANCE
+        self.alone = (framework.module, name) in ON_TENSORS_ALONE
 
     def outcomes(self):
         """Yields an Outcome per planner. Raises WorkerError where a side trains nothing at all."""
         seed = self.seed
-        stock = self.trial(stock_environment()).largest(seed.first, granule=seed.granule)
+        stock = self.trial(self.stock()).largest(seed.first, granule=seed.granule)
         if not stock:
-            raise WorkerError(f"stock trains nothing in {size(self.room)}")
+            raise WorkerError(f"stock trains nothing in {self.place()}")
         say(f"  stock: {stock.value}")
         first = 2 * stock.value
         for planner in planners(self.framework, seed):
@@ -186,19 +186,33 @@ class Contest:
                 first, granule=seed.granule, cap=self.cap(stock.value), precision=0.1
             )
             if not ours:
-                raise WorkerError(f"{planner} trains nothing in {size(self.room)}")
+                raise WorkerError(f"{planner} trains nothing in {self.place()}")
             say(f"  {planner}: {ours.value}")
             first = ours.value
             both = min(stock.value, ours.value)
             yield Outcome(
                 planner, stock.value, ours.value, ours.capped, trial.plans[ours.value],
                 trial.equals_stock(both, self.framework.steps, self.framework.repeatable),
-                trial.cost(both, PAIRS),
+                trial.cost(both, PAIRS), size(seed.budget) + ", nothing else limited" * self.alone,
             )  # fmt: skip
 
     def trial(self, variables):
         command = partial(self.seed.arguments, self.framework)
-        return LimitedTrial(command, in_memory(self.room), variables, self.framework.steps)
+        limit = NoLimit if self.alone else in_memory(self.room)
+        return LimitedTrial(command, limit, variables, self.framework.steps)
+
+    def place(self):
+        """What both train in, for people."""
+        return f"{size(self.seed.budget)} of tensors" if self.alone else size(self.room)
+
+    def stock(self):
+        """The environment of stock, with its own limit where the kernel sets none."""
+        if not self.alone:
+            return stock_environment()
+        return stock_environment(
+            TF_CPU_ALLOCATOR_USE_BFC="1",
+            TF_CPU_BFC_MEM_LIMIT_IN_MB=str(self.seed.budget // MIB),
+        )
 
     def managed(self, planner):
         """The environment of a program with this planner."""
@@ -242,7 +256,7 @@ def row(seed, outcome):
     return (
         name_of(seed, outcome.planner), seed.paper, seed.ratio, f"{stock:,}",
         f"{at_least}{ours:,}", f"{at_least}**{ours / stock:.1f}**", plans(outcome),
-        EQUAL[outcome.compared.equal], seed.cost, outcome.cost.text(), size(seed.budget),
+        EQUAL[outcome.compared.equal], seed.cost, outcome.cost.text(), outcome.memory,
     )  # fmt: skip
 
 
@@ -276,7 +290,7 @@ def main():
     for name, seed in seeds.items():
         say(f"{name}: {seed.claim}, {size(seed.budget)} for tensors")
         try:
-            for outcome in Contest(framework, seed, arguments.directory, imports).outcomes():
+            for outcome in Contest(framework, name, arguments.directory, imports).outcomes():
                 failed |= outcome.compared.equal is False
                 rows.append(row(seed, outcome))
                 if page_to_write(arguments):
@@ -292,9 +306,6 @@ def main():
 
 def has(framework, name):
     """Whether the framework's program can be measured; says why not."""
-    if reason := LEFT_OUT.get((framework.module, name)):
-        print(f"{name}: left out. {reason}.")
-        return False
     return framework.module != "torch" or is_installed(name, SEEDS[name].modules)
 
 
