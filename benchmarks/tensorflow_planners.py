@@ -28,23 +28,29 @@ AMPLE = "4GiB"
 SECONDS = 300  # of one run
 HEADS = (
     "program", "peak", "budget", "planner", "plans", "holes that copy", "predicted peak",
-    "measured peak", "off by", "predicted step, ms", "last step, ms",
+    "measured peak", "off by", "predicted step, ms", "last step, ms", "off by",
 )  # fmt: skip
+
+
+def off_by(measured, predicted, digits):
+    """How far `measured` is from `predicted`; empty where one of them is missing."""
+    return f"{measured / predicted - 1:+.{digits}%}" if measured and predicted else ""
 
 
 def cells(told):
     """The figures of a run that ended well, as texts."""
     predicted, measured = told["predicted_peak_bytes"], told["measured_peak_bytes"]
     if not told["plans"]:
-        return ("0", "", told["no_plan_because"], *[""] * 4)
+        return ("0", "", told["no_plan_because"], *[""] * 5)
     return (
         str(told["plans"]),
         str(told["pairs_copying"]),
         f"{predicted / 2**20:.1f} MiB",
         f"{measured / 2**20:.1f} MiB" if measured else "no step",
-        f"{measured / predicted - 1:+.1%}" if measured else "",
+        off_by(measured, predicted, 1),
         f"{told['predicted_step_ns'] / 1e6:.0f}",
         f"{told['last_step_ns'] / 1e6:.0f}",
+        off_by(told["last_step_ns"], told["predicted_step_ns"], 0),
     )
 
 
@@ -66,7 +72,7 @@ class Measurements:
         trouble = self._trouble(run)
         if trouble:
             self.troubles.append(f"{self._program}, {size(budget)}, {planner}: {trouble}")
-        found = cells(run.statistics) if run.status == 0 else ("does not fit", *[""] * 6)
+        found = cells(run.statistics) if run.status == 0 else ("does not fit", *[""] * 7)
         return (self._program, size(self.peak), f"{share:.0%}", planner, *found)
 
     def _trouble(self, run):
