@@ -12,8 +12,9 @@ other programs stay; with --since what has a row of this machine from that day o
 run that was interrupted goes on.
 
 Exit status 1 if a run gave other values, passed its budget, hung, or ended in another way than with
-TensorFlow's ResourceExhaustedError. A run passes its budget by the allocator's count, or if it has
-64 MiB more resident than the budget and what lies beside tensors where all fits.
+TensorFlow's ResourceExhaustedError. The budget is held against the allocator's count. These
+programs take less than two runs of one program differ in TensorFlow's own memory, so
+tensorflow_speed.py holds the resident set of larger ones against theirs.
 """
 
 import argparse
@@ -36,8 +37,6 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "tensorflow-programs.md
 SHARES = (0.5, 0.3)
 AMPLE = "4GiB"
 SECONDS = 120  # of one run; none takes a tenth of it alone
-# Two runs of one program have so much more or less of TensorFlow's own memory.
-RESIDENT_SLACK = 64 * MIB
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,6 @@ class Measurements:
         self.ample = self.outcome(None)
         # Pages that lay idle could have been done without.
         self.peak = self.ample.live
-        # Resident beside tensors, where all fits.
-        self._own = self._idle + self.ample.resident - self.peak
         self._known = {}
 
     def _train(self, **variables):
@@ -96,8 +93,6 @@ class Measurements:
             return f"other values: {', '.join(different)}"
         if budget and run.statistics["peak_device_bytes"] > budget:
             return "went past its budget"
-        if budget and run.resident_bytes > budget + self._own + RESIDENT_SLACK:
-            return f"{size(run.resident_bytes)} resident, {size(self._own)} of them its own"
         return ""
 
     def at(self, budget):

@@ -177,8 +177,7 @@ constexpr auto kRows = std::to_array<Row>({
      [](Settings& s, std::string_view t, std::string_view v) { s.start_at = parse_share(t, v); }},
     {{"SPILLWAY_RECOMPUTE", "--recompute", "auto|on|off",
       "Whether PyTorch's tensors are dropped, not copied, where the op that made them runs again "
-      "in "
-      "less time; auto: in fuzz mode."},
+      "in less time; auto: in fuzz mode. In TensorFlow the planner decides, and off forbids it."},
      [](Settings& s, std::string_view t, std::string_view v) {
        s.recompute = parse_recompute(t, v);
      }},

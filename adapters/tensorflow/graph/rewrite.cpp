@@ -2,7 +2,6 @@
 #include "rewrite.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <map>
 #include <set>
 #include <utility>
@@ -440,8 +439,10 @@ RewriteResult rewrite_graph(std::string_view bytes, const OpCatalogue& catalogue
     result.nodes = graph.nodes.size();
     result.sample = sample_of(graph);
     result.rewritten = rewrite(std::move(graph), catalogue, options);
-  } catch (const std::exception& error) {  // Doubt, MalformedMessage; else a fault of ours
-    result.reason = error.what();
+  } catch (const Doubt& doubt) {
+    result.reason = doubt.what();
+  } catch (const MalformedMessage& malformed) {
+    result.reason = malformed.what();
   }
   return result;
 }

@@ -5,18 +5,20 @@
 
 namespace spillway::tf {
 
-void StepCount::begin(std::size_t graph, std::int64_t step, TimeNs now, Bytes moved) {
+bool StepCount::begin(std::size_t graph, std::int64_t step, TimeNs now, Bytes moved) {
   const std::lock_guard lock(mutex_);
   if (graph >= graphs_.size()) graphs_.resize(graph + 1);
   Runs& runs = graphs_[graph];
-  if (runs.figures.steps != 0 && runs.step == step) return;
+  if (runs.figures.steps != 0 && runs.step == step) return false;
   runs.step = step;
-  if (runs.figures.steps++ != 0) {
+  const bool first = runs.figures.steps++ == 0;
+  if (!first) {
     runs.figures.last_ns = now - runs.began;
     runs.figures.moved_in_last = saturating_sub(moved, runs.moved_before);
   }
   runs.began = now;
   runs.moved_before = moved;
+  return first;
 }
 
 StepFigures StepCount::figures() const {

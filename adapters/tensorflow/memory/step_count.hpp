@@ -24,8 +24,8 @@ class StepCount {
  public:
   /// A graph runs, in the step that the framework gave this number: one more run of it, unless
   /// that is the number of its last one, in which a loop makes another turn. `moved`: bytes moved
-  /// since the process began.
-  void begin(std::size_t graph, std::int64_t step, TimeNs now, Bytes moved);
+  /// since the process began. Returns whether it is the first run of the graph.
+  bool begin(std::size_t graph, std::int64_t step, TimeNs now, Bytes moved);
   /// Figures of the graph that ran most often, the first of several.
   [[nodiscard]] StepFigures figures() const;
 

@@ -17,6 +17,11 @@ namespace {
 constexpr TimeNs kLeastSearch = 20'000'000;
 constexpr TimeNs kLongestSearch = 500'000'000;
 constexpr TimeNs kStepsToSearch = 4;
+// Under one plan steps differ by which ops happen to run beside each other: the peaks of small
+// networks by up to 12 %.
+constexpr std::uint32_t kRunsToJudge = 3;
+// All but the last of them, each after the rest of the run in which measuring began.
+constexpr std::uint64_t kRunsToJudgeEarlier = 2 * (kRunsToJudge - 1);
 constexpr double kLeastShare = 0.3;
 constexpr std::uint64_t kLongestPause = 512;
 constexpr std::uint64_t kMostPatience = 4096;
@@ -63,7 +68,6 @@ void PlanLoop::add_graph(PairedGraph graph) {
 
 void PlanLoop::on_run(std::size_t graph) {
   const std::lock_guard lock(mutex_);
-  note_peak_locked(graph);
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) return;
   Planned& planned = found->second;
@@ -82,21 +86,11 @@ void PlanLoop::on_run(std::size_t graph) {
   profiler_.start(planned.graph.first_hole, planned.graph.holes());
 }
 
-void PlanLoop::note_peak_locked(std::size_t next) {
-  const Bytes peak = profiler_.take_peak();
-  const auto ended = std::exchange(running_, next);
-  if (!ended || ended != followed_) return;
-  Planned& planned = graphs_.at(*ended);
-  planned.peak = std::max(planned.peak, peak);
-  state_.predicted_peak = *planned.predicted;
-  state_.measured_peak = planned.peak;
-}
-
 // It runs rarely, or no more. Until it was measured after all, the table decides.
 void PlanLoop::give_up_measuring_locked(Planned& planned) {
   measured_.reset();
   planned.patience = std::min(planned.patience * 4, kMostPatience);
-  if (!planned.predicted) table_.measure_instead(planned.graph.first_hole);
+  if (!planned.predicted || planned.limited) table_.measure_instead(planned.graph.first_hole);
 }
 
 bool PlanLoop::is_of_smaller_batch(const RunProfile& run) const {
@@ -116,32 +110,43 @@ void PlanLoop::measured_locked(Planned& planned, const RunProfile& run) {
     return;
   }
   planned.smaller = 0;
-  learn_locked(planned, run);
+  if (planned.predicted) note_peak_locked(planned, run.peak());
+  if (planned.predicted && planned.measured < kRunsToJudge) {
+    planned.measure_at = planned.runs;
+    return;
+  }
+  learn_locked(planned);
   try {
     follow_locked(planned, run);
   } catch (const std::exception& error) {
     say_no_plan_locked(planned, error.what());
   }
-  planned.measure_at = planned.runs + planned.pause;
+  planned.measure_at = planned.runs + planned.pause - kRunsToJudgeEarlier;
   planned.pause = std::min(planned.pause * 2, kLongestPause);
+}
+
+void PlanLoop::note_peak_locked(Planned& planned, Bytes peak) {
+  ++planned.measured;
+  planned.peak = std::max(planned.peak, peak);
+  state_.predicted_peak = *planned.predicted;
+  state_.measured_peak = planned.peak;
 }
 
 // A former plan is followed on.
 void PlanLoop::say_no_plan_locked(Planned& planned, std::string reason) {
   state_.no_plan = std::move(reason);
-  if (!planned.predicted) table_.measure_instead(planned.graph.first_hole);
+  if (!planned.predicted || planned.limited) table_.measure_instead(planned.graph.first_hole);
 }
 
-void PlanLoop::learn_locked(Planned& planned, const RunProfile& run) {
+void PlanLoop::learn_locked(Planned& planned) {
   const std::uint64_t late_leaves = table_.late_leaves(planned.graph.first_hole);
   if (late_leaves != planned.late_leaves) planned.pause = kFirstPause;
-  if (planned.predicted) {
-    const Bytes missed = saturating_sub(run.peak(), *planned.predicted);
+  // What ran beside a limited op is in its peak again, and no plan changes that.
+  if (planned.predicted && !planned.limited) {
+    const Bytes missed = saturating_sub(planned.peak, *planned.predicted);
     const double budget = static_cast<double>(options_.budget.count);
-    const bool above = static_cast<double>(run.peak().count) > 0.95 * budget;
-    // What ran beside a limited op is in its peak again, and no plan changes that.
-    if (above && !planned.limited && !planned.judged)
-      planned.share -= static_cast<double>(missed.count) / budget;
+    const bool above = static_cast<double>(planned.peak.count) > 0.95 * budget;
+    if (above && !planned.judged) planned.share -= static_cast<double>(missed.count) / budget;
     if (late_leaves != planned.late_leaves) planned.share -= 0.05;
     planned.share = std::max(planned.share, kLeastShare);
     planned.judged = true;
@@ -172,7 +177,6 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     if (choice.recomputed) ++state_.recomputing;
   }
   table_.follow(planned.decisions);
-  followed_.reset();
   planned.not_kept =
       options_.cache.write(planned.graph.signature, planned.graph.first_hole, planned.decisions);
   ++state_.plans;
@@ -183,8 +187,8 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
   const auto simulated = planning::simulate(problem, actions->plan());
   if (const auto* report = std::get_if<planning::SimulationReport>(&simulated)) {
     planned.predicted = std::min(report->peak[index_of(Tier::kDevice)].bytes, options_.budget);
+    planned.measured = 0;
     planned.peak = {};
-    followed_ = table_.graph_of(planned.graph.first_hole);
     if (state_.measured_peak.count == 0) state_.predicted_peak = *planned.predicted;
     state_.predicted_step_ns = report->step_ns;
   }

@@ -6,6 +6,8 @@
 //     run 3      is measured
 //     run 4      planned; the table follows               and so on after 4, 8, 16, ... more runs
 //
+// The last of them say what the plan needs: three are measured, since steps under one plan differ.
+//
 // A run whose tensors are smaller than they were before is of a smaller batch, for which nobody
 // need plan: another is measured in its place, up to eight times.
 //
@@ -17,10 +19,10 @@
 // so much, nor a former one, ops count as if each had waited for those: without a plan, everything
 // copies.
 //
-// Other choices make another order of execution, which was not measured: where the peak of the next
-// run that is measured was above the predicted one by some bytes, or tensors that were to stay had
-// to leave, the next plan keeps to so much less. Where a planner has no plan the table goes by what
-// it measures itself, and why is kept.
+// Other choices make another order of execution, which was not measured: where the measured peak
+// was above the predicted one by some bytes, or tensors that were to stay had to leave, the next
+// plan keeps to so much less. Where a planner has no plan the table goes by what it measures
+// itself, and why is kept.
 //
 // A planner runs in the thread that begins the run, which waits for it: within the time limit of
 // its search. Thread-safe.
@@ -69,8 +71,8 @@ struct PlanState {
   std::uint64_t kept = 0;         ///< graphs that began with a plan of a former run
   std::uint64_t copying = 0;      ///< holes that leave by the plan
   std::uint64_t recomputing = 0;  ///< tensors that are computed again by it
-  Bytes predicted_peak{};         ///< of the last plan under which a run ended, else of the last
-  Bytes measured_peak{};          ///< the most of all runs under it; 0: none ended
+  Bytes predicted_peak{};  ///< of the last plan under which a run was measured, else of the last
+  Bytes measured_peak{};   ///< the most of the runs measured under it; 0: none was
   TimeNs predicted_step_ns = 0;
   std::string no_plan;   ///< why there is none
   std::string not_kept;  ///< a file that a graph's latest plan could not be written to, and why
@@ -106,22 +108,22 @@ class PlanLoop {
     std::size_t part = 0;               ///< of the room for variables, that its last plan left
     std::uint64_t late_leaves = 0;      ///< of the graph, when it was last measured
     std::uint32_t smaller = 0;          ///< runs in a row that were of a smaller batch
-    std::optional<Bytes> predicted{};
-    Bytes peak{};          ///< of the runs under its last plan
-    bool judged = false;   ///< its last plan, by a run under it
-    bool limited = false;  ///< that plan, by limit_needs()
-    bool kept = false;     ///< it began with a plan of a former run
+    std::optional<Bytes> predicted{};   ///< peak of its last plan
+    std::uint32_t measured = 0;         ///< runs under that plan
+    Bytes peak{};                       ///< the most of those
+    bool judged = false;                ///< its last plan, by a run under it
+    bool limited = false;               ///< that plan, by limit_needs()
+    bool kept = false;                  ///< it began with a plan of a former run
     std::vector<HoleDecision> decisions{};
     std::string not_kept{};
   };
 
-  /// Of the run that ended; the next one begins, of this graph.
-  void note_peak_locked(std::size_t next);
   void give_up_measuring_locked(Planned& planned);
   void measured_locked(Planned& planned, const RunProfile& run);
+  void note_peak_locked(Planned& planned, Bytes peak);
   void say_no_plan_locked(Planned& planned, std::string reason);
   [[nodiscard]] bool is_of_smaller_batch(const RunProfile& run) const;
-  void learn_locked(Planned& planned, const RunProfile& run);
+  void learn_locked(Planned& planned);
   void follow_locked(Planned& planned, const RunProfile& run);
   /// Within the share of the budget that `planned` keeps to. `budgets`: what there was a plan for.
   /// The step's needs are limited to that if there is no plan else, and none to follow on.
@@ -143,8 +145,6 @@ class PlanLoop {
   std::map<std::size_t, Planned> graphs_;
   std::optional<std::size_t> measured_;  ///< the graph for which the profiler runs
   std::uint64_t runs_of_others_ = 0;     ///< meanwhile
-  std::optional<std::size_t> running_;   ///< the graph whose run began last
-  std::optional<std::size_t> followed_;  ///< the graph that was planned last
   PlanState state_;
 };
 

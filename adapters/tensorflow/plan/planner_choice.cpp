@@ -115,6 +115,11 @@ PlannerChoice parse_planner(std::string_view text) {
     const auto mode = choice.options.get<std::int64_t>("sync-mode");
     choice.swap_outs_block = (mode & kSwapOutsBlock) != 0;
     choice.swap_ins_block = (mode & kSwapInsBlock) != 0;
+    if (mode != 0 && choice.options.get<bool>("tune")) {
+      throw UserError(
+          "SPILLWAY_PLANNER: lms with a sync-mode needs tune=off: tuning plans for modes of its "
+          "own.");
+    }
   }
   choice.variables_on_host =
       planner.name() == "partitioned" && choice.options.get<bool>("variables-on-host");

@@ -10,8 +10,8 @@
 //
 //     superneurons, hybrid            cheap ops may be computed again: the graph gets twins
 //     hybrid:recompute=off            it gets none
-//     lms:sync-mode=3                 swap-outs (1), swap-ins (2) or both hold their threads
-//     partitioned                     variables lie in the store, all of them
+//     lms:sync-mode=3,tune=off        swap-outs (1), swap-ins (2) or both hold their threads
+//     partitioned                     all variables lie in the store, but the smallest
 //     partitioned:variables-on-host=off  those that the budget has no room for, as elsewhere
 //
 //     none                            no planner: the table measures and decides

@@ -121,6 +121,7 @@ RunFigures CardSession::figures() {
           .movers = {},
           .steps = steps_.figures(),
           .stall = blocked_ns_.load(),
+          .blocked = blocked_ns_.load(),
           .transfers = "device context",
           .planner = ""};
 }
@@ -143,6 +144,7 @@ std::string CardSession::statistics_json() {
                         {"failed_copies", copies.failed},
                         {"checksums_compared", copies.checked},
                         {"stall_ns", blocked_ns_.load()},
+                        {"blocked_ns", blocked_ns_.load()},
                         {"steps", steps.steps},
                         {"last_step_ns", steps.last_ns},
                         {"last_step_moved_bytes", steps.moved_in_last.count},

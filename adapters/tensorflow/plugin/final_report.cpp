@@ -107,12 +107,12 @@ std::string describe(const std::map<std::string, LeftGraphs>& left) {
     if (++reasons > kMostReasons) {
       return text + "spillway: left_because of the statistics has the other reasons\n";
     }
-    text +=
-        graphs.count == 1
-            ? fmt::format("spillway: no activation leaves in the graph with {}: {}\n",
-                          graphs.sample, reason)
-            : fmt::format("spillway: no activation leaves in {} graphs, first that with {}: {}\n",
-                          graphs.count, graphs.sample, reason);
+    std::string which;
+    if (!graphs.sample.empty()) {
+      which = (graphs.count == 1 ? " with " : ", of which the first has ") + graphs.sample;
+    }
+    text += fmt::format("spillway: no activation leaves in {} graph{}{}: {}\n", graphs.count,
+                        graphs.count == 1 ? "" : "s", which, reason);
   }
   return text;
 }
@@ -122,6 +122,7 @@ std::string describe(const std::map<std::string, LeftGraphs>& left) {
 std::string to_json(const FinalFigures& figures) {
   nlohmann::json all{{"mode", runtime::to_string(figures.mode)},
                      {"stall_ns", figures.run.stall},
+                     {"blocked_ns", figures.run.blocked},
                      {"steps", figures.run.steps.steps},
                      {"last_step_ns", figures.run.steps.last_ns},
                      {"last_step_moved_bytes", figures.run.steps.moved_in_last.count},

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "op_types.hpp"
 #include "plan_loop.hpp"

@@ -78,7 +78,7 @@ class Session {
   [[nodiscard]] bool swap_ins_block() const {
     return !settings_.tf_async || (planner_ && planner_->swap_ins_block);
   }
-  /// One holds the calling thread from now on, which is the time that is returned, until
+  /// A swap holds the calling thread from now on, which is the time that is returned, until
   /// has_blocked(): the thread waits and does not compute.
   [[nodiscard]] TimeNs begins_to_block();
   void has_blocked(TimeNs begun);

@@ -26,7 +26,8 @@ struct RunFigures {
   runtime::StoreStatistics moved;
   std::vector<runtime::MoveTally::Moved> movers;  ///< what moved most, the most first
   StepFigures steps;
-  TimeNs stall = 0;       ///< allocations, over all threads, and standstills
+  TimeNs stall = 0;       ///< allocations, over all threads, standstills, and what is next
+  TimeNs blocked = 0;     ///< in which swaps held their threads, over all of these
   std::string transfers;  ///< how bytes move
   std::string planner;    ///< with its options; empty where none decides
 };

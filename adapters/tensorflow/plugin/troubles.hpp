@@ -14,7 +14,7 @@ namespace spillway::tf {
 
 class Troubles {
  public:
-  /// `where` tensors are that stay: `in memory`, `on the card`. Refers to both for its life.
+  /// `where` says in what a tensor stays: `in memory`, `on the card`. Both outlive this.
   Troubles(SwapTable& table, const char* where) : table_(table), where_(where) {}
 
   /// A tensor could not be copied and stays. Nothing is said of an empty reason.

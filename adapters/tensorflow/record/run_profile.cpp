@@ -136,14 +136,7 @@ void RunProfiler::stay(ProfiledStay begun, SeenMemory memory, bool is_made) {
   profile_.stays.push_back(begun);
 }
 
-void RunProfiler::note_peak(Bytes live) {
-  std::uint64_t peak = peak_.load(std::memory_order_relaxed);
-  while (live.count > peak && !peak_.compare_exchange_weak(peak, live.count)) {
-  }
-}
-
 void RunProfiler::allocated(const std::byte* pointer, Bytes bytes, Bytes live) {
-  note_peak(live);
   if (!watches()) return;
   const std::lock_guard lock(mutex_);
   peaks_.allocated(live);

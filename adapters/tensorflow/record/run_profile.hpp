@@ -5,7 +5,7 @@
 //     start ──> [rest of a run] ──> [a whole run] ──> the next run begins: take()
 //                                     └─ of another graph: the one after it is measured
 //
-// Nothing but the peak is measured, and nothing costs more than a look, unless it was started.
+// Nothing is measured, and nothing costs more than a look, unless it was started.
 // Thread-safe. Its lock is taken inside that of the memory.
 #pragma once
 
@@ -60,8 +60,6 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   void start(std::uint64_t first_hole, std::uint64_t holes);
   /// The run that was measured, once.
   [[nodiscard]] std::optional<RunProfile> take();
-  /// The most that was allocated at once since the last call, be runs measured or not.
-  [[nodiscard]] Bytes take_peak() { return {peak_.exchange(0)}; }
 
   /// A swap-out was given this memory for the hole; its bytes came back after it, be it ahead of
   /// the swap-in that hands them on.
@@ -109,11 +107,9 @@ class RunProfiler final : public MemoryObserver, public OpWatcher {
   /// Begins to measure after the present run, of which ops may be open.
   void begin_anew_locked();
   void forget_run_locked();
-  void note_peak(Bytes live);
   [[nodiscard]] bool is_wanted_locked() const;
 
   std::atomic<bool> on_{false};
-  std::atomic<std::uint64_t> peak_{0};
   std::mutex mutex_;
   std::unordered_set<std::string> nodes_;
   std::uint64_t first_hole_ = 0;  // of those that are wanted

@@ -16,15 +16,17 @@ TEST(FinalReportTest, SaysWhichGraphsAreLeftAndWhy) {
   FinalFigures figures;
   figures.graphs.left = {{"an edge mixes frames", {.count = 1, .sample = "dense/MatMul"}},
                          {"two nodes are named m", {.count = 3, .sample = "conv/Conv2D"}},
+                         {"no message", {.count = 1, .sample = ""}},
                          {std::string(kNothingWaits), {.count = 5, .sample = "metrics/Sum"}}};
   const std::string summary = to_summary(figures);
-  EXPECT_THAT(summary, HasSubstr("no activation leaves in the graph with dense/MatMul: an edge "
+  EXPECT_THAT(summary, HasSubstr("no activation leaves in 1 graph with dense/MatMul: an edge "
                                  "mixes frames\n"));
-  EXPECT_THAT(summary, HasSubstr("no activation leaves in 3 graphs, first that with conv/Conv2D: "
-                                 "two nodes are named m\n"));
-  EXPECT_THAT(summary, Not(HasSubstr("metrics/Sum"))) << "which leaves nothing to be desired";
+  EXPECT_THAT(summary, HasSubstr("no activation leaves in 3 graphs, of which the first has "
+                                 "conv/Conv2D: two nodes are named m\n"));
+  EXPECT_THAT(summary, HasSubstr("no activation leaves in 1 graph: no message\n"));
+  EXPECT_THAT(summary, Not(HasSubstr("metrics/Sum"))) << "in which nothing need leave";
   const auto told = nlohmann::json::parse(to_json(figures));
-  EXPECT_EQ(told["graphs_left"], 9);
+  EXPECT_EQ(told["graphs_left"], 10);
   EXPECT_EQ(told["left_because"]["two nodes are named m"], 3);
 }
 

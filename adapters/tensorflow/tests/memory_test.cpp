@@ -209,7 +209,7 @@ class HeldOuts final : public runtime::Transfers {
       runtime::make_transfers(runtime::IoMethod::kThreads);
 };
 
-TEST_F(SwapStoreTest, ASwapInEndsWhileASwapOutIsUnderWay) {
+TEST_F(SwapStoreTest, ASwapInEndsWhileASwapOutHasNotEnded) {
   auto transfers = std::make_unique<HeldOuts>();
   HeldOuts& outs = *transfers;
   SwapStore store(options(Bytes{}, kMiB * 16), std::move(transfers), memory_);

@@ -95,9 +95,9 @@ class Training {
     static std::byte memory;
     const bool begun =
         profiler_.begin_op({.step = ++step_, .node = "o", .type = "Mul"}, now_ += 10);
-    table_.copies(other_, bytes);
     profiler_.allocated(&memory, bytes, bytes);
     profiler_.came(other_, {&memory, bytes});
+    table_.copies(other_, bytes);
     if (begun) profiler_.end_op({}, now_ += 1000);
     profiler_.freed(&memory);
   }
@@ -278,36 +278,34 @@ TEST(PlanLoopTest, VariablesHaveRoomBesideOpsThatRanBesideEachOther) {
   EXPECT_EQ(training.run(), Training::kMap * 2) << "of 36 MiB, 10 are the variables'";
 }
 
-// Of the runs under the plan another op ran beside the first one once, while nothing was measured.
-TEST(PlanLoopTest, TheMeasuredPeakIsTheMostOfAllRunsUnderThePlan) {
+// In one of three runs that are measured under a plan another op runs beside the first one.
+TEST(PlanLoopTest, TheMeasuredPeakIsTheMostOfThreeRunsUnderThePlan) {
   Training training("lms", kMiB * 60);
-  training.run();
+  while (training.state().plans == 0) training.run();
   EXPECT_EQ(training.state().measured_peak, Bytes{});
-  Bytes most{};
-  while (training.state().plans < 2) most = training.run();
-  for (int i = 0; i < 2; ++i) most = training.run();
-  const PlanState before = training.state();
-  EXPECT_EQ(before.measured_peak, most);
-  EXPECT_NEAR(static_cast<double>(before.predicted_peak.count), static_cast<double>(most.count), 1);
   training.set_beside(kMiB * 55);
-  training.run();
+  Bytes most = training.run();
   training.set_beside(Bytes{});
   training.run();
-  EXPECT_EQ(training.state().plans, before.plans);
   EXPECT_EQ(training.state().measured_peak, Training::kMap + kMiB * 55);
-  while (training.state().plans == before.plans) training.run();
-  for (int i = 0; i < 2; ++i) training.run();
-  EXPECT_EQ(training.state().measured_peak, most) << "which is that of the last plan";
+  EXPECT_LT(training.state().predicted_peak, kMiB * 60);
+  while (training.state().plans == 1) most = training.run();
+  EXPECT_EQ(training.state().measured_peak, Training::kMap + kMiB * 55) << "of the plan before";
+  for (int i = 0; i < 7; ++i) most = training.run();
+  ASSERT_EQ(training.state().plans, 2U);
+  EXPECT_EQ(training.state().measured_peak, most);
 }
 
 TEST(PlanLoopTest, RunsOfOtherGraphsAreNotInThePeakUnderAPlan) {
   Training training("lms", kMiB * 60);
   training.add_other();
   Bytes most{};
-  for (int i = 0; i < 20; ++i) most = training.run();
-  for (int i = 0; i < 2; ++i) training.run_other(kMiB * 70);
-  training.run();
-  EXPECT_EQ(training.state().measured_peak, most);
+  for (int i = 0; i < 40; ++i) {
+    most = training.run();
+    training.run_other(kMiB * 70);
+  }
+  ASSERT_GT(training.state().plans, 1U);
+  EXPECT_LE(training.state().measured_peak, most);
 }
 
 // Memory ran out though the plan said that it would not: the next keeps to less.

@@ -82,14 +82,18 @@ TEST(PlannerChoiceTest, OptionsThatGraphsCannotFollowAreRefused) {
 
 TEST(PlannerChoiceTest, SwapsHoldTheirThreadsAsTheSyncModeSays) {
   for (const auto& [text, out, in] : {std::tuple{"lms", false, false},
-                                      {"lms:sync-mode=1", true, false},
-                                      {"lms:sync-mode=2", false, true},
-                                      {"lms:sync-mode=3", true, true},
+                                      {"lms:sync-mode=1,tune=off", true, false},
+                                      {"lms:sync-mode=2,tune=off", false, true},
+                                      {"lms:sync-mode=3,tune=off", true, true},
                                       {"hybrid", false, false}}) {
     const PlannerChoice choice = parse_planner(text);
     EXPECT_EQ(choice.swap_outs_block, out) << text;
     EXPECT_EQ(choice.swap_ins_block, in) << text;
   }
+}
+
+TEST(PlannerChoiceTest, ASyncModeIsNotTuned) {
+  EXPECT_THAT(refusal("lms:sync-mode=1"), HasSubstr("needs tune=off"));
 }
 
 TEST(PlannerChoiceTest, PartitionedHasVariablesOnTheHostUnlessTold) {

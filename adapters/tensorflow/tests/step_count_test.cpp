@@ -12,11 +12,11 @@ namespace {
 TEST(StepCountTest, CountsTheGraphThatRanMostOften) {
   StepCount count;
   EXPECT_EQ(count.figures().steps, 0U);
-  count.begin(0, 100, 0, Bytes{0});
+  EXPECT_TRUE(count.begin(0, 100, 0, Bytes{0})) << "its first run";
   EXPECT_EQ(count.figures().steps, 1U);
   EXPECT_EQ(count.figures().last_ns, 0) << "it has not ended";
-  count.begin(1, 101, 10, Bytes{5});
-  count.begin(0, 102, 40, Bytes{9});
+  EXPECT_TRUE(count.begin(1, 101, 10, Bytes{5}));
+  EXPECT_FALSE(count.begin(0, 102, 40, Bytes{9}));
   EXPECT_EQ(count.figures().steps, 2U);
   EXPECT_EQ(count.figures().last_ns, 40);
   EXPECT_EQ(count.figures().moved_in_last, Bytes{9});
@@ -31,7 +31,8 @@ TEST(StepCountTest, CountsTheGraphThatRanMostOften) {
 TEST(StepCountTest, TheTurnsOfALoopAreOneRun) {
   StepCount count;
   for (int turn = 0; turn < 6; ++turn) {
-    count.begin(0, turn < 3 ? 0 : 1, turn * 10, Bytes{static_cast<std::uint64_t>(turn)});
+    const Bytes moved{static_cast<std::uint64_t>(turn)};
+    EXPECT_EQ(count.begin(0, turn < 3 ? 0 : 1, turn * 10, moved), turn == 0);
   }
   EXPECT_EQ(count.figures().steps, 2U);
   EXPECT_EQ(count.figures().last_ns, 30);

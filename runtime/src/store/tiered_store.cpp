@@ -391,7 +391,7 @@ void TieredStore::before_fork() {
 
 void TieredStore::after_fork(bool in_child) {
   forked_ = true;
-  if (in_child) {
+  if (in_child && !in_child_) {  // a child's own child has its pages
     in_child_ = true;
     mapped_.after_fork_in_child();
     for (const auto& [id, place] : places_) {

@@ -287,7 +287,13 @@ TEST_P(MappedPlacesTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
     const std::vector<std::byte> more(kPage.count, std::byte{3});
     tiers.write(id, more.data());
     const bool again = data[9] == std::byte{3};
-    ::_exit(seen && put && kept && written && again ? 0 : 1);
+    tiers.before_fork();
+    const pid_t grandchild = ::fork();
+    tiers.after_fork(grandchild == 0);
+    if (grandchild == 0) ::_exit(data[9] == std::byte{3} ? 0 : 1);
+    int its_status = -1;
+    ::waitpid(grandchild, &its_status, 0);
+    ::_exit(seen && put && kept && written && again && its_status == 0 ? 0 : 1);
   }
   int status = -1;
   ::waitpid(child, &status, 0);
