@@ -3,8 +3,7 @@
 // what became of each graph.
 //
 //     graph ──rewrite.hpp──> pairs ──> SwapTable, PlanLoop
-//                              └─> a step is recorded: the graph is left, StepRecord watches its
-//                              ops
+//                              └─> in record mode: StepRecord, and the graph is left
 //
 // Thread-safe: one graph at a time, since numbers of holes and clocks are given out before it is
 // known how many a graph needs. The locks of the others are taken inside its own.

@@ -191,7 +191,7 @@ class HeldOuts final : public runtime::Transfers {
         done(result);
       };
     }
-    return transfers_->submit(std::move(transfer), std::move(done));
+    return transfers_->submit(transfer, std::move(done));
   }
   bool cancel(runtime::TransferId id) override { return transfers_->cancel(id); }
   bool hurry(runtime::TransferId id) override { return transfers_->hurry(id); }

@@ -82,8 +82,7 @@ struct RandomStep {
     std::vector<std::size_t> readers;
     for (std::uint64_t i = draw(1, 3); i-- > 0;) readers.push_back(draw(op + 1, ops - 1));
     std::ranges::sort(readers);
-    const auto doubled = std::ranges::unique(readers);
-    readers.erase(doubled.begin(), doubled.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
     return readers;
   }
 };
