@@ -53,12 +53,12 @@ class LimitedTrial:
     limit: Callable
     variables: dict  # the environment of the contestant
     steps: int = 3  # of a trial; what is made in the first is held in the second
+    patience: int = 300  # seconds, of each order to a worker; TensorFlow traces for a minute
     plans: dict = field(default_factory=dict)  # values that trained to plans made in their trials
 
     # Before times are taken: a planner's first plan is made after a step or two were measured, its
     # second four steps later.
     WARM_STEPS: ClassVar = 8
-    PATIENCE: ClassVar = 300  # seconds; TensorFlow traces deep networks for a minute
 
     def largest(self, first, **bounds):
         """The Largest value that trains (largest.py), or None."""
@@ -70,7 +70,7 @@ class LimitedTrial:
             worker = self._worker(value, self.variables, in_child=group.enter)
             try:
                 with worker:
-                    seconds, counters = worker.run(self.steps - 1, self.PATIENCE)
+                    seconds, counters = worker.run(self.steps - 1, self.patience)
             except (WorkerError, TooSlowError) as error:
                 lines = str(error).splitlines()  # the last may be anything that was killed in turn
                 say(f"  {value}: {lines[0]} {lines[-1] if 'exit status' in lines[0] else ''}")
@@ -104,8 +104,8 @@ class LimitedTrial:
             first = self._worker(value, stock_environment(), command=stock)
             second = self._worker(value, self.variables, in_child=group.enter)
             with first, second:
-                first.run(self.WARM_STEPS, self.PATIENCE)
-                second.run(self.WARM_STEPS, self.PATIENCE)
+                first.run(self.WARM_STEPS, self.patience)
+                second.run(self.WARM_STEPS, self.patience)
                 return Spread.of([turn.ratio for turn in turns(first, second, pairs, 1)])
 
     def _worker(self, value, variables, command=None, **options):

@@ -99,6 +99,7 @@ class Seed:
     fixed: tuple = ()
     granule: int = 1
     modules: tuple = ()  # that PyTorch's program needs besides
+    patience: int = LimitedTrial.patience
     amount: Callable = int  # of what the claim counts, by the option's value
 
     def arguments(self, framework, value, steps):
@@ -116,7 +117,7 @@ SEEDS = {
     "depth": Seed(
         "layers of a ResNet, third stage (32^2, batch 16)", "SuperNeurons, TensorFlowMem",
         "3.24, 3.8", "-", ("superneurons", "partitioned"),
-        "deep_resnet.py", "blocks", 16, 160 * MIB,
+        "deep_resnet.py", "blocks", 16, 160 * MIB, patience=900,
         amount=lambda blocks: 3 * (6 + 32 + 6 + blocks) + 2,
     ),
     "resolution": Seed(
@@ -199,7 +200,8 @@ class Contest:
     def trial(self, variables):
         command = partial(self.seed.arguments, self.framework)
         limit = NoLimit if self.alone else in_memory(self.room)
-        return LimitedTrial(command, limit, variables, self.framework.steps)
+        patience = self.seed.patience
+        return LimitedTrial(command, limit, variables, self.framework.steps, patience)
 
     def place(self):
         """What both train in, for people."""

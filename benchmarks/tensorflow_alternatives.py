@@ -169,7 +169,7 @@ def answer(name, program, directory, report):
         f"`{program.script}{''.join(f' {word}' for word in program.fixed)}`: "
         f"{size(program.budget)} for tensors, {size(contest.imports)} that importing TensorFlow "
         f"takes and {size(ALLOWANCE)} for all else, in a memory cgroup. `largest batch`: "
-        f"{STEPS} steps end within {LimitedTrial.PATIENCE} s; found by bisection, to "
+        f"{STEPS} steps end within {LimitedTrial.patience} s; found by bisection, to "
         f"5 % for stock and to 10 % for the others, and not searched beyond {CAP} times stock's. "
         f"Times are against stock without a limit: median of {PAIRS} pairs and range."
     )
