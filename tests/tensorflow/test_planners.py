@@ -76,13 +76,13 @@ def test_swap_ins_are_held_back_in_every_step():
     assert found.statistics["peak_device_bytes"] <= 2 * MIB
 
 
-DELAY_MS = 5
+DELAY_MS = 20  # of a copy; without it one takes 6 ms in fuzz on a busy machine
 OFF = ":variables-on-host=off"
 
 
 @pytest.mark.parametrize(
     ("mode", "held_by_writes", "held_by_reads"),
-    [("0", False, False), ("1", True, False), ("2", False, True), ("3", True, True)],
+    [("0", False, False), ("1", True, False), ("2", False, True)],
 )
 def test_swaps_hold_their_threads_as_the_sync_mode_says(
     server, mode, held_by_writes, held_by_reads
