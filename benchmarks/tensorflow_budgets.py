@@ -68,7 +68,8 @@ class Measurements:
         self.ample = self.outcome(None)
         # Pages that lay idle could have been done without. Of few steps with many graphs none may
         # come to a plan, and everything copies: so the peak is that of a run in which nothing may.
-        self.peak = self.outcome(None, SPILLWAY_MIN_SIZE=NOTHING_LEAVES).live
+        self.still = self.outcome(None, SPILLWAY_MIN_SIZE=NOTHING_LEAVES)
+        self.peak = self.still.live
         self._known = {}
 
     def _train(self, **variables):
@@ -115,7 +116,7 @@ class Measurements:
         return self.at(high)
 
     def troubles(self):
-        every = [self.ample, *self._known.values()]
+        every = [self.ample, self.still, *self._known.values()]
         return [f"{self._program} at {size(o.budget)}: {o.trouble}" for o in every if o.trouble]
 
 

@@ -76,19 +76,16 @@ def test_swap_ins_are_held_back_in_every_step():
     assert found.statistics["peak_device_bytes"] <= 2 * MIB
 
 
-DELAY_MS = 20  # of a copy; without it one takes 6 ms in fuzz on a busy machine
+DELAY_MS = 20  # of a copy
 OFF = ":variables-on-host=off"
 
 
-@pytest.mark.parametrize(
-    ("mode", "held_by_writes", "held_by_reads"),
-    [("0", False, False), ("1", True, False), ("2", False, True)],
-)
-def test_swaps_hold_their_threads_as_the_sync_mode_says(
-    server, mode, held_by_writes, held_by_reads
-):
+@pytest.mark.parametrize(("mode", "waited_for"), [("0", None), ("1", "write"), ("2", "read")])
+def test_swaps_hold_their_threads_as_the_sync_mode_says(server, mode, waited_for):
+    """By the delay of each copy longer where copies of the kind that they wait for are slow."""
+    blocked = {}
     planner = f"lms:sync-mode={mode},tune=off,threshold=8"
-    for slow, held in (("write", held_by_writes), ("read", held_by_reads)):
+    for slow in ("write", "read"):
         found = run(
             "train.py", "mlp", SPILLWAY_BUDGET="4GiB", SPILLWAY_MODE="fuzz",
             SPILLWAY_PLANNER=planner, SPILLWAY_FAULTS=f"spool.{slow}=delay:{DELAY_MS}ms@1+",
@@ -96,8 +93,13 @@ def test_swaps_hold_their_threads_as_the_sync_mode_says(
         assert found.status == 0, found.errors
         assert_equal(found, server.kept("mlp"))
         statistics = found.statistics
-        copies = statistics["pairs_used"] * statistics["steps"]
-        assert (statistics["blocked_ns"] >= copies * DELAY_MS * 1_000_000) == held, statistics
+        blocked[slow] = statistics["blocked_ns"]
+    if waited_for is None:
+        assert blocked == {"write": 0, "read": 0}
+        return
+    copies = statistics["pairs_used"] * statistics["steps"]
+    longer = blocked.pop(waited_for) - sum(blocked.values())
+    assert longer >= copies * DELAY_MS * 1_000_000
 
 
 def test_partitions_have_all_variables_in_the_store(server):

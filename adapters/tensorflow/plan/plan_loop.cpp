@@ -90,7 +90,7 @@ void PlanLoop::on_run(std::size_t graph) {
 void PlanLoop::give_up_measuring_locked(Planned& planned) {
   measured_.reset();
   planned.patience = std::min(planned.patience * 4, kMostPatience);
-  if (!planned.predicted || planned.limited) table_.measure_instead(planned.graph.first_hole);
+  if (!planned.has_full_plan()) table_.measure_instead(planned.graph.first_hole);
 }
 
 bool PlanLoop::is_of_smaller_batch(const RunProfile& run) const {
@@ -121,7 +121,8 @@ void PlanLoop::measured_locked(Planned& planned, const RunProfile& run) {
   } catch (const std::exception& error) {
     say_no_plan_locked(planned, error.what());
   }
-  planned.measure_at = planned.runs + planned.pause - kRunsToJudgeEarlier;
+  planned.measure_at = planned.runs + planned.pause;
+  if (planned.predicted && planned.measured == 0) planned.measure_at -= kRunsToJudgeEarlier;
   planned.pause = std::min(planned.pause * 2, kLongestPause);
 }
 
@@ -135,21 +136,21 @@ void PlanLoop::note_peak_locked(Planned& planned, Bytes peak) {
 // A former plan is followed on.
 void PlanLoop::say_no_plan_locked(Planned& planned, std::string reason) {
   state_.no_plan = std::move(reason);
-  if (!planned.predicted || planned.limited) table_.measure_instead(planned.graph.first_hole);
+  if (!planned.has_full_plan()) table_.measure_instead(planned.graph.first_hole);
 }
 
 void PlanLoop::learn_locked(Planned& planned) {
   const std::uint64_t late_leaves = table_.late_leaves(planned.graph.first_hole);
   if (late_leaves != planned.late_leaves) planned.pause = kFirstPause;
   // What ran beside a limited op is in its peak again, and no plan changes that.
-  if (planned.predicted && !planned.limited) {
+  if (planned.has_full_plan()) {
     const Bytes missed = saturating_sub(planned.peak, *planned.predicted);
     const double budget = static_cast<double>(options_.budget.count);
     const bool above = static_cast<double>(planned.peak.count) > 0.95 * budget;
-    if (above && !planned.judged) planned.share -= static_cast<double>(missed.count) / budget;
+    const bool first = planned.measured == kRunsToJudge;  // later, where no new plan was found
+    if (above && first) planned.share -= static_cast<double>(missed.count) / budget;
     if (late_leaves != planned.late_leaves) planned.share -= 0.05;
     planned.share = std::max(planned.share, kLeastShare);
-    planned.judged = true;
   }
   planned.late_leaves = late_leaves;
 }
@@ -167,7 +168,6 @@ void PlanLoop::follow_locked(Planned& planned, const RunProfile& run) {
     say_no_plan_locked(planned, "the step does not fit with the planner's choices");
     return;
   }
-  planned.judged = false;
   planned.decisions.clear();
   state_.copying = 0;
   state_.recomputing = 0;

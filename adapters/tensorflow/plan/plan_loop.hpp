@@ -111,11 +111,13 @@ class PlanLoop {
     std::optional<Bytes> predicted{};   ///< peak of its last plan
     std::uint32_t measured = 0;         ///< runs under that plan
     Bytes peak{};                       ///< the most of those
-    bool judged = false;                ///< its last plan, by a run under it
     bool limited = false;               ///< that plan, by limit_needs()
     bool kept = false;                  ///< it began with a plan of a former run
     std::vector<HoleDecision> decisions{};
     std::string not_kept{};
+
+    /// Whether it has one that needs no op to wait for another.
+    [[nodiscard]] bool has_full_plan() const { return predicted && !limited; }
   };
 
   void give_up_measuring_locked(Planned& planned);

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "../in_child.hpp"
 #include "../resident_pages.hpp"
 #include "spillway/base/fault.hpp"
 #include "tiered_store_fixture.hpp"
@@ -28,6 +27,18 @@ namespace spillway::runtime {
 namespace {
 
 using MappedPlacesTest = TieredStoreTest;
+
+// 0 if `body` is true in a child that is forked as the store asks.
+template <typename Body>
+int in_child_of(TieredStore& tiers, const Body& body) {
+  tiers.before_fork();
+  const int status = in_child([&] {
+    tiers.after_fork(true);
+    return body() ? 0 : 1;
+  });
+  tiers.after_fork(false);
+  return status;
+}
 
 TEST_P(MappedPlacesTest, AMappedPlaceIsReadAndWrittenWhereItIsWhateverWasPutAside) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
@@ -273,10 +284,7 @@ TEST_P(MappedPlacesTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
   ASSERT_TRUE(place);
   const auto [id, data] = *place;
   data[9] = std::byte{9};
-  tiers.before_fork();
-  const pid_t child = ::fork();
-  tiers.after_fork(child == 0);
-  if (child == 0) {
+  const int status = in_child_of(tiers, [&tiers, id = id, data = data] {
     const bool seen = data[9] == std::byte{9};
     data[9] = std::byte{1};
     tiers.give_back(id);
@@ -287,16 +295,9 @@ TEST_P(MappedPlacesTest, WhatAForkedChildWritesIntoAMappedPlaceIsItsOwn) {
     const std::vector<std::byte> more(kPage.count, std::byte{3});
     tiers.write(id, more.data());
     const bool again = data[9] == std::byte{3};
-    tiers.before_fork();
-    const pid_t grandchild = ::fork();
-    tiers.after_fork(grandchild == 0);
-    if (grandchild == 0) ::_exit(data[9] == std::byte{3} ? 0 : 1);
-    int its_status = -1;
-    ::waitpid(grandchild, &its_status, 0);
-    ::_exit(seen && put && kept && written && again && its_status == 0 ? 0 : 1);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
+    const int its_child = in_child_of(tiers, [data] { return data[9] == std::byte{3}; });
+    return seen && put && kept && written && again && its_child == 0;
+  });
   EXPECT_EQ(status, 0);
   EXPECT_EQ(data[9], std::byte{9});
 }
@@ -306,16 +307,11 @@ TEST_P(MappedPlacesTest, AForkedChildGetsNothingOfItsParentsFile) {
   TieredStore tiers(options(Bytes{}, kMiB), transfers());
   const auto before = tiers.map(kPage);
   ASSERT_TRUE(before);
-  tiers.before_fork();
-  const pid_t child = ::fork();
-  tiers.after_fork(child == 0);
-  if (child == 0) {
+  const int status = in_child_of(tiers, [&tiers] {
     const auto place = tiers.map(kPage);
     if (place) std::memset(place->data, 7, kPage.count);
-    ::_exit(!place && !tiers.reserve(kPage) && !tiers.full_reason().empty() ? 0 : 1);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
+    return !place && !tiers.reserve(kPage) && !tiers.full_reason().empty();
+  });
   EXPECT_EQ(status, 0);
   const auto after = tiers.map(kPage);
   ASSERT_TRUE(after);
