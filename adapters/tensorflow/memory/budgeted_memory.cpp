@@ -39,7 +39,9 @@ BudgetedMemory::BudgetedMemory(Bytes budget, runtime::Poison poison)
   if (poison == runtime::Poison::kYes) memory_.set_small_objects(runtime::SmallObjects::kBlocks);
 }
 
-std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment, Overbooking overbooking) {
+// With the lock held.
+BudgetedMemory::Tried BudgetedMemory::try_once(Bytes bytes, std::size_t alignment,
+                                               Overbooking overbooking) {
   memory_.take_freed(none_);
   Bytes wanted{std::max<std::uint64_t>(bytes.count, 1)};
   if (alignment > kOfSlabs) {
@@ -47,15 +49,16 @@ std::byte* BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment, Overbo
     wanted = {
         std::max<std::uint64_t>(wanted.count + alignment, runtime::Slabs::kLargestObject + 1)};
   }
-  std::byte* const pointer = memory_.allocate(wanted, overbooking).pointer;
-  if (pointer == nullptr) return nullptr;
+  const runtime::Allocation allocation = memory_.allocate(wanted, overbooking);
+  std::byte* const pointer = allocation.pointer;
+  if (pointer == nullptr) return {.short_by = allocation.short_by};
   ++allocations_;
   note_peaks_locked();
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   std::byte* const aligned =
       alignment <= kOfSlabs ? pointer : pointer + (alignment - address % alignment) % alignment;
   if (observer_ != nullptr) observer_->allocated(aligned, bytes, memory_.live());
-  return aligned;
+  return {.pointer = aligned};
 }
 
 void BudgetedMemory::note_peaks_locked() {
@@ -66,22 +69,24 @@ void BudgetedMemory::note_peaks_locked() {
 
 std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
-  return try_locked(bytes, alignment, Overbooking::kRefuse);
+  return try_once(bytes, alignment, Overbooking::kRefuse).pointer;
 }
 
 std::byte* BudgetedMemory::try_allocate_spare(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
   if (wanting_.load() != 0) return nullptr;
-  return try_locked(bytes, alignment, Overbooking::kRefuse);
+  return try_once(bytes, alignment, Overbooking::kRefuse).pointer;
 }
 
 std::byte* BudgetedMemory::allocate_beyond(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
-  return try_locked(bytes, alignment, Overbooking::kAllow);
+  return try_once(bytes, alignment, Overbooking::kAllow).pointer;
 }
 
 template <typename Attempt>
-bool BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt) {
+std::optional<Bytes> BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen,
+                                              const Attempt& attempt) {
+  std::optional<Bytes> short_by;
   auto quiet_since = Clock::now();
   bool asked_for_all = false;  // since then
   // Whoever gets no processor for longer than it has patience has not asked for all there is.
@@ -89,7 +94,10 @@ bool BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen, const Attempt& at
     const bool for_all = Clock::now() - quiet_since >= kForOps;
     make_room(bytes, for_all ? Victims::kInUse : Victims::kIdle);
     const std::uint64_t now = wait_for_room(seen, kLook);
-    if (attempt()) return true;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!(short_by = attempt())) return std::nullopt;
+    }
     asked_for_all = for_all;
     if (now != seen || room_expected()) {
       quiet_since = Clock::now();
@@ -97,7 +105,7 @@ bool BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen, const Attempt& at
     }
     seen = now;
   }
-  return false;
+  return short_by;
 }
 
 TimeNs BudgetedMemory::begin_waiting() {
@@ -117,47 +125,61 @@ void BudgetedMemory::end_waiting(TimeNs begun) {
 template <typename Attempt>
 bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
   const std::uint64_t seen = frees_.load();
-  if (attempt()) return true;
   {
     const std::lock_guard lock(mutex_);
+    if (!attempt()) return true;
     ++waits_;
   }
   // A request that can never fit need not wait.
   if (bytes <= limit_) {
     const TimeNs begun = begin_waiting();
-    const bool obtained = wait_for(bytes, seen, attempt);
+    const bool obtained = !wait_for(bytes, seen, attempt);
     end_waiting(begun);
     if (obtained) return true;
   }
   const std::lock_guard lock(mutex_);
-  ++failures_;
-  last_short_ = saturating_sub(bytes, saturating_sub(limit_, live_locked()));
-  failure = failure_locked(bytes);
+  // Once more: with what came since, the figures would say that it fits.
+  const std::optional<Bytes> short_by = attempt();
+  if (!short_by) return true;
+  failure = fail_locked(bytes, *short_by);
   return false;
 }
 
 std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
   if (bytes.count > runtime::Slabs::kLargestObject) hold_back();
   std::byte* pointer = nullptr;
-  obtain(bytes, [&] { return (pointer = try_allocate(bytes, alignment)) != nullptr; });
+  obtain(bytes, [&]() -> std::optional<Bytes> {
+    const Tried tried = try_once(bytes, alignment, Overbooking::kRefuse);
+    pointer = tried.pointer;
+    return pointer != nullptr ? std::nullopt : std::optional(tried.short_by);
+  });
   return pointer;
 }
 
 bool BudgetedMemory::charge(Bytes bytes) {
   hold_back();
-  return obtain(bytes, [&] { return try_charge(bytes); });
+  return obtain(bytes, [&] { return charge_locked(bytes); });
 }
 
 bool BudgetedMemory::try_charge(Bytes bytes) {
   const std::lock_guard lock(mutex_);
+  return !charge_locked(bytes);
+}
+
+std::optional<Bytes> BudgetedMemory::charge_locked(Bytes bytes) {
   memory_.take_freed(none_);
-  if (live_locked() + bytes > limit_) return false;
+  Bytes short_by = saturating_sub(live_locked() + bytes, limit_);
+  if (short_by.count != 0) {
+    memory_.release_idle();  // spans without objects count as live
+    short_by = saturating_sub(live_locked() + bytes, limit_);
+    if (short_by.count != 0) return short_by;
+  }
   charged_ += bytes;
   memory_.set_limit(limit_ - charged_);
   // Pages that nobody needs count as held.
   if (memory_.budget().used() > memory_.budget().limit()) memory_.release_idle();
   note_peaks_locked();
-  return true;
+  return std::nullopt;
 }
 
 void BudgetedMemory::uncharge(Bytes bytes) {
@@ -231,15 +253,23 @@ std::uint64_t BudgetedMemory::wait_for_room(std::uint64_t seen, milliseconds pat
   return frees_.load();
 }
 
-std::string BudgetedMemory::failure_locked(Bytes bytes) const {
+std::string BudgetedMemory::fail_locked(Bytes bytes, Bytes short_by) {
+  ++failures_;
+  last_short_ = short_by;
   const Bytes have = saturating_sub(limit_, live_locked());
-  return fmt::format("need {}, have {} of {}, short {}", to_string(bytes), to_string(have),
-                     to_string(limit_), to_string(saturating_sub(bytes, have)));
+  if (short_by.count == 0 && bytes <= limit_) {
+    return fmt::format("need {}, have {} of {}, which the kernel refuses", to_string(bytes),
+                       to_string(have), to_string(limit_));
+  }
+  // Whole pages may be more than there is where the bytes are not.
+  const Bytes need = bytes > have ? bytes : have + short_by;
+  return fmt::format("need {}, have {} of {}, short {}", to_string(need), to_string(have),
+                     to_string(limit_), to_string(need - have));
 }
 
-std::string BudgetedMemory::describe_failure(Bytes bytes) {
+std::string BudgetedMemory::fail(Bytes bytes) {
   const std::lock_guard lock(mutex_);
-  return failure_locked(bytes);
+  return fail_locked(bytes, std::max(saturating_sub(live_locked() + bytes, limit_), Bytes{1}));
 }
 
 std::string BudgetedMemory::last_failure() { return failure; }

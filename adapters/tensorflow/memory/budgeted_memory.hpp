@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ struct MemoryUsage {
   Bytes peak_live{};  ///< since clear_peak()
   std::uint64_t allocations = 0;
   std::uint64_t waits = 0;     ///< allocations that waited
-  std::uint64_t failures = 0;  ///< and those that failed
+  std::uint64_t failures = 0;  ///< and those that failed, swap-ins too
   Bytes last_short{};          ///< what the last of those was short
   std::int64_t waited_ns = 0;  ///< over all threads
 };
@@ -101,8 +102,8 @@ class BudgetedMemory {
 
   /// need / have / short of the calling thread's last failure.
   static std::string last_failure();
-  /// The same of so many bytes now, for who did not allocate in vain here.
-  std::string describe_failure(Bytes bytes);
+  /// Counts a failure of who waited for so many bytes elsewhere, and returns the same of it.
+  std::string fail(Bytes bytes);
   /// The text for a person of either: `figures` and what helps.
   static std::string shortage(const std::string& figures);
 
@@ -117,20 +118,27 @@ class BudgetedMemory {
   void after_fork(bool in_child);
 
  private:
-  std::byte* try_locked(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
+  struct Tried {
+    std::byte* pointer = nullptr;
+    Bytes short_by{};  ///< else: for whole pages; zero: the kernel refused
+  };
+  Tried try_once(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
   void note_peaks_locked();
   /// Of the calling thread, for room that it has not got. Returns when it began.
   [[nodiscard]] TimeNs begin_waiting();
   void end_waiting(TimeNs begun);
   /// Waits until little enough is on its way out.
   void hold_back();
-  /// Tries, which `attempt` does, until it works: true; or nothing has made room for the patience.
+  [[nodiscard]] std::optional<Bytes> charge_locked(Bytes bytes);
+  /// Tries until it works, or nothing has made room for the patience. `attempt`, with the lock
+  /// held, returns what it is short of, and so does this; nothing: it worked.
   template <typename Attempt>
-  bool wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt);
-  /// The same, before it waits at all, and with its end in the figures.
+  std::optional<Bytes> wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt);
+  /// The same, before it waits at all, and with its end in the figures. Whether it worked.
   template <typename Attempt>
   bool obtain(Bytes bytes, const Attempt& attempt);
-  std::string failure_locked(Bytes bytes) const;
+  /// Counts it; returns the figures.
+  std::string fail_locked(Bytes bytes, Bytes short_by);
   [[nodiscard]] Bytes live_locked() const { return memory_.live() + charged_; }
 
   const Bytes limit_;

@@ -340,7 +340,7 @@ void SwapStore::fail_first() {
     first = std::move(in_.front());
     in_.pop_front();
   }
-  first.done(nullptr, BudgetedMemory::shortage(memory_.describe_failure(first.copy->bytes())));
+  first.done(nullptr, BudgetedMemory::shortage(memory_.fail(first.copy->bytes())));
 }
 
 void SwapStore::pause() {

@@ -56,6 +56,31 @@ TEST(BudgetedMemoryTest, RefusesWhatDoesNotFitAndSaysHowMuch) {
   EXPECT_NE(memory.try_allocate(kMiB * 6, kAlignment), nullptr);
 }
 
+TEST(BudgetedMemoryTest, SaysWhatWholePagesAreShortOf) {
+  BudgetedMemory memory(kMiB * 2, Poison::kNo);
+  ASSERT_NE(memory.allocate(kMiB * 2 - Bytes{140'000}, kAlignment), nullptr);
+  const Bytes have = memory.limit() - memory.usage().live;
+  ASSERT_EQ(memory.allocate(have - Bytes{1}, kAlignment), nullptr) << "its colour needs a page";
+  EXPECT_THAT(BudgetedMemory::last_failure(), HasSubstr("short 4 KiB"));
+  EXPECT_EQ(memory.usage().last_short, Bytes{4096});
+}
+
+TEST(BudgetedMemoryTest, SaysThatTheKernelRefuses) {
+  BudgetedMemory memory(kMiB * 8, Poison::kNo);
+  arm_faults("arena.map=ENOMEM@1+");
+  EXPECT_EQ(memory.allocate(kMiB * 4, kAlignment), nullptr);
+  arm_faults("");
+  EXPECT_EQ(BudgetedMemory::last_failure(),
+            "need 4 MiB, have 8 MiB of 8 MiB, which the kernel refuses");
+}
+
+TEST(BudgetedMemoryTest, ChargesWhatEmptySpansHeld) {
+  BudgetedMemory memory(kMiB * 2, Poison::kNo);
+  memory.free(memory.allocate({100}, kAlignment));
+  EXPECT_TRUE(memory.try_charge(kMiB * 2));
+  memory.uncharge(kMiB * 2);
+}
+
 class CountedWaits final : public MemoryObserver {
  public:
   void allocated(const std::byte* /*pointer*/, Bytes /*bytes*/, Bytes /*live*/) override {}
@@ -341,6 +366,8 @@ TEST_F(SwapStoreTest, WhatWaitsCanBeCancelledAndElseFailsInTheEnd) {
   EXPECT_TRUE(store_.cancel_in(cancelled));
   EXPECT_FALSE(store_.cancel_in(cancelled));
   EXPECT_THAT(failed.get_future().get(), HasSubstr("need 4 MiB, have "));
+  EXPECT_EQ(memory_.usage().failures, 1U);
+  EXPECT_GT(memory_.usage().last_short, Bytes{});
   memory_.free(taken);
 }
 

@@ -58,10 +58,20 @@ void DeviceMemory::trim_cache(Bytes wanted) {
   if (excess.count != 0) arena_.release_idle(excess);
 }
 
+// Idle pages, and where these are not enough, spans of small objects that have none.
+void DeviceMemory::give_back(Bytes bytes) {
+  if (bytes.count == 0) return;
+  const Bytes given = arena_.release_idle(bytes);
+  if (given >= bytes) return;
+  empty_spans_.clear();
+  slabs_.remove_empty_spans(empty_spans_);
+  for (Block* const span : empty_spans_) arena_.free_block(*span);
+  if (!empty_spans_.empty()) arena_.release_idle(bytes - given);
+}
+
 // A lowered limit takes effect on idle pages at once, on others when their users are done.
 Bytes DeviceMemory::obey_limit() {
-  const Bytes excess = saturating_sub(budget_.used(), budget_.limit());
-  if (excess.count != 0) arena_.release_idle(excess);
+  give_back(saturating_sub(budget_.used(), budget_.limit()));
   return saturating_sub(budget_.used(), budget_.limit());
 }
 
@@ -71,8 +81,7 @@ Allocation DeviceMemory::fill(Block& block, Bytes bytes, Overbooking overbooking
   const Bytes fresh = Arena::missing(block, bytes);
   if (fresh.count != 0) trim_cache(fresh);
   // More than `fresh` where the limit was lowered below what is held.
-  const Bytes excess = saturating_sub(budget_.used() + fresh, budget_.limit());
-  if (excess.count != 0) arena_.release_idle(excess);
+  give_back(saturating_sub(budget_.used() + fresh, budget_.limit()));
   const Bytes short_by = saturating_sub(budget_.used() + fresh, budget_.limit());
   if (short_by.count != 0 && overbooking == Overbooking::kRefuse) {
     return {.pointer = nullptr, .block = nullptr, .short_by = short_by};
@@ -103,8 +112,10 @@ Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
   void* object = slabs_.allocate(bytes.count);
   if (object == nullptr) {
     // Objects of a span begin at different lines as it is, and a page more is much of a small one.
-    const Allocation span =
-        allocate_block({slabs_.span_bytes(bytes.count)}, overbooking, Colouring::kNo);
+    Allocation span = allocate_block({slabs_.span_bytes(bytes.count)}, overbooking, Colouring::kNo);
+    if (span.pointer == nullptr && span.short_by.count != 0) {
+      span = allocate_block({Slabs::least_span_bytes(bytes.count)}, overbooking, Colouring::kNo);
+    }
     if (span.pointer == nullptr) return span;
     slabs_.add_span(as_block(*span.block), bytes.count);
     object = slabs_.allocate(bytes.count);

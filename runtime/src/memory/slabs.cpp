@@ -93,6 +93,10 @@ std::uint64_t Slabs::span_bytes(std::uint64_t bytes) const {
   return round_up({std::max(wanted, 2 * class_bytes(object_class))}, kPage).count;
 }
 
+std::uint64_t Slabs::least_span_bytes(std::uint64_t bytes) {
+  return round_up({class_bytes(class_of(bytes))}, kPage).count;
+}
+
 void Slabs::add_span(Block& block, std::uint64_t bytes) {
   const std::uint32_t object_class = class_of(bytes);
   const std::uint64_t object_bytes = class_bytes(object_class);
@@ -125,11 +129,26 @@ bool Slabs::free(Block& block, void* object) {
     return false;  // the last span with room stays: freeing it would thrash on the next object
   }
   if (span.listed) spans.erase(std::find(spans.begin(), spans.end(), &span));
-  span.listed = false;
-  block.span = nullptr;
-  held_ -= {block.resident};
-  unused_spans_.push_back(&span);
+  forget(span);
   return true;
+}
+
+void Slabs::forget(SlabSpan& span) {
+  span.listed = false;
+  span.block().span = nullptr;
+  held_ -= {span.block().resident};
+  unused_spans_.push_back(&span);
+}
+
+void Slabs::remove_empty_spans(std::vector<Block*>& blocks) {
+  for (std::vector<SlabSpan*>& spans : with_room_) {
+    std::erase_if(spans, [&](SlabSpan* span) {
+      if (!span->empty()) return false;
+      blocks.push_back(&span->block());
+      forget(*span);
+      return true;
+    });
+  }
 }
 
 }  // namespace spillway::runtime

@@ -72,6 +72,32 @@ TEST_F(DeviceMemoryTest, ThePeakOfWhatWasLiveLeavesTheCacheOut) {
   EXPECT_EQ(memory_.peak_live(), Bytes{0});
 }
 
+TEST_F(DeviceMemoryTest, NearTheLimitASpanIsOfOneObject) {
+  constexpr Bytes kObject{Slabs::kLargestObject};
+  for (int i = 0; i < 64; ++i) memory_.allocate(kObject, Overbooking::kRefuse);
+  // Spans of that class are of eight now.
+  const Bytes rest = kObject * 4;
+  ASSERT_NE(allocate(memory_.budget().limit() - memory_.budget().used() - rest), nullptr);
+  Allocation last;
+  do last = memory_.allocate(kObject, Overbooking::kRefuse);
+  while (last.pointer != nullptr);
+  EXPECT_EQ(memory_.budget().used(), memory_.budget().limit());
+  EXPECT_EQ(last.short_by, kObject);
+}
+
+TEST_F(DeviceMemoryTest, SpansWithoutObjectsMakeRoom) {
+  std::vector<std::byte*> objects;
+  for (const std::uint64_t bytes : {64U, 1'000U, 20'000U}) {
+    objects.push_back(memory_.allocate({bytes}, Overbooking::kRefuse).pointer);
+  }
+  for (std::byte* const object : objects) memory_.free_later(object);
+  std::vector<DeviceBlock*> records;
+  memory_.take_freed(records);
+  ASSERT_NE(memory_.live(), Bytes{0}) << "the last span of a class stays";
+  EXPECT_NE(allocate(memory_.budget().limit()), nullptr);
+  EXPECT_NE(memory_.allocate({64}, Overbooking::kAllow).pointer, nullptr);
+}
+
 TEST_F(DeviceMemoryTest, InFuzzModeEveryAllocationIsABlock) {
   memory_.set_small_objects(SmallObjects::kBlocks);
   Block* block = allocate({100});

@@ -63,7 +63,7 @@ class DeviceMemory final : public DeviceTier {
   void set_small_objects(SmallObjects small) override { small_ = small; }
   void set_poison(Poison poison) override { arena_.set_poison(poison); }
   void set_cache_slack(double share) override { cache_slack_ = share; }
-  void release_idle() override { arena_.release_idle(budget_.used()); }
+  void release_idle() override { give_back(budget_.used()); }
 
   [[nodiscard]] const MemoryBudget& budget() const override { return budget_; }
   [[nodiscard]] Bytes live() const override { return budget_.used() - cached() - lingering(); }
@@ -83,10 +83,12 @@ class DeviceMemory final : public DeviceTier {
   Allocation allocate_block(Bytes bytes, Overbooking overbooking, Colouring colouring);
   Allocation fill(Block& block, Bytes bytes, Overbooking overbooking);
   void trim_cache(Bytes wanted);
+  void give_back(Bytes bytes);
 
   MemoryBudget budget_;
   Arena arena_;
   Slabs slabs_;
+  std::vector<Block*> empty_spans_;  // on their way to the arena
   SmallObjects small_ = SmallObjects::kSlabs;
   double cache_slack_ = 0.125;
   Bytes peak_live_{};

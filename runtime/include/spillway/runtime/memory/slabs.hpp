@@ -2,11 +2,11 @@
 // Small objects: size classes in spans that are blocks of the arena.
 //
 // A class's first spans are small, later ones a quarter of what it holds, up to 256 KiB: programs
-// use many classes, most of them for a few objects.
+// use many classes, most of them for a few objects. Where that is too much, a span of one object.
 //
 // Small storages never move (a transfer of 64 KiB is all latency), so slabs need only waste little
-// and be quick. A span whose objects are all free goes back to the arena. Not thread-safe:
-// guarded by the engine's lock.
+// and be quick. A span whose objects are all free goes back to the arena, the last one with room
+// of its class when memory is short. Not thread-safe: guarded by the engine's lock.
 #pragma once
 
 #include <array>
@@ -65,12 +65,18 @@ class Slabs {
   /// Size of the next span for objects of `bytes`.
   [[nodiscard]] std::uint64_t span_bytes(std::uint64_t bytes) const;
 
-  /// Makes `block`, of that size, a span for objects of `bytes`.
+  /// The least size that a span for them may have.
+  [[nodiscard]] static std::uint64_t least_span_bytes(std::uint64_t bytes);
+
+  /// Makes `block`, of one of these sizes, a span for objects of `bytes`.
   void add_span(Block& block, std::uint64_t bytes);
 
   /// Frees an object of `block`. Returns true if the span is empty now and was removed: the caller
   /// gives the block back to the arena.
   bool free(Block& block, void* object);
+
+  /// Removes the spans that have no object and appends their blocks, which the caller gives back.
+  void remove_empty_spans(std::vector<Block*>& blocks);
 
   [[nodiscard]] Bytes live() const { return live_; }  ///< objects, rounded up to their class
   /// Pages of all spans, less what was asked for: rounding, and objects that are free.
@@ -79,6 +85,7 @@ class Slabs {
  private:
   static std::uint32_t class_of(std::uint64_t bytes);
   static std::uint64_t class_bytes(std::uint32_t object_class);
+  void forget(SlabSpan& span);
 
   std::vector<std::vector<SlabSpan*>> with_room_;  // per class; the last one is allocated from
   std::vector<std::uint64_t> live_in_class_;       // bytes
