@@ -170,8 +170,12 @@ constexpr auto kRows = std::to_array<Row>({
     {{"SPILLWAY_IO", "--io", "auto|uring|threads",
       "How bytes get to the spool and back; auto takes io_uring where the machine allows it."},
      [](Settings& s, std::string_view t, std::string_view v) { s.io = parse_io(t, v); }},
-    {{"SPILLWAY_MIN_SIZE", "--min-size", "BYTES", "Storages smaller than this never move."},
-     [](Settings& s, std::string_view t, std::string_view v) { s.min_size = parse_bytes(t, v); }},
+    {{"SPILLWAY_MIN_SIZE", "--min-size", "BYTES",
+      "Storages smaller than this never move. Unless it is set, TensorFlow's of 4 KiB and more do "
+      "where memory runs out."},
+     [](Settings& s, std::string_view t, std::string_view v) {
+       s.min_size = s.least_size = parse_bytes(t, v);
+     }},
     {{"SPILLWAY_START_AT", "--start-at", "0..1",
       "Share of the budget in use at which eviction begins."},
      [](Settings& s, std::string_view t, std::string_view v) { s.start_at = parse_share(t, v); }},

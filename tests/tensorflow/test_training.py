@@ -42,6 +42,19 @@ def test_a_sum_of_many_tensors_needs_few_of_them_at_once():
     assert found.statistics["peak_device_bytes"] <= 24 * MIB
 
 
+def test_small_tensors_leave_where_memory_runs_out(server):
+    """Nearly all tensors of this network are below the smallest size that leaves else."""
+    budget = 4
+    alone = server.kept("lstm", SPILLWAY_BUDGET="1GiB", SPILLWAY_MIN_SIZE="1GiB").statistics
+    assert alone["peak_live_bytes"] > 1.5 * budget * MIB
+    found = run("train.py", "lstm", SPILLWAY_BUDGET=f"{budget}MiB")
+    assert_equal(found, server.kept("lstm"))
+    assert found.statistics["peak_device_bytes"] <= budget * MIB
+    asked = run("train.py", "lstm", SPILLWAY_BUDGET=f"{budget}MiB", SPILLWAY_MIN_SIZE="64KiB")
+    assert asked.status != 0
+    assert "a tensor does not fit into the budget" in asked.errors
+
+
 def test_what_moves_in_a_step_is_counted(server):
     """In verify every pair copies out and in, in every step, and both batches are as large."""
     found = server.kept("mlp", SPILLWAY_BUDGET="1GiB", SPILLWAY_MODE="verify")

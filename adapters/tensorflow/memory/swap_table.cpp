@@ -24,7 +24,10 @@ Bytes share_of(Bytes bytes, double share) {
 
 SwapTable::SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
                      std::function<void(std::size_t, std::int64_t)> on_run)
-    : options_(options), take_peak_(std::move(take_peak)), on_run_(std::move(on_run)) {}
+    : options_(options),
+      take_peak_(std::move(take_peak)),
+      on_run_(std::move(on_run)),
+      smallest_(options.smallest.count) {}
 
 std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop, bool by_plan) {
   const std::lock_guard lock(mutex_);
@@ -87,7 +90,7 @@ std::optional<std::uint64_t> SwapTable::decide_due(std::uint64_t hole) {
 bool SwapTable::recomputes(std::uint64_t number, Bytes bytes) {
   const std::lock_guard lock(mutex_);
   Hole& hole = holes_[number];
-  if (!may_leave(bytes)) return false;
+  if (!may_leave(bytes) || is_small(bytes)) return false;
   if (options_.always_copy) return hole.takes_turn = !hole.takes_turn;
   return hole.recomputed && !gave_up_;
 }
@@ -123,7 +126,7 @@ bool SwapTable::copies_locked(std::uint64_t number, Bytes bytes) {
   const Graph& graph = graphs_[hole.graph];
   const bool measures = !graph.by_plan || graph.has_loops;
   if (!options_.always_copy && !gave_up_ && measures) count_run_locked(hole);
-  if (!may_leave(bytes) || hole.passes) return false;
+  if (!may_leave(bytes) || is_small(bytes) || hole.passes) return false;
   hole.left = true;
   return true;
 }
@@ -194,10 +197,12 @@ void SwapTable::dropped(std::uint64_t number, Bytes bytes) {
   holes_[number].in_store -= bytes;
 }
 
-void SwapTable::had_to_leave(std::uint64_t number) {
+void SwapTable::had_to_leave(std::uint64_t number, Bytes bytes) {
   const std::lock_guard lock(mutex_);
   Hole& hole = holes_[number];
-  if (!hole.passes) return;
+  const bool small = is_small(bytes);
+  if (small) smallest_.store(bytes.count);
+  if (!hole.passes && !small) return;
   hole.passes = false;
   hole.had_to_leave = true;
   ++graphs_[hole.graph].late_leaves;

@@ -26,9 +26,12 @@
 // leave nor stay, since their memory goes with their last user before the hole. Nobody else decides
 // that. Where everything copies always, every other time one that could be is.
 //
-// A tensor below the smallest size always stays. Thread-safe.
+// A tensor below the smallest size stays, and no plan counts with it, until memory runs out. Where
+// nothing larger can leave then, it does, and its size is the smallest one from then on. Below the
+// least size it always stays. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -46,7 +49,8 @@ namespace spillway::tf {
 
 struct SwapTableOptions {
   Bytes budget{};
-  Bytes smallest{};          ///< tensors below it stay
+  Bytes smallest{};          ///< tensors below it stay while there is room
+  Bytes least = smallest;    ///< and below this always
   bool always_copy = false;  ///< fuzz, verify
 };
 
@@ -106,7 +110,7 @@ class SwapTable {
   void dropped(std::uint64_t hole, Bytes bytes);
 
   /// A tensor that stayed had to leave, since somebody else lacked room.
-  void had_to_leave(std::uint64_t hole);
+  void had_to_leave(std::uint64_t hole, Bytes bytes);
   /// How often one of the hole's graph had to.
   [[nodiscard]] std::uint64_t late_leaves(std::uint64_t hole) const;
 
@@ -115,8 +119,12 @@ class SwapTable {
 
   /// Whether a tensor of so many bytes may leave at all.
   [[nodiscard]] bool may_leave(Bytes bytes) const {
-    return bytes >= options_.smallest && bytes.count != 0;
+    return bytes >= options_.least && bytes.count != 0;
   }
+  [[nodiscard]] Bytes smallest() const { return {smallest_.load()}; }
+  [[nodiscard]] Bytes least() const { return options_.least; }
+  /// Whether it stays while larger ones can leave.
+  [[nodiscard]] bool is_small(Bytes bytes) const { return bytes < smallest(); }
   [[nodiscard]] bool always_copies() const { return options_.always_copy; }
 
   [[nodiscard]] SwapTableState state() const;
@@ -165,6 +173,7 @@ class SwapTable {
   const SwapTableOptions options_;
   const std::function<Bytes()> take_peak_;
   const std::function<void(std::size_t, std::int64_t)> on_run_;
+  std::atomic<std::uint64_t> smallest_;
   mutable std::mutex mutex_;
   std::deque<Hole> holes_;
   std::deque<Graph> graphs_;

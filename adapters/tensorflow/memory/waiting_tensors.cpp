@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "waiting_tensors.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -242,35 +243,50 @@ void WaitingTensors::take_back(WaitingTensor& tensor, CopyMaker::Ticket ticket) 
   if (tensor.to_come_ == 0) gone = std::move(tensor.held_);
 }
 
+Bytes WaitingTensors::find_victims_locked(Bytes bytes, Bytes at_least, Victims& victims) {
+  Bytes found{};
+  for (WaitingTensor* const tensor : tensors_) {
+    if (found >= bytes) break;
+    if (tensor->bytes_ < at_least || tensor->state_ != State::kHere || tensor->stays_ ||
+        tensor->hole_ == tensor->end_) {
+      continue;
+    }
+    if (!tensor->held_->is_sole()) continue;
+    // Its last owner may be letting go of it just now.
+    std::shared_ptr<WaitingTensor> alive = tensor->weak_from_this().lock();
+    if (alive == nullptr) continue;
+    found += tensor->bytes_;
+    tensor->wanted_ = false;
+    Victim& victim =
+        victims.emplace_back(Victim{.tensor = std::move(alive), .hole = tensor->hole_});
+    victim.write = begin_leaving_locked(*tensor, victim.gone);
+  }
+  return found;
+}
+
+Bytes WaitingTensors::held() const {
+  const std::lock_guard lock(mutex_);
+  Bytes held{};
+  for (const WaitingTensor* const tensor : tensors_) {
+    if (tensor->held_ != nullptr) held += tensor->bytes_;
+  }
+  return held;
+}
+
 Bytes WaitingTensors::make_room(Bytes bytes) {
-  struct Victim {
-    std::shared_ptr<WaitingTensor> tensor;
-    std::uint64_t hole = 0;
-    bool write = false;
-    std::unique_ptr<Held> gone = {};
-  };
-  std::vector<Victim> victims;  // destroyed with no lock held
+  Victims victims;  // destroyed with no lock held
   Bytes found{};
   {
     const std::lock_guard lock(mutex_);
-    for (WaitingTensor* const tensor : tensors_) {
-      if (found >= bytes) break;
-      if (tensor->state_ != State::kHere || tensor->stays_ || tensor->hole_ == tensor->end_) {
-        continue;
-      }
-      if (!tensor->held_->is_sole()) continue;
-      // Its last owner may be letting go of it just now.
-      std::shared_ptr<WaitingTensor> alive = tensor->weak_from_this().lock();
-      if (alive == nullptr) continue;
-      found += tensor->bytes_;
-      tensor->wanted_ = false;
-      Victim& victim =
-          victims.emplace_back(Victim{.tensor = std::move(alive), .hole = tensor->hole_});
-      victim.write = begin_leaving_locked(*tensor, victim.gone);
+    Bytes at_least = table_.smallest();
+    found = find_victims_locked(bytes, at_least, victims);
+    while (found < bytes && table_.least() < at_least) {
+      at_least = std::max(Bytes{at_least.count / 2}, table_.least());
+      found += find_victims_locked(bytes - found, at_least, victims);
     }
   }
   for (const Victim& victim : victims) {
-    table_.had_to_leave(victim.hole);
+    table_.had_to_leave(victim.hole, victim.tensor->bytes());
     if (victim.write) start_copy(victim.tensor, {});
   }
   return found;

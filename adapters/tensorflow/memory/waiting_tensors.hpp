@@ -62,6 +62,8 @@ class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
   WaitingTensor& operator=(const WaitingTensor&) = delete;
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }
+  /// Null: nobody said.
+  [[nodiscard]] const char* made_by() const { return made_by_; }
 
  private:
   friend class WaitingTensors;
@@ -125,8 +127,11 @@ class WaitingTensors {
   /// No swap-in will take it any more.
   void abandon(const std::shared_ptr<WaitingTensor>& tensor);
 
-  /// Lets victims of so many bytes in all leave, or as many as there are. Returns how many.
+  /// Lets victims of so many bytes in all leave, or as many as there are, of which small ones
+  /// (swap_table.hpp) only where there is no larger one. Returns how many bytes.
   Bytes make_room(Bytes bytes);
+  /// Bytes of those that are here or leaving.
+  [[nodiscard]] Bytes held() const;
 
   void before_fork() { mutex_.lock(); }
   void after_fork() { mutex_.unlock(); }
@@ -135,6 +140,15 @@ class WaitingTensors {
   friend class WaitingTensor;
   using State = WaitingTensor::State;
 
+  struct Victim {
+    std::shared_ptr<WaitingTensor> tensor;
+    std::uint64_t hole = 0;
+    bool write = false;
+    std::unique_ptr<Held> gone = {};
+  };
+  using Victims = std::vector<Victim>;
+
+  Bytes find_victims_locked(Bytes bytes, Bytes at_least, Victims& victims);
   void start_copy(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done);
   void end_copy(WaitingTensor& tensor, std::shared_ptr<Copy> copy, const std::string& reason);
   void take_back(WaitingTensor& tensor, CopyMaker::Ticket ticket);
@@ -149,7 +163,7 @@ class WaitingTensors {
   SwapTable& table_;
   Standstill& standstill_;
   const std::function<void(const std::string&)> on_stays_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::list<WaitingTensor*> tensors_;  // in the order in which they came
 };
 

@@ -122,10 +122,11 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
       table_(
           {.budget = budget,
            .smallest = fuzz_ ? Bytes{1} : settings.min_size,
+           .least = fuzz_ ? Bytes{1} : settings.least_size,
            .always_copy = fuzz_ || settings.effective_mode() == Mode::kVerify},
           [this] { return memory_.take_peak(); },
           [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),
-      troubles_(table_, "in memory"),
+      troubles_(table_, "in memory", [this] { return holders(); }),
       graphs_(table_, [this] { return rewrite_options(); }),
       store_(std::make_unique<SwapStore>(store_options(settings),
                                          runtime::make_transfers(settings.io), memory_,

@@ -121,7 +121,9 @@ class SwapOut : public AsyncOpKernel {
       done();
       return;
     }
-    if (session->profiler() != nullptr) session->profiler()->came(hole_, memory_of(input));
+    if (session->profiler() != nullptr && !session->table().is_small(bytes)) {
+      session->profiler()->came(hole_, memory_of(input));
+    }
     const auto waiting =
         session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_, holes_, made_by_);
     context->set_output(0, tensor_over(new SwapToken(waiting, session->waiting()), input));
@@ -292,7 +294,10 @@ class SwapIn : public AsyncOpKernel {
 
   static void note_back(std::uint64_t hole, const Tensor& tensor) {
     RunProfiler* const profiler = Session::get()->profiler();
-    if (profiler != nullptr) profiler->came_back(hole, memory_of(tensor));
+    const SeenMemory memory = memory_of(tensor);
+    if (profiler != nullptr && !Session::get()->table().is_small(memory.bytes)) {
+      profiler->came_back(hole, memory);
+    }
   }
 
   static void end_cancelled(OpKernelContext* context, const DoneCallback& done) {

@@ -315,7 +315,8 @@ TEST(PlanLoopTest, ATensorThatHadToLeaveMakesTheNextPlanSmaller) {
   for (int i = 0; i < 6; ++i) training.run();
   const PlanState first = training.state();
   ASSERT_EQ(first.plans, 1U);
-  for (std::uint64_t hole = 0; hole < Training::kDepth; ++hole) training.table().had_to_leave(hole);
+  for (std::uint64_t hole = 0; hole < Training::kDepth; ++hole)
+    training.table().had_to_leave(hole, Bytes{100});
   for (int i = 0; i < 20; ++i) training.run();
   EXPECT_GT(training.state().plans, 1U);
   EXPECT_GT(training.state().copying, first.copying);
@@ -329,7 +330,7 @@ TEST(PlanLoopTest, ATensorOfAnotherGraphThatHadToLeaveLeavesThePlanAsItIs) {
   const PlanState first = training.state();
   ASSERT_EQ(first.plans, 1U);
   table.follow(std::vector<HoleDecision>{{.hole = other}});
-  table.had_to_leave(other);
+  table.had_to_leave(other, Bytes{100});
   ASSERT_EQ(table.state().late_leaves, 1U);
   for (int i = 0; i < 20; ++i) training.run();
   EXPECT_GT(training.state().plans, 1U);

@@ -109,10 +109,26 @@ TEST(SwapTableTest, APairWhoseTensorHadToLeaveCopiesForGoodAndOthersPassOn) {
   Training training(Bytes{1000}, Bytes{0}, {Bytes{100}, Bytes{200}});
   for (int i = 0; i < 20; ++i) training.step();
   ASSERT_EQ(training.last_copied, (std::vector{false, false}));
-  training.table.had_to_leave(training.first + 1);
+  training.table.had_to_leave(training.first + 1, Bytes{100});
   for (int i = 0; i < 20; ++i) training.step();
   EXPECT_EQ(training.last_copied, (std::vector{false, true}));
   EXPECT_FALSE(training.table.state().gave_up);
+}
+
+TEST(SwapTableTest, ASmallTensorLeavesOnceItHadToAndOthersOfItsSize) {
+  SwapTable table({.budget = Bytes{1000}, .smallest = Bytes{100}, .least = Bytes{10}},
+                  [] { return Bytes{}; });
+  const std::uint64_t first = table.add_holes({false, false}, true);
+  EXPECT_TRUE(table.copies(first, Bytes{100}));
+  EXPECT_FALSE(table.copies(first + 1, Bytes{40}));
+  EXPECT_TRUE(table.may_leave(Bytes{10}));
+  EXPECT_FALSE(table.may_leave(Bytes{9}));
+  table.had_to_leave(first + 1, Bytes{40});
+  EXPECT_EQ(table.late_leaves(first), 1U) << "a plan was made without it";
+  EXPECT_TRUE(table.copies(first + 1, Bytes{40}));
+  EXPECT_FALSE(table.copies(first + 1, Bytes{39}));
+  SwapTable hard({.budget = Bytes{1000}, .smallest = Bytes{100}}, [] { return Bytes{}; });
+  EXPECT_FALSE(hard.may_leave(Bytes{99}));
 }
 
 // The first graph begins to be measured and never runs again.
@@ -145,7 +161,7 @@ TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {
   EXPECT_TRUE(table.copies(first + 1, Bytes{10}));
   EXPECT_TRUE(table.copies(first + 2, Bytes{10})) << "of which the plan says nothing";
   EXPECT_EQ(table.decide_due(first), 7U);
-  table.had_to_leave(first);
+  table.had_to_leave(first, Bytes{100});
   EXPECT_TRUE(table.copies(first, Bytes{10}));
   const std::uint64_t other = table.add_holes({false}, true);
   EXPECT_EQ(table.late_leaves(first + 2), 1U);

@@ -26,6 +26,7 @@ using runtime::TransferId;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kAlignment = 64;
+constexpr Bytes kSmallest{64 << 10};
 
 // Holds every transfer until it is let through. Moves no bytes.
 class GatedTransfers final : public runtime::Transfers {
@@ -166,7 +167,8 @@ class WaitingTensorsTest : public ::testing::Test {
   }
 
   BudgetedMemory memory_{kMiB * 8, Poison::kNo};
-  SwapTable table_{{.budget = kMiB * 8, .smallest = Bytes{1}}, [] { return Bytes{}; }};
+  SwapTable table_{{.budget = kMiB * 8, .smallest = kSmallest, .least = Bytes{1}},
+                   [] { return Bytes{}; }};
   Standstill standstill_{[] { return TimeNs{0}; }};
   GatedTransfers* transfers_ = new GatedTransfers;
   SwapStore store_{{.host_budget = Bytes{},
@@ -484,6 +486,21 @@ TEST_F(WaitingTensorsTest, WhatCannotBeWrittenStaysAndIsAskedNoMore) {
   EXPECT_NE(waiting_.take(tensor).held, nullptr);
   waiting_.make_room(kMiB);
   EXPECT_FALSE(memory_.room_expected());
+}
+
+TEST_F(WaitingTensorsTest, SmallOnesLeaveWhereNothingElseCan) {
+  const Bytes small = kSmallest - Bytes{1};
+  const auto first = wait(small, 0);
+  const auto large = wait(kMiB, 1);
+  EXPECT_EQ(waiting_.make_room(kMiB), kMiB);
+  EXPECT_FALSE(table_.copies(0, small));
+  EXPECT_EQ(waiting_.make_room(kMiB), small);
+  EXPECT_TRUE(table_.copies(0, small));
+  until_written(2);
+  transfers_->let_through();
+  EXPECT_NE(waiting_.take(large).copy, nullptr);
+  transfers_->let_through();
+  EXPECT_NE(waiting_.take(first).copy, nullptr);
 }
 
 TEST_F(WaitingTensorsTest, AHoleWhoseTensorHadToLeaveCopiesFromThenOn) {

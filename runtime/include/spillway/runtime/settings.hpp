@@ -84,7 +84,8 @@ struct Settings {
   std::string spool_dir;                  ///< SPILLWAY_SPOOL_DIR; empty: a default is chosen
   IoMethod io = IoMethod::kAuto;          ///< SPILLWAY_IO
   Bytes min_size{64 << 10};               ///< SPILLWAY_MIN_SIZE: smaller storages never move
-  double start_at = 1.0;  ///< SPILLWAY_START_AT: eviction begins at this share of the budget
+  Bytes least_size{4 << 10};  ///< the same where nothing else makes room; unless set: a page
+  double start_at = 1.0;      ///< SPILLWAY_START_AT: eviction begins at this share of the budget
   Recompute recompute = Recompute::kAuto;  ///< SPILLWAY_RECOMPUTE
   bool overbook = false;                   ///< SPILLWAY_OVER=allow
   bool tf_async = true;     ///< SPILLWAY_TF_ASYNC=off: swaps hold TensorFlow's threads
