@@ -178,8 +178,7 @@ class CardSwapIn : public AsyncOpKernel {
 
   static void fail(OpKernelContext* context, const std::string& reason) {
     CardSession::get()->troubles().note_failure(reason);
-    context->SetStatus(
-        absl::ResourceExhaustedError("Spillway could not bring a tensor back: " + reason));
+    context->SetStatus(absl::ResourceExhaustedError(not_brought_back(context->input(0), reason)));
   }
 
   std::uint64_t hole_;

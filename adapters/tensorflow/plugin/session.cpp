@@ -293,6 +293,16 @@ void Session::begin_step(std::size_t graph, std::int64_t step) {
   if (plans_) plans_->on_run(graph);
 }
 
+std::string Session::holders() const {
+  const Bytes variables = variables_->usage().counted;
+  const Bytes waiting = waiting_->held();
+  const Bytes others = saturating_sub(memory_.usage().live, variables + waiting);
+  return fmt::format(
+      "Held: {} of variables in the store, {} of tensors that wait for a late user, {} of other "
+      "tensors, which ops under way have or no pair moves.",
+      to_string(variables), to_string(waiting), to_string(others));
+}
+
 std::int64_t Session::stall_ns() const {
   return memory_.usage().waited_ns + standstill_.total() + blocked_ns_.load();
 }

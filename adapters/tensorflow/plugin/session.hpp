@@ -100,6 +100,8 @@ class Session {
   void start_planning(Bytes budget);
   [[nodiscard]] RewriteOptions rewrite_options() const;
   [[nodiscard]] std::int64_t stall_ns() const;
+  /// A sentence on what holds the memory now.
+  [[nodiscard]] std::string holders() const;
   [[nodiscard]] Bytes smallest_variable() const;
   /// Of the budget, up to which all variables may lie in the framework's memory.
   [[nodiscard]] Bytes variables_in_memory(Bytes budget) const;

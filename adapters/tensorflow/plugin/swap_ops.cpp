@@ -345,8 +345,7 @@ class SwapIn : public AsyncOpKernel {
       return;
     }
     Session::get()->troubles().note_failure(reason);
-    context->SetStatus(
-        absl::ResourceExhaustedError("Spillway could not bring a tensor back: " + reason));
+    context->SetStatus(absl::ResourceExhaustedError(not_brought_back(token, reason)));
   }
 
   std::uint64_t hole_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "swap_token.hpp"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <utility>
 
+#include "spillway/base/bytes.hpp"
 #include "tensorflow/core/common_runtime/dma_helper.h"
 
 namespace spillway::tf {
@@ -34,6 +36,15 @@ SwapToken::~SwapToken() { owner_.abandon(waiting_); }
 const SwapToken* SwapToken::in(const Tensor& tensor) {
   auto* const buffer = const_cast<TensorBuffer*>(::tensorflow::DMAHelper::buffer(&tensor));
   return buffer == nullptr ? nullptr : dynamic_cast<const SwapToken*>(buffer->root_buffer());
+}
+
+std::string not_brought_back(const Tensor& token, const std::string& reason) {
+  const WaitingTensor& waiting = *SwapToken::in(token)->waiting();
+  const std::string maker = waiting.made_by() == nullptr
+                                ? std::string()
+                                : fmt::format(" that {} made", waiting.made_by());
+  return fmt::format("Spillway could not bring back a tensor of {}{}: {}",
+                     to_string(waiting.bytes()), maker, reason);
 }
 
 Tensor tensor_over(TensorBuffer* buffer, ::tensorflow::DataType type,

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "tensorflow/core/framework/tensor.h"
 #include "waiting_tensors.hpp"
@@ -33,6 +34,9 @@ class SwapToken : public ::tensorflow::TensorBuffer {
   std::shared_ptr<WaitingTensor> waiting_;
   WaitingTensors& owner_;
 };
+
+/// The error of a swap-in whose token this is.
+std::string not_brought_back(const ::tensorflow::Tensor& token, const std::string& reason);
 
 /// A tensor over the buffer, which then belongs to it.
 ::tensorflow::Tensor tensor_over(::tensorflow::TensorBuffer* buffer, ::tensorflow::DataType type,

@@ -212,8 +212,9 @@ TEST_F(CardSwapOpsTest, AnErrorOfTheDeviceEndsTheSwapInInASentence) {
   context_.let_through(0, absl::InternalError("the stream is broken"));
   EXPECT_EQ(run.ends(), 1);
   EXPECT_EQ(run.status().message(),
-            "Spillway could not bring a tensor back: copying it to the card failed: the stream is "
-            "broken");
+            "Spillway could not bring back a tensor of 4 KiB that dense/Relu made: copying it to "
+            "the card "
+            "failed: the stream is broken");
 }
 
 TEST_F(CardSwapOpsTest, ASwapInThatFindsNoRoomEndsInASentence) {
@@ -223,8 +224,9 @@ TEST_F(CardSwapOpsTest, ASwapInThatFindsNoRoomEndsInASentence) {
   KernelRun run(card_, *in_, token);
   EXPECT_EQ(run.ends(), 1);
   EXPECT_EQ(run.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(run.status().message()),
-              HasSubstr("Spillway could not bring a tensor back: OOM when allocating"));
+  EXPECT_THAT(
+      std::string(run.status().message()),
+      HasSubstr("Spillway could not bring back a tensor of 4 KiB that dense/Relu made: OOM when"));
   EXPECT_TRUE(CardSession::get()->table().state().gave_up);
 }
 
