@@ -171,8 +171,8 @@ constexpr auto kRows = std::to_array<Row>({
       "How bytes get to the spool and back; auto takes io_uring where the machine allows it."},
      [](Settings& s, std::string_view t, std::string_view v) { s.io = parse_io(t, v); }},
     {{"SPILLWAY_MIN_SIZE", "--min-size", "BYTES",
-      "Storages smaller than this never move. Unless it is set, TensorFlow's of 4 KiB and more do "
-      "where memory runs out."},
+      "Storages smaller than this never move. Unless it is set, TensorFlow's on the processor of 4 "
+      "KiB and more do where memory runs out."},
      [](Settings& s, std::string_view t, std::string_view v) {
        s.min_size = s.least_size = parse_bytes(t, v);
      }},

@@ -161,6 +161,7 @@ TEST(SettingsTest, ReadEveryVariable) {
   EXPECT_EQ(settings.spool_dir, "/fast disk");
   EXPECT_EQ(settings.io, IoMethod::kThreads);
   EXPECT_EQ(settings.min_size, Bytes{0});
+  EXPECT_EQ(settings.least_size, Bytes{0}) << "what is set holds always";
   EXPECT_EQ(settings.start_at, 0.9);
   EXPECT_FALSE(settings.tf_async);
   EXPECT_TRUE(settings.overbook);

@@ -35,13 +35,14 @@ def test_what_cannot_fit_says_which_op_and_how_much(tmp_path):
     assert re.search(r"\[\[\{\{node [\w/]+\}\}\]\]", done.stderr), "TensorFlow names the op"
     held = re.search(
         r"Held: (\S+) (\w+) of variables in the store, (\S+) (\w+) of tensors that wait for a late "
-        r"user, (\S+) (\w+) of other tensors",
+        r"user, (\S+) (\w+) of rounding and other tensors",
         done.stderr,
     )
     assert held, done.stderr
     units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
     parts = zip(held.groups()[::2], held.groups()[1::2], strict=True)
-    assert 2 << 20 < sum(float(number) * units[unit] for number, unit in parts) <= 4 << 20
+    # They are read one after the other, while other ops go on.
+    assert 2 << 20 < sum(float(number) * units[unit] for number, unit in parts) < 5 << 20
 
 
 def test_an_array_that_does_not_fit_is_taken_beyond_the_budget(tmp_path):

@@ -44,12 +44,13 @@ def test_a_sum_of_many_tensors_needs_few_of_them_at_once():
 
 def test_small_tensors_leave_where_memory_runs_out(server):
     """Nearly all tensors of this network are below the smallest size that leaves else."""
-    budget = 4
+    budget = 5
     alone = server.kept("lstm", SPILLWAY_BUDGET="1GiB", SPILLWAY_MIN_SIZE="1GiB").statistics
-    assert alone["peak_live_bytes"] > 1.5 * budget * MIB
+    assert alone["peak_live_bytes"] > 1.2 * budget * MIB
     found = run("train.py", "lstm", SPILLWAY_BUDGET=f"{budget}MiB")
     assert_equal(found, server.kept("lstm"))
     assert found.statistics["peak_device_bytes"] <= budget * MIB
+    assert found.statistics["late_leaves"] > 0
     asked = run("train.py", "lstm", SPILLWAY_BUDGET=f"{budget}MiB", SPILLWAY_MIN_SIZE="64KiB")
     assert asked.status != 0
     assert "a tensor does not fit into the budget" in asked.errors

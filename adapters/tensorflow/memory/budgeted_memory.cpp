@@ -28,7 +28,11 @@ constexpr milliseconds kForOps{100};
 constexpr std::uint64_t kMostLeaving = 8;  // of the budget: one part in so many
 constexpr std::size_t kOfSlabs = 64;       // what slabs and blocks are aligned to
 
-thread_local std::string failure;
+struct Failure {
+  std::string figures;
+  bool refused = false;  // by the kernel
+};
+thread_local Failure failure;
 
 }  // namespace
 
@@ -39,9 +43,8 @@ BudgetedMemory::BudgetedMemory(Bytes budget, runtime::Poison poison)
   if (poison == runtime::Poison::kYes) memory_.set_small_objects(runtime::SmallObjects::kBlocks);
 }
 
-// With the lock held.
-BudgetedMemory::Tried BudgetedMemory::try_once(Bytes bytes, std::size_t alignment,
-                                               Overbooking overbooking) {
+BudgetedMemory::Tried BudgetedMemory::try_locked(Bytes bytes, std::size_t alignment,
+                                                 Overbooking overbooking) {
   memory_.take_freed(none_);
   Bytes wanted{std::max<std::uint64_t>(bytes.count, 1)};
   if (alignment > kOfSlabs) {
@@ -69,24 +72,29 @@ void BudgetedMemory::note_peaks_locked() {
 
 std::byte* BudgetedMemory::try_allocate(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
-  return try_once(bytes, alignment, Overbooking::kRefuse).pointer;
+  return try_locked(bytes, alignment, Overbooking::kRefuse).pointer;
+}
+
+std::byte* BudgetedMemory::allocate_now(Bytes bytes, std::size_t alignment) {
+  const std::lock_guard lock(mutex_);
+  const Tried tried = try_locked(bytes, alignment, Overbooking::kRefuse);
+  if (tried.pointer == nullptr) fail_locked(bytes, tried.short_by);
+  return tried.pointer;
 }
 
 std::byte* BudgetedMemory::try_allocate_spare(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
   if (wanting_.load() != 0) return nullptr;
-  return try_once(bytes, alignment, Overbooking::kRefuse).pointer;
+  return try_locked(bytes, alignment, Overbooking::kRefuse).pointer;
 }
 
 std::byte* BudgetedMemory::allocate_beyond(Bytes bytes, std::size_t alignment) {
   const std::lock_guard lock(mutex_);
-  return try_once(bytes, alignment, Overbooking::kAllow).pointer;
+  return try_locked(bytes, alignment, Overbooking::kAllow).pointer;
 }
 
 template <typename Attempt>
-std::optional<Bytes> BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen,
-                                              const Attempt& attempt) {
-  std::optional<Bytes> short_by;
+bool BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt) {
   auto quiet_since = Clock::now();
   bool asked_for_all = false;  // since then
   // Whoever gets no processor for longer than it has patience has not asked for all there is.
@@ -96,7 +104,9 @@ std::optional<Bytes> BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen,
     const std::uint64_t now = wait_for_room(seen, kLook);
     {
       const std::lock_guard lock(mutex_);
-      if (!(short_by = attempt())) return std::nullopt;
+      const std::optional<Bytes> short_by = attempt();
+      if (!short_by) return true;
+      if (short_by->count == 0) return false;
     }
     asked_for_all = for_all;
     if (now != seen || room_expected()) {
@@ -105,7 +115,7 @@ std::optional<Bytes> BudgetedMemory::wait_for(Bytes bytes, std::uint64_t seen,
     }
     seen = now;
   }
-  return short_by;
+  return false;
 }
 
 TimeNs BudgetedMemory::begin_waiting() {
@@ -133,23 +143,22 @@ bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
   // A request that can never fit need not wait.
   if (bytes <= limit_) {
     const TimeNs begun = begin_waiting();
-    const bool obtained = !wait_for(bytes, seen, attempt);
+    const bool obtained = wait_for(bytes, seen, attempt);
     end_waiting(begun);
     if (obtained) return true;
   }
   const std::lock_guard lock(mutex_);
   // Once more: with what came since, the figures would say that it fits.
   const std::optional<Bytes> short_by = attempt();
-  if (!short_by) return true;
-  failure = fail_locked(bytes, *short_by);
-  return false;
+  if (short_by) fail_locked(bytes, *short_by);
+  return !short_by;
 }
 
 std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
   if (bytes.count > runtime::Slabs::kLargestObject) hold_back();
   std::byte* pointer = nullptr;
   obtain(bytes, [&]() -> std::optional<Bytes> {
-    const Tried tried = try_once(bytes, alignment, Overbooking::kRefuse);
+    const Tried tried = try_locked(bytes, alignment, Overbooking::kRefuse);
     pointer = tried.pointer;
     return pointer != nullptr ? std::nullopt : std::optional(tried.short_by);
   });
@@ -169,11 +178,11 @@ bool BudgetedMemory::try_charge(Bytes bytes) {
 std::optional<Bytes> BudgetedMemory::charge_locked(Bytes bytes) {
   memory_.take_freed(none_);
   Bytes short_by = saturating_sub(live_locked() + bytes, limit_);
-  if (short_by.count != 0) {
-    memory_.release_idle();  // spans without objects count as live
+  if (short_by.count != 0 && short_by <= memory_.in_empty_spans()) {
+    memory_.drop_empty_spans();  // which count as live
     short_by = saturating_sub(live_locked() + bytes, limit_);
-    if (short_by.count != 0) return short_by;
   }
+  if (short_by.count != 0) return short_by;
   charged_ += bytes;
   memory_.set_limit(limit_ - charged_);
   // Pages that nobody needs count as held.
@@ -253,32 +262,36 @@ std::uint64_t BudgetedMemory::wait_for_room(std::uint64_t seen, milliseconds pat
   return frees_.load();
 }
 
-std::string BudgetedMemory::fail_locked(Bytes bytes, Bytes short_by) {
-  ++failures_;
-  last_short_ = short_by;
+void BudgetedMemory::fail_locked(Bytes bytes, Bytes short_by) {
   const Bytes have = saturating_sub(limit_, live_locked());
-  if (short_by.count == 0 && bytes <= limit_) {
-    return fmt::format("need {}, have {} of {}, which the kernel refuses", to_string(bytes),
-                       to_string(have), to_string(limit_));
+  ++failures_;
+  failure.refused = short_by.count == 0 && bytes <= limit_;
+  if (failure.refused) {
+    last_short_ = {};
+    failure.figures = fmt::format("need {}, have {} of {}, which the kernel refuses",
+                                  to_string(bytes), to_string(have), to_string(limit_));
+    return;
   }
-  // Whole pages may be more than there is where the bytes are not.
+  // Where the bytes would fit, their rounding to pages does not.
   const Bytes need = bytes > have ? bytes : have + short_by;
-  return fmt::format("need {}, have {} of {}, short {}", to_string(need), to_string(have),
-                     to_string(limit_), to_string(need - have));
+  last_short_ = need - have;
+  failure.figures = fmt::format("need {}, have {} of {}, short {}", to_string(need),
+                                to_string(have), to_string(limit_), to_string(last_short_));
 }
 
-std::string BudgetedMemory::fail(Bytes bytes) {
-  const std::lock_guard lock(mutex_);
-  return fail_locked(bytes, std::max(saturating_sub(live_locked() + bytes, limit_), Bytes{1}));
-}
+std::string BudgetedMemory::last_failure() { return failure.figures; }
 
-std::string BudgetedMemory::last_failure() { return failure; }
-
-std::string BudgetedMemory::shortage(const std::string& figures) {
+std::string BudgetedMemory::reason() const {
+  if (failure.refused) {
+    const std::lock_guard lock(mutex_);
+    const runtime::MemoryRefusal refusal = memory_.refusal();
+    return fmt::format("{} refuses memory for a tensor: {}. {} {}", refusal.by, failure.figures,
+                       refusal.reason, refusal.remedy);
+  }
   return fmt::format(
       "a tensor does not fit into the budget: {}. Give a larger SPILLWAY_BUDGET, or a smaller "
-      "batch.",
-      figures);
+      "batch.{}{}",
+      failure.figures, holders_ ? " " : "", holders_ ? holders_() : "");
 }
 
 MemoryUsage BudgetedMemory::usage() const {

@@ -61,12 +61,17 @@ class BudgetedMemory {
   void set_victims(std::function<void(Bytes, Victims)> evict) { evict_ = std::move(evict); }
   /// Before the first allocation; not owned.
   void set_observer(MemoryObserver& observer) { observer_ = &observer; }
+  /// A sentence on what holds the memory, for reason(). Called with no lock held. Before the first
+  /// allocation.
+  void set_holders(std::function<std::string()> holders) { holders_ = std::move(holders); }
 
   /// Aligned to `alignment`, a power of two. Null if it does not fit: last_failure() says why.
   std::byte* allocate(Bytes bytes, std::size_t alignment);
   /// The same, without waiting.
   std::byte* try_allocate(Bytes bytes, std::size_t alignment);
-  /// The same, and only where no allocation or charge wants room that it has not got.
+  /// The same, for the last time: null is a failure.
+  std::byte* allocate_now(Bytes bytes, std::size_t alignment);
+  /// As try_allocate(), and only where no allocation or charge wants room that it has not got.
   std::byte* try_allocate_spare(Bytes bytes, std::size_t alignment);
   /// Beyond the budget where it has to be, for a caller to whom null would be a fault. Null only
   /// where the kernel refuses.
@@ -102,10 +107,9 @@ class BudgetedMemory {
 
   /// need / have / short of the calling thread's last failure.
   static std::string last_failure();
-  /// Counts a failure of who waited for so many bytes elsewhere, and returns the same of it.
-  std::string fail(Bytes bytes);
-  /// The text for a person of either: `figures` and what helps.
-  static std::string shortage(const std::string& figures);
+  /// The text for a person of the calling thread's last failure: these, what helps, and what holds
+  /// the memory. Takes locks.
+  [[nodiscard]] std::string reason() const;
 
   [[nodiscard]] Bytes limit() const { return limit_; }
   [[nodiscard]] MemoryUsage usage() const;
@@ -122,7 +126,7 @@ class BudgetedMemory {
     std::byte* pointer = nullptr;
     Bytes short_by{};  ///< else: for whole pages; zero: the kernel refused
   };
-  Tried try_once(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
+  Tried try_locked(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
   void note_peaks_locked();
   /// Of the calling thread, for room that it has not got. Returns when it began.
   [[nodiscard]] TimeNs begin_waiting();
@@ -130,15 +134,15 @@ class BudgetedMemory {
   /// Waits until little enough is on its way out.
   void hold_back();
   [[nodiscard]] std::optional<Bytes> charge_locked(Bytes bytes);
-  /// Tries until it works, or nothing has made room for the patience. `attempt`, with the lock
-  /// held, returns what it is short of, and so does this; nothing: it worked.
+  /// Tries until it works: true; the kernel refuses, or nothing has made room for the patience.
+  /// `attempt`, called with the lock held, returns what it is short of; nothing: it worked.
   template <typename Attempt>
-  std::optional<Bytes> wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt);
+  bool wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt);
   /// The same, before it waits at all, and with its end in the figures. Whether it worked.
   template <typename Attempt>
   bool obtain(Bytes bytes, const Attempt& attempt);
-  /// Counts it; returns the figures.
-  std::string fail_locked(Bytes bytes, Bytes short_by);
+  /// It is the calling thread's last failure from now on.
+  void fail_locked(Bytes bytes, Bytes short_by);
   [[nodiscard]] Bytes live_locked() const { return memory_.live() + charged_; }
 
   const Bytes limit_;
@@ -161,6 +165,7 @@ class BudgetedMemory {
   std::atomic<std::uint32_t> copies_{0};
   std::atomic<std::uint64_t> leaving_{0};  // bytes of those
   std::function<void(Bytes, Victims)> evict_;
+  std::function<std::string()> holders_;
   MemoryObserver* observer_ = nullptr;
 };
 

@@ -340,7 +340,12 @@ void SwapStore::fail_first() {
     first = std::move(in_.front());
     in_.pop_front();
   }
-  first.done(nullptr, BudgetedMemory::shortage(memory_.fail(first.copy->bytes())));
+  std::byte* const place = memory_.allocate_now(first.copy->bytes(), first.alignment);
+  if (place != nullptr) {
+    load(first, place);
+  } else {
+    first.done(nullptr, memory_.reason());
+  }
 }
 
 void SwapStore::pause() {

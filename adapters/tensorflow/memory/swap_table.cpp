@@ -203,8 +203,8 @@ void SwapTable::had_to_leave(std::uint64_t number, Bytes bytes) {
   const bool small = is_small(bytes);
   if (small) smallest_.store(bytes.count);
   if (!hole.passes && !small) return;
+  if (hole.passes) hole.had_to_leave = true;
   hole.passes = false;
-  hole.had_to_leave = true;
   ++graphs_[hole.graph].late_leaves;
   ++changes_;
 }

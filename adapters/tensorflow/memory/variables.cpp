@@ -116,7 +116,7 @@ void Variables::count(VariableMemory& variable) {
 std::string Variables::use(VariableMemory& variable, runtime::Access access) {
   if (note_use(variable)) return {};
   if (!memory_.charge(variable.bytes_)) {
-    return BudgetedMemory::shortage(BudgetedMemory::last_failure());
+    return memory_.reason();
   }
   if (const int error = store_.bring(variable.id_, access)) {
     memory_.uncharge(variable.bytes_);

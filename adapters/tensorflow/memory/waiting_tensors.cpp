@@ -2,6 +2,7 @@
 #include "waiting_tensors.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -266,21 +267,25 @@ Bytes WaitingTensors::find_victims_locked(Bytes bytes, Bytes at_least, Victims& 
 
 Bytes WaitingTensors::held() const {
   const std::lock_guard lock(mutex_);
-  Bytes held{};
+  std::map<const std::byte*, Bytes> held;  // views of a tensor begin where it does
   for (const WaitingTensor* const tensor : tensors_) {
-    if (tensor->held_ != nullptr) held += tensor->bytes_;
+    if (tensor->held_ == nullptr) continue;
+    Bytes& bytes = held[tensor->held_->data()];
+    bytes = std::max(bytes, tensor->bytes_);
   }
-  return held;
+  Bytes sum{};
+  for (const auto& [data, bytes] : held) sum += bytes;
+  return sum;
 }
 
-Bytes WaitingTensors::make_room(Bytes bytes) {
+Bytes WaitingTensors::make_room(Bytes bytes, Smallest smallest) {
   Victims victims;  // destroyed with no lock held
   Bytes found{};
   {
     const std::lock_guard lock(mutex_);
     Bytes at_least = table_.smallest();
     found = find_victims_locked(bytes, at_least, victims);
-    while (found < bytes && table_.least() < at_least) {
+    while (smallest == Smallest::kAny && found < bytes && table_.least() < at_least) {
       at_least = std::max(Bytes{at_least.count / 2}, table_.least());
       found += find_victims_locked(bytes - found, at_least, victims);
     }

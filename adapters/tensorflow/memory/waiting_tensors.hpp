@@ -95,6 +95,12 @@ struct Taken {
   std::shared_ptr<Copy> copy;
 };
 
+/// Which victims leave for those that lack room.
+enum class Smallest : std::uint8_t {
+  kOfTable,  ///< no small ones (swap_table.hpp)
+  kAny,      ///< these too, where there is no larger one
+};
+
 class WaitingTensors {
  public:
   /// `on_stays`: a tensor that was to leave stays, and why; called with no lock held.
@@ -127,10 +133,9 @@ class WaitingTensors {
   /// No swap-in will take it any more.
   void abandon(const std::shared_ptr<WaitingTensor>& tensor);
 
-  /// Lets victims of so many bytes in all leave, or as many as there are, of which small ones
-  /// (swap_table.hpp) only where there is no larger one. Returns how many bytes.
-  Bytes make_room(Bytes bytes);
-  /// Bytes of those that are here or leaving.
+  /// Lets victims of so many bytes in all leave, or as many as there are. Returns how many bytes.
+  Bytes make_room(Bytes bytes, Smallest smallest = Smallest::kAny);
+  /// Bytes of those that are here or leaving, each memory once.
   [[nodiscard]] Bytes held() const;
 
   void before_fork() { mutex_.lock(); }

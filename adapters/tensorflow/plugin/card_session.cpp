@@ -88,7 +88,6 @@ CardSession::CardSession(const runtime::Settings& settings, Bytes budget, Bytes 
       table_(
           {.budget = budget,
            .smallest = settings.effective_mode() == Mode::kFuzz ? Bytes{1} : settings.min_size,
-           .least = settings.effective_mode() == Mode::kFuzz ? Bytes{1} : settings.least_size,
            .always_copy = always_copies(settings)},
           [this] { return memory_.take_peak(); },
           [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),

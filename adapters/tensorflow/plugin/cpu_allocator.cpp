@@ -27,7 +27,7 @@ class CpuAllocator : public tsl::Allocator {
     Session& session = *Session::get();
     std::byte* const pointer = session.memory().allocate({bytes}, alignment);
     if (pointer != nullptr) return pointer;
-    const std::string reason = BudgetedMemory::shortage(BudgetedMemory::last_failure());
+    const std::string reason = session.memory().reason();
     session.troubles().note_failure(reason);
     if (caller_checks()) return nullptr;
     session.troubles().note_overshoot(reason);

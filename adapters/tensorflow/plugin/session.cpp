@@ -126,7 +126,7 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
            .always_copy = fuzz_ || settings.effective_mode() == Mode::kVerify},
           [this] { return memory_.take_peak(); },
           [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),
-      troubles_(table_, "in memory", [this] { return holders(); }),
+      troubles_(table_, "in memory"),
       graphs_(table_, [this] { return rewrite_options(); }),
       store_(std::make_unique<SwapStore>(store_options(settings),
                                          runtime::make_transfers(settings.io), memory_,
@@ -141,6 +141,7 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
           memory_, store_->tiers(),
           [this](const std::string& reason) { troubles_.note_stays(reason); })),
       reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {
+  memory_.set_holders([this] { return holders(); });
   memory_.set_victims([this](Bytes bytes, Victims victims) { evict(bytes, victims); });
   if (settings.effective_mode() == Mode::kRecord) {
     start_recording();
@@ -216,7 +217,10 @@ Bytes Session::smallest_variable() const { return fuzz_ ? Bytes{4096} : settings
 // the weights of the other end of the network.
 void Session::evict(Bytes bytes, Victims victims) {
   Bytes made = variables_->make_room(bytes, Victims::kIdle);
-  if (made < bytes) made += waiting_->make_room(bytes - made);
+  // Room that is coming may be that of a large one.
+  const Smallest smallest =
+      victims == Victims::kInUse || !memory_.room_expected() ? Smallest::kAny : Smallest::kOfTable;
+  if (made < bytes) made += waiting_->make_room(bytes - made, smallest);
   if (made < bytes && victims == Victims::kInUse) {
     variables_->make_room(bytes - made, Victims::kInUse);
   }
@@ -298,8 +302,8 @@ std::string Session::holders() const {
   const Bytes waiting = waiting_->held();
   const Bytes others = saturating_sub(memory_.usage().live, variables + waiting);
   return fmt::format(
-      "Held: {} of variables in the store, {} of tensors that wait for a late user, {} of other "
-      "tensors, which ops under way have or no pair moves.",
+      "Held: {} of variables in the store, {} of tensors that wait for a late user, {} of rounding "
+      "and other tensors, which ops under way have or no pair moves.",
       to_string(variables), to_string(waiting), to_string(others));
 }
 

@@ -14,8 +14,7 @@ void Troubles::note_stays(const std::string& reason) {
 void Troubles::note_failure(const std::string& reason) {
   table_.give_up();
   if (failed_.exchange(true)) return;
-  const std::string holders = holders_ ? " " + holders_() : std::string();
-  std::fprintf(stderr, "spillway: %s%s\n", reason.c_str(), holders.c_str());
+  std::fprintf(stderr, "spillway: %s\n", reason.c_str());
 }
 
 void Troubles::note_overshoot(const std::string& reason) {

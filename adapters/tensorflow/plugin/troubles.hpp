@@ -5,10 +5,8 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "swap_table.hpp"
 
@@ -16,10 +14,8 @@ namespace spillway::tf {
 
 class Troubles {
  public:
-  /// `where` says in what a tensor stays: `in memory`, `on the card`. Both outlive this. `holders`:
-  /// a sentence on what holds the memory, asked with no lock held; may be empty.
-  Troubles(SwapTable& table, const char* where, std::function<std::string()> holders = {})
-      : table_(table), where_(where), holders_(std::move(holders)) {}
+  /// `where` says in what a tensor stays: `in memory`, `on the card`. Both outlive this.
+  Troubles(SwapTable& table, const char* where) : table_(table), where_(where) {}
 
   /// A tensor could not be copied and stays. Nothing is said of an empty reason.
   void note_stays(const std::string& reason);
@@ -39,7 +35,6 @@ class Troubles {
  private:
   SwapTable& table_;
   const char* where_;
-  const std::function<std::string()> holders_;
   std::atomic<bool> stays_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> overshot_{false};

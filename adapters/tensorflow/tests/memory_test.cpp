@@ -23,6 +23,7 @@ namespace {
 
 using runtime::Poison;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::size_t kAlignment = 64;
 
@@ -72,6 +73,8 @@ TEST(BudgetedMemoryTest, SaysThatTheKernelRefuses) {
   arm_faults("");
   EXPECT_EQ(BudgetedMemory::last_failure(),
             "need 4 MiB, have 8 MiB of 8 MiB, which the kernel refuses");
+  EXPECT_THAT(memory.reason(), HasSubstr("Raise vm.max_map_count"));
+  EXPECT_THAT(memory.reason(), Not(HasSubstr("SPILLWAY_BUDGET")));
 }
 
 TEST(BudgetedMemoryTest, ChargesWhatEmptySpansHeld) {

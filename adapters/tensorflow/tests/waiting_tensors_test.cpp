@@ -494,6 +494,7 @@ TEST_F(WaitingTensorsTest, SmallOnesLeaveWhereNothingElseCan) {
   const auto large = wait(kMiB, 1);
   EXPECT_EQ(waiting_.make_room(kMiB), kMiB);
   EXPECT_FALSE(table_.copies(0, small));
+  EXPECT_EQ(waiting_.make_room(kMiB, Smallest::kOfTable), Bytes{});
   EXPECT_EQ(waiting_.make_room(kMiB), small);
   EXPECT_TRUE(table_.copies(0, small));
   until_written(2);

@@ -58,15 +58,24 @@ void DeviceMemory::trim_cache(Bytes wanted) {
   if (excess.count != 0) arena_.release_idle(excess);
 }
 
-// Idle pages, and where these are not enough, spans of small objects that have none.
-void DeviceMemory::give_back(Bytes bytes) {
-  if (bytes.count == 0) return;
-  const Bytes given = arena_.release_idle(bytes);
-  if (given >= bytes) return;
+void DeviceMemory::drop_empty_spans() {
   empty_spans_.clear();
   slabs_.remove_empty_spans(empty_spans_);
   for (Block* const span : empty_spans_) arena_.free_block(*span);
-  if (!empty_spans_.empty()) arena_.release_idle(bytes - given);
+}
+
+void DeviceMemory::release_idle() {
+  drop_empty_spans();
+  arena_.release_idle(budget_.used());
+}
+
+// Idle pages, and spans of small objects that have none where these are what was missing.
+void DeviceMemory::give_back(Bytes bytes) {
+  if (bytes.count == 0) return;
+  const Bytes given = arena_.release_idle(bytes);
+  if (given >= bytes || given + in_empty_spans() < bytes) return;
+  drop_empty_spans();
+  arena_.release_idle(bytes - given);
 }
 
 // A lowered limit takes effect on idle pages at once, on others when their users are done.
@@ -112,10 +121,13 @@ Allocation DeviceMemory::allocate(Bytes bytes, Overbooking overbooking) {
   void* object = slabs_.allocate(bytes.count);
   if (object == nullptr) {
     // Objects of a span begin at different lines as it is, and a page more is much of a small one.
-    Allocation span = allocate_block({slabs_.span_bytes(bytes.count)}, overbooking, Colouring::kNo);
-    if (span.pointer == nullptr && span.short_by.count != 0) {
-      span = allocate_block({Slabs::least_span_bytes(bytes.count)}, overbooking, Colouring::kNo);
+    // Not tried in vain: that gives back what is idle.
+    Bytes wanted{slabs_.span_bytes(bytes.count)};
+    const bool fits = live() + wanted <= budget_.limit();
+    if (!fits && overbooking == Overbooking::kRefuse) {
+      wanted = {Slabs::least_span_bytes(bytes.count)};
     }
+    const Allocation span = allocate_block(wanted, overbooking, Colouring::kNo);
     if (span.pointer == nullptr) return span;
     slabs_.add_span(as_block(*span.block), bytes.count);
     object = slabs_.allocate(bytes.count);

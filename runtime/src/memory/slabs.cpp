@@ -121,7 +121,8 @@ bool Slabs::free(Block& block, void* object) {
   live_ -= {span.object_bytes()};
   live_in_class_[span.object_class()] -= span.object_bytes();
   auto& spans = with_room_[span.object_class()];
-  if (!span.empty() || (spans.size() == 1 && spans.back() == &span)) {
+  const std::size_t others = spans.size() - (span.listed ? 1 : 0);
+  if (!span.empty() || others == 0) {
     if (!span.listed) {
       span.listed = true;
       spans.push_back(&span);
@@ -138,6 +139,16 @@ void Slabs::forget(SlabSpan& span) {
   span.block().span = nullptr;
   held_ -= {span.block().resident};
   unused_spans_.push_back(&span);
+}
+
+Bytes Slabs::in_empty_spans() const {
+  Bytes bytes{};
+  for (const std::vector<SlabSpan*>& spans : with_room_) {
+    for (const SlabSpan* const span : spans) {
+      if (span->empty()) bytes += {span->block().resident};
+    }
+  }
+  return bytes;
 }
 
 void Slabs::remove_empty_spans(std::vector<Block*>& blocks) {

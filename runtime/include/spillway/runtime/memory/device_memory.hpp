@@ -63,7 +63,7 @@ class DeviceMemory final : public DeviceTier {
   void set_small_objects(SmallObjects small) override { small_ = small; }
   void set_poison(Poison poison) override { arena_.set_poison(poison); }
   void set_cache_slack(double share) override { cache_slack_ = share; }
-  void release_idle() override { give_back(budget_.used()); }
+  void release_idle() override;
 
   [[nodiscard]] const MemoryBudget& budget() const override { return budget_; }
   [[nodiscard]] Bytes live() const override { return budget_.used() - cached() - lingering(); }
@@ -75,6 +75,9 @@ class DeviceMemory final : public DeviceTier {
   [[nodiscard]] MemoryRefusal refusal() const override;
 
   // Of this tier alone.
+  /// Spans of small objects that have none are idle memory from then on. Their pages.
+  [[nodiscard]] Bytes in_empty_spans() const { return slabs_.in_empty_spans(); }
+  void drop_empty_spans();
   [[nodiscard]] Bytes cached() const { return arena_.cached(); }
   [[nodiscard]] Bytes lingering() const { return arena_.lingering(); }
   [[nodiscard]] const Arena& arena() const { return arena_; }

@@ -2,7 +2,8 @@
 // Small objects: size classes in spans that are blocks of the arena.
 //
 // A class's first spans are small, later ones a quarter of what it holds, up to 256 KiB: programs
-// use many classes, most of them for a few objects. Where that is too much, a span of one object.
+// use many classes, most of them for a few objects. Where memory is short a span is of one object,
+// and of a page at least.
 //
 // Small storages never move (a transfer of 64 KiB is all latency), so slabs need only waste little
 // and be quick. A span whose objects are all free goes back to the arena, the last one with room
@@ -75,7 +76,9 @@ class Slabs {
   /// gives the block back to the arena.
   bool free(Block& block, void* object);
 
-  /// Removes the spans that have no object and appends their blocks, which the caller gives back.
+  /// Pages of the spans that have no object.
+  [[nodiscard]] Bytes in_empty_spans() const;
+  /// Removes those spans and appends their blocks, which the caller gives back.
   void remove_empty_spans(std::vector<Block*>& blocks);
 
   [[nodiscard]] Bytes live() const { return live_; }  ///< objects, rounded up to their class
