@@ -7,7 +7,7 @@ Every run is compared bit for bit with stock TensorFlow's. The peak is that of a
 fits; the least budget is found by halving, to a twentieth or 1 MiB. Times are those of whole
 processes less TensorFlow's import: what is traced and built counts, for stock too.
 
-All programs take forty minutes. With --write each row is written when it is there, and rows of
+All programs take half an hour. With --write each row is written when it is there, and rows of
 other programs stay; with --since what has a row of this machine from that day on is left out, so a
 run that was interrupted goes on.
 
