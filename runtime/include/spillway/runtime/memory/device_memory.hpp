@@ -75,8 +75,9 @@ class DeviceMemory final : public DeviceTier {
   [[nodiscard]] MemoryRefusal refusal() const override;
 
   // Of this tier alone.
-  /// Spans of small objects that have none are idle memory from then on. Their pages.
+  /// Pages of the spans of small objects that have no object. They count as live.
   [[nodiscard]] Bytes in_empty_spans() const { return slabs_.in_empty_spans(); }
+  /// These are idle from then on.
   void drop_empty_spans();
   [[nodiscard]] Bytes cached() const { return arena_.cached(); }
   [[nodiscard]] Bytes lingering() const { return arena_.lingering(); }
