@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A virtual environment that sees this interpreter's torch, and Spillway installed in it as the
+"""A virtual environment that sees this interpreter's framework, and Spillway installed in it as the
 README says, line by line."""
 
 import json
@@ -40,13 +40,15 @@ def skip_without_index(reason):
     pytest.skip(reason)
 
 
-def install(folder):
-    """Returns the environment's interpreter; one call makes it, the others find it."""
+def install(folder, lend=None):
+    """Returns the environment's interpreter; one call makes it, the others find it. `lend`: gives
+    it the framework, `borrow` if it is none.
+    """
     python = folder / "bin" / "python"
     outcome = folder / "outcome.json"
     if not outcome.exists():
         venv.create(folder, symlinks=True, with_pip=True)
-        borrow(python)
+        (lend or borrow)(python)
         outcome.write_text(json.dumps(install_into(python)), encoding="utf-8")
     problem = json.loads(outcome.read_text(encoding="utf-8"))
     if problem is not None and problem["index"]:
@@ -62,6 +64,18 @@ def borrow(python):
     folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     lines = [f"import site; site.addsitedir({path!r})\n" for path in folders]
     (own / "borrowed.pth").write_text("".join(lines), encoding="utf-8")
+
+
+def link(python):
+    """As `borrow`, but for a Spillway there: `import tensorflow` opens what lies in a folder
+    of plugins wherever there is one.
+    """
+    own = site_packages(python)
+    for folder in (Path(path) for path in sys.path if path.endswith("site-packages")):
+        for entry in folder.iterdir():
+            is_ours = entry.name.startswith("spillway") or entry.name == "tensorflow-plugins"
+            if not is_ours and not (own / entry.name).exists():
+                (own / entry.name).symlink_to(entry)
 
 
 def site_packages(python):

@@ -111,7 +111,7 @@ def test_build_isolation_stops_with_a_sentence(torch_folder, tmp_path):
     if "scikit-build-core" in done.stdout and "No matching distribution" in done.stdout:
         skip_without_index(f"the build requirements cannot be had:\n{done.stdout[-1000:]}")
     sentence = (
-        "Spillway builds against the torch of your environment: "
+        "Spillway builds against the torch or tensorflow of your environment: "
         "use pip install --no-build-isolation ."
     )
     assert sentence in done.stdout, done.stdout[-4000:]

@@ -151,7 +151,7 @@ Finding package_finding(const PythonFacts& python) {
   }
   const bool serves_one = python.has_adapter || python.has_plugin;
   return {"package", serves_one ? Verdict::kWarning : Verdict::kFailed,
-          fmt::format("spillway {} was built for another {}", python.spillway, lacking),
+          fmt::format("spillway {} was not built for the {} here", python.spillway, lacking),
           std::string(kHowToInstall)};
 }
 
