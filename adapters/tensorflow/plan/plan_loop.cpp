@@ -86,6 +86,14 @@ void PlanLoop::on_run(std::size_t graph) {
   profiler_.start(planned.graph.first_hole, planned.graph.holes());
 }
 
+void PlanLoop::on_unseen_run(std::size_t graph, std::string_view why) {
+  const std::lock_guard lock(mutex_);
+  const auto found = graphs_.find(graph);
+  if (found != graphs_.end() && found->second.runs++ == 0) {
+    say_no_plan_locked(found->second, std::string(why));
+  }
+}
+
 // It runs rarely, or no more. Until it was measured after all, the table decides.
 void PlanLoop::give_up_measuring_locked(Planned& planned) {
   measured_.reset();

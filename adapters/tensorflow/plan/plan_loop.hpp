@@ -35,6 +35,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -86,6 +87,9 @@ class PlanLoop {
   void add_graph(PairedGraph graph);
   /// A run of the graph, by the table's number, has begun.
   void on_run(std::size_t graph);
+  /// The same where nobody sees the ops, so that nothing can be measured: the table decides.
+  /// `why`: for people.
+  void on_unseen_run(std::size_t graph, std::string_view why);
 
   [[nodiscard]] PlanState state() const;
   /// Its name, with its options. Waits for no plan that is being made.

@@ -294,7 +294,12 @@ void Session::begin_step(std::size_t graph, std::int64_t step) {
                                   moved.stored_on_host + moved.stored_on_disk +
                                       moved.loaded_from_host + moved.loaded_from_disk);
   if (first) give_back_heap();
-  if (plans_) plans_->on_run(graph);
+  if (!plans_) return;
+  if (knows_ops()) {
+    plans_->on_run(graph);
+  } else {
+    plans_->on_unseen_run(graph, "beside a card this TensorFlow does not show the processor's ops");
+  }
 }
 
 std::string Session::holders() const {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watched_device.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +26,7 @@
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/public/session_options.h"
+#include "tensorflow/core/util/port.h"
 #include "variable_ops.hpp"
 #include "variables_in_use.hpp"
 
@@ -34,9 +40,13 @@ using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 using ::tensorflow::TensorBuffer;
 
-// Above the stock one's 60, below that of a build for cards, whose processor is another class; and
-// not above a card, which programs without a device would else leave.
-constexpr int kPriority = 65;
+// Above the stock one's 60 and the 70 of the one that a build for cards has (gpu_device_factory.cc
+// in tensorflow/core/common_runtime/gpu); not above a card, which programs without a device would
+// else leave.
+constexpr int kPriority = 75;
+// Beside a card that other one stays: it lets tensors on their way to the card lie where copies are
+// fast.
+constexpr int kPriorityBesideCard = 65;
 constexpr std::int64_t kMemoryLimit = 256 << 20;  // as the stock one says; nothing looks at it
 
 SeenMemory memory_of(const Tensor& tensor) {
@@ -63,6 +73,16 @@ bool is_pure(const std::string& type) {
 bool changes_variable(std::string_view type) {
   return is_update_in_place(type) || type.starts_with("ResourceSparseApply") ||
          type.starts_with("ResourceScatter") || type == "ResourceStridedSliceAssign";
+}
+
+// Whether the program may find one. Asked without the driver, which is not to be started so early.
+bool may_have_card() {
+  if (!::tensorflow::IsGoogleCudaEnabled() && !::tensorflow::IsBuiltWithROCm()) return false;
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr && (*visible == '\0' || *visible == '-')) return false;
+  constexpr std::array kOfDrivers{"/dev/nvidiactl", "/dev/dxg", "/dev/kfd"};  // dxg: WSL
+  return std::ranges::any_of(kOfDrivers,
+                             [](const char* file) { return ::access(file, F_OK) == 0; });
 }
 
 class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
@@ -194,7 +214,8 @@ class WatchedDeviceFactory : public ::tensorflow::DeviceFactory {
 
 void watch_devices(OpWatcher* watcher) {
   ::tensorflow::DeviceFactory::Register("CPU", std::make_unique<WatchedDeviceFactory>(watcher),
-                                        kPriority, /*is_pluggable_device=*/false);
+                                        may_have_card() ? kPriorityBesideCard : kPriority,
+                                        /*is_pluggable_device=*/false);
 }
 
 }  // namespace spillway::tf

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TensorFlow's processor, which shows each op that it runs: the variables that it works on to
-// Variables, and all of it to a watcher. A build of TensorFlow for cards has a processor of another
-// class, which shows nothing.
+// Variables, and all of it to a watcher. Beside a card a build of TensorFlow for cards keeps its
+// own processor, which shows nothing.
 #pragma once
 
 #include "op_watcher.hpp"
