@@ -283,8 +283,19 @@ class TensorflowPlugin:
 
     def __init__(self, functions: ctypes.CDLL) -> None:
         self._functions = functions
+        functions.spillway_tensorflow_start.restype = _TEXT
         functions.spillway_tensorflow_statistics.restype = _TEXT
         functions.spillway_tensorflow_free.argtypes = [_POINTER]
+
+    def start(self) -> str | None:
+        """Starts by the settings in the environment; returns what is wrong with them."""
+        text = self._functions.spillway_tensorflow_start()
+        if not text:
+            return None
+        try:
+            return ctypes.string_at(text).decode("utf-8", "replace")
+        finally:
+            self._functions.spillway_tensorflow_free(text)
 
     def statistics(self) -> dict[str, Any] | None:
         """The counters, as docs/tensorflow.md describes them; None where nothing is managed."""

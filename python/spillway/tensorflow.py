@@ -23,7 +23,8 @@ def enable(budget: str | int | None = None, **options: Any) -> None:
             case and without ``SPILLWAY_``, e.g. ``spool_dir="/mnt/nvme"``.
 
     Raises:
-        UserError: there is no plugin for this TensorFlow, or it is too late.
+        UserError: there is no plugin for this TensorFlow, a setting cannot be honoured, or it is
+            too late. Nothing has changed then.
     """
     from tensorflow.python.eager import context
     from tensorflow.python.framework import load_library
@@ -38,9 +39,18 @@ def enable(budget: str | int | None = None, **options: Any) -> None:
         raise UserError("TensorFlow is managed since it was imported: unset SPILLWAY_BUDGET first")
     if context.context()._context_handle is not None:
         raise UserError("TensorFlow has made tensors already: call enable() before the first one")
-    for name, value in {"budget": budget, **options}.items():
-        if value is not None:
-            os.environ[f"SPILLWAY_{name.upper()}"] = str(value)
+    given = {"budget": budget, **options}
+    settings = {f"SPILLWAY_{name.upper()}": str(v) for name, v in given.items() if v is not None}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    trouble = TensorflowPlugin(ctypes.CDLL(str(path))).start()
+    if trouble is not None:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        raise UserError(trouble)
     load_library.load_pluggable_device_library(str(path))
     if stats() is not None:
         _unmanaged.watch()

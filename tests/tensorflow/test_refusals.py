@@ -136,6 +136,26 @@ def test_without_a_variable_nothing_is_managed():
     assert "spillway" not in done.stderr
 
 
+def test_off_is_tensorflow_without_us():
+    """Its own optimizers too, which the plugin changes, so that it is not even opened."""
+    code = "import tensorflow; print('libspillway_tensorflow-' in open('/proc/self/maps').read())"
+    assert run("-c", code, SPILLWAY_BUDGET="1GiB").stdout.strip() == "True"
+    off = run("-c", code, SPILLWAY_BUDGET="1GiB", SPILLWAY_MODE="off")
+    assert off.stdout.strip() == "False", off.stderr
+
+
+def test_a_share_of_the_machine_is_divided_by_its_processes():
+    code = """
+import tensorflow as tf, spillway.tensorflow
+print(spillway.tensorflow.stats()["budget_bytes"])
+"""
+    whole, half = (
+        int(run("-c", code, SPILLWAY_BUDGET="40%", LOCAL_WORLD_SIZE=size).stdout)
+        for size in ("1", "2")
+    )
+    assert abs(half - whole / 2) < 1 << 20
+
+
 def test_a_tensorflow_without_a_plugin_goes_on_unmanaged(tmp_path):
     """As where TensorFlow was exchanged: the loader is there, and no plugin of that minor."""
     site = tmp_path / "site-packages"
@@ -143,7 +163,7 @@ def test_a_tensorflow_without_a_plugin_goes_on_unmanaged(tmp_path):
         Path(sysconfig.get_path("platlib"), "tensorflow-plugins"), site / "tensorflow-plugins"
     )
     done = run(
-        "-c", "import tensorflow; print('went on')", PYTHONPATH=str(site), SPILLWAY_MODE="off"
+        "-c", "import tensorflow; print('went on')", PYTHONPATH=str(site), SPILLWAY_BUDGET="1GiB"
     )
     assert done.returncode == 0, done.stderr
     assert "went on" in done.stdout
@@ -166,6 +186,33 @@ print(managed.stats()["budget_bytes"], tf.config.experimental.get_memory_info("C
     late = run("-c", code.replace("managed.enable", "tf.ones(3); managed.enable"))
     assert late.returncode == 1
     assert "before the first one" in late.stderr
+
+
+def test_enable_says_what_is_wrong_and_changes_nothing():
+    """In a notebook the process goes on, and may ask again."""
+    code = """
+import os
+import tensorflow as tf
+import spillway, spillway.tensorflow as managed
+before = dict(os.environ)
+for settings in ({"budget": "much"}, {"budget": "1GiB", "planner": "nobody"},
+                 {"budget": "1GiB", "keep_ops": "aten::relu"}):
+    try:
+        managed.enable(**settings)
+    except spillway.UserError as error:
+        print(error)
+    assert dict(os.environ) == before and managed.stats() is None
+managed.enable("100MiB")
+tf.ones((1024, 1024))
+print(managed.stats()["budget_bytes"])
+"""
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
+    much, nobody, absent, budget = done.stdout.splitlines()
+    assert '"much" is not a budget' in much
+    assert "nobody" in nobody
+    assert "TensorFlow does not have SPILLWAY_KEEP_OPS yet" in absent
+    assert budget == str(100 << 20)
 
 
 def test_a_forked_child_and_its_parent_go_on():

@@ -61,6 +61,9 @@ def test_the_summary_is_that_of_the_run(tmp_path):
     assert "of budget 16 MiB" in summary
     assert re.search(rf"^  steps +{told['steps']}, the last took ", summary, re.MULTILINE)
     assert max(map(len, summary.splitlines())) <= 80
+    made = f"hybrid made {told['plans']} plan{'s' * (told['plans'] != 1)}, "
+    assert any(note.startswith(made) for note in shown["notes"])
+    assert f"\n  note      {made}" in summary
 
 
 def test_memory_beyond_the_budget_is_shown(tmp_path):

@@ -361,6 +361,9 @@ TEST_F(StatusPageReadingTest, TrustsNothingInASlot) {
   slot.mode = 1000;
   slot.io.fill('\n');
   slot.planner.fill('\n');
+  slot.notes.fill('n');
+  slot.notes[3] = '\n';
+  slot.notes[4] = '\033';
   slot.movers[0].name.fill('x');
   slot.movers[0].name[0] = '\033';
   slot.movers[0].moved_bytes = 1;
@@ -368,6 +371,8 @@ TEST_F(StatusPageReadingTest, TrustsNothingInASlot) {
   EXPECT_EQ(processes[0].mode, runtime::Mode::kOff);
   EXPECT_EQ(processes[0].io, std::string(runtime::kIoNameBytes, '?'));
   EXPECT_EQ(processes[0].planner, std::string(runtime::kPlannerNameBytes, '?'));
+  EXPECT_EQ(processes[0].notes,
+            (std::vector{std::string("nnn"), "?" + std::string(runtime::kNotesBytes - 5, 'n')}));
   ASSERT_EQ(processes[0].movers.size(), 1U);
   EXPECT_EQ(processes[0].movers[0].name, "?" + std::string(runtime::kMoverNameBytes - 1, 'x'));
 }
@@ -432,8 +437,26 @@ TEST(SummaryTest, NamesThePlanner) {
             std::string::npos);
 }
 
+TEST(SummaryTest, SaysWhatProcessesNotedOnce) {
+  ProcessStatus one = busy_process();
+  EXPECT_EQ(format_summary(totals_of({one})).find("note"), std::string::npos);
+  one.notes = {"no activation leaves in 1 graph with dense/MatMul: an edge mixes frames of loops",
+               "hybrid made no plan"};
+  ProcessStatus other = one;
+  other.notes = {"hybrid made no plan", "lms made no plan"};
+  EXPECT_NE(
+      format_summary(totals_of({one, other}))
+          .find("\n  note      no activation leaves in 1 graph with dense/MatMul: an edge mixes\n"
+                "            frames of loops\n"
+                "  note      hybrid made no plan\n"
+                "  note      lms made no plan\n"),
+      std::string::npos)
+      << format_summary(totals_of({one, other}));
+}
+
 TEST(SummaryTest, FitsEightyColumns) {
   ProcessStatus large = busy_process();
+  large.notes = {std::string(100, 'n') + " is long"};
   large.movers.push_back({std::string(95, 'm'), kGiB});
   large.overshoot = kMiB;
   large.planner = std::string(runtime::kPlannerNameBytes, 'p');

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 namespace {
@@ -14,6 +15,13 @@ namespace {
 bool is_set(const char* variable) {
   const char* const value = std::getenv(variable);
   return value != nullptr && *value != '\0';
+}
+
+// Off is what TensorFlow is without us, its own optimizers too.
+bool is_asked_for() {
+  const char* const mode = std::getenv("SPILLWAY_MODE");
+  if (mode != nullptr && std::strcmp(mode, "off") == 0) return false;
+  return is_set("SPILLWAY_BUDGET") || is_set("SPILLWAY_MODE");
 }
 
 std::string folder_of_this() {
@@ -54,7 +62,7 @@ void watch_python() {
 }
 
 void open_plugin() {
-  if (!is_set("SPILLWAY_BUDGET") && !is_set("SPILLWAY_MODE")) return;
+  if (!is_asked_for()) return;
   void* const library = ::dlopen("libtensorflow_cc.so.2", RTLD_NOLOAD | RTLD_NOW);
   if (library == nullptr) return refuse("it has no libtensorflow_cc.so.2");
   const auto version = reinterpret_cast<const char* (*)()>(::dlsym(library, "TF_Version"));

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "final_report.hpp"
 #include "rewrite.hpp"
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
@@ -63,7 +64,7 @@ Bytes find_budget(const BudgetSpec& spec) {
 }
 
 Bytes find_host_budget(const runtime::Settings& settings) {
-  const runtime::MachineMemory machine = runtime::measure_memory(1, {});
+  const runtime::MachineMemory machine = runtime::measure_memory(runtime::local_world_size(), {});
   if (settings.host_budget) {
     return runtime::resolve_budget(*settings.host_budget, machine, "SPILLWAY_HOST_BUDGET");
   }
@@ -164,19 +165,20 @@ std::string CardSession::summary() {
   const MemoryUsage memory = memory_.usage();
   const CardFigures copies = copies_.figures();
   const SwapTableState table = table_.state();
-  return fmt::format(
+  const GraphCounts graphs = graphs_.counts();
+  const std::string text = fmt::format(
       "spillway: on GPU:0 peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them "
       "passing; {} swapped out, {} swapped in; {} checksums compared\n",
-      to_string(memory.peak_live), to_string(memory.budget), graphs_.counts().rewritten,
-      table.holes, table.used, table.passing, to_string(copies.out), to_string(copies.in),
-      copies.checked);
+      to_string(memory.peak_live), to_string(memory.budget), graphs.rewritten, table.holes,
+      table.used, table.passing, to_string(copies.out), to_string(copies.in), copies.checked);
+  return text + with_our_name(describe(graphs.left));
 }
 
 void CardSession::report() {
   if (::getpid() != pid_) return;
   if (settings_.summary) std::fputs(summary().c_str(), stderr);
   const bool written = write_statistics(settings_.stats_path, statistics_json());
-  reporter_->end(!written);
+  reporter_->end(!written, describe(graphs_.counts().left));
 }
 
 }  // namespace spillway::tf

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "rewrite.hpp"
@@ -71,14 +72,15 @@ nlohmann::json plan_json(const PlanState& plan) {
 }
 
 std::string describe(const PlanState& plan) {
+  if (plan.planner.empty()) return {};
   if (plan.plans == 0) {
-    return fmt::format("spillway: {} made no plan{}{}\n", plan.planner,
-                       plan.no_plan.empty() ? "" : ": ", plan.no_plan);
+    return fmt::format("{} made no plan{}{}\n", plan.planner, plan.no_plan.empty() ? "" : ": ",
+                       plan.no_plan);
   }
   return fmt::format(
-      "spillway: {} made {} plans, by the last of which {} pairs copy; predicted peak {}, "
-      "measured {}\n",
-      plan.planner, plan.plans, plan.copying, to_string(plan.predicted_peak),
+      "{} made {} plan{}, by the last of which {} pairs copy; predicted peak {}, measured {}\n",
+      plan.planner, plan.plans, plan.plans == 1 ? "" : "s", plan.copying,
+      to_string(plan.predicted_peak),
       plan.measured_peak.count == 0 ? "not yet" : to_string(plan.measured_peak));
 }
 
@@ -86,18 +88,25 @@ std::string describe(const VariablesUsage& variables) {
   std::string text;
   if (variables.peak_uncounted.count != 0) {
     text += fmt::format(
-        "spillway: up to {} of variables, which the peak does not count, lay in memory while an op "
-        "was given many at once, such as to save a checkpoint\n",
+        "up to {} of variables, which the peak does not count, lay in memory while an op was given "
+        "many at once, such as to save a checkpoint\n",
         to_string(variables.peak_uncounted));
   }
   if (variables.refused != 0) {
-    text += fmt::format("spillway: {} times a variable was to leave memory and stayed: {}\n",
+    text += fmt::format("{} times a variable was to leave memory and stayed: {}\n",
                         variables.refused, variables.refusal);
   }
   return text;
 }
 
-// Lines on graphs that are left as they were, and why.
+std::string describe(const SwapTableState& table) {
+  if (table.recomputed_ops == 0) return {};
+  return fmt::format("{} ops ran again, in place of swapping {}\n", table.recomputed_ops,
+                     to_string(table.recomputed));
+}
+
+}  // namespace
+
 std::string describe(const std::map<std::string, LeftGraphs>& left) {
   constexpr std::size_t kMostReasons = 5;  // texts that name a node differ from graph to graph
   std::string text;
@@ -105,19 +114,32 @@ std::string describe(const std::map<std::string, LeftGraphs>& left) {
   for (const auto& [reason, graphs] : left) {
     if (reason == kNothingWaits || reason == kHasPairs) continue;
     if (++reasons > kMostReasons) {
-      return text + "spillway: left_because of the statistics has the other reasons\n";
+      return text + "left_because of the statistics has the other reasons\n";
     }
     std::string which;
     if (!graphs.sample.empty()) {
       which = (graphs.count == 1 ? " with " : ", of which the first has ") + graphs.sample;
     }
-    text += fmt::format("spillway: no activation leaves in {} graph{}{}: {}\n", graphs.count,
+    text += fmt::format("no activation leaves in {} graph{}{}: {}\n", graphs.count,
                         graphs.count == 1 ? "" : "s", which, reason);
   }
   return text;
 }
 
-}  // namespace
+std::string with_our_name(std::string_view lines) {
+  std::string text;
+  while (!lines.empty()) {
+    const std::size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
+    text += fmt::format("spillway: {}", lines.substr(0, end));
+    lines.remove_prefix(end);
+  }
+  return text;
+}
+
+std::string to_notes(const FinalFigures& figures) {
+  return describe(figures.graphs.left) + describe(figures.variables) + describe(figures.table) +
+         describe(figures.plan);
+}
 
 std::string to_json(const FinalFigures& figures) {
   nlohmann::json all{{"mode", runtime::to_string(figures.mode)},
@@ -136,7 +158,7 @@ std::string to_json(const FinalFigures& figures) {
 std::string to_summary(const FinalFigures& figures) {
   const MemoryUsage& memory = figures.run.memory;
   const SwapTableState& table = figures.table;
-  std::string text = fmt::format(
+  const std::string text = fmt::format(
       "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them passing; {} "
       "swapped out, {} swapped in; {} of variables in the store; {} allocations waited, {} "
       "failed\n",
@@ -144,14 +166,7 @@ std::string to_summary(const FinalFigures& figures) {
       table.used, table.passing, to_string(stored(figures.run.moved)),
       to_string(loaded(figures.run.moved)), to_string(figures.variables.bytes), memory.waits,
       memory.failures);
-  text += describe(figures.variables);
-  if (table.recomputed_ops != 0) {
-    text += fmt::format("spillway: {} ops ran again, in place of swapping {}\n",
-                        table.recomputed_ops, to_string(table.recomputed));
-  }
-  text += describe(figures.graphs.left);
-  if (!figures.plan.planner.empty()) text += describe(figures.plan);
-  return text;
+  return text + with_our_name(to_notes(figures));
 }
 
 }  // namespace spillway::tf

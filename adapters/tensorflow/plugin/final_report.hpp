@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "plan_loop.hpp"
 #include "rewritten_graphs.hpp"
@@ -27,6 +29,14 @@ struct FinalFigures {
 };
 
 std::string to_json(const FinalFigures& figures);
+
+/// Lines, each with its end, for the summary of `spillway run` too: graphs that are left as they
+/// were, and why; variables that stayed; what was recomputed; the plan.
+std::string to_notes(const FinalFigures& figures);
+/// Those on graphs.
+std::string describe(const std::map<std::string, LeftGraphs>& left);
+/// Says of each line who says it.
+std::string with_our_name(std::string_view lines);
 
 /// Lines, each with its end.
 std::string to_summary(const FinalFigures& figures);

@@ -83,12 +83,6 @@ void optimize(void* optimizer, const TF_Buffer* graph, const TF_GrapplerItem* /*
   TF_SetStatus(status, TF_OK, "");
 }
 
-[[noreturn]] void end_process(const char* text) {
-  std::fprintf(stderr, "spillway: error: %s\n", text);
-  std::fflush(nullptr);
-  ::_exit(2);
-}
-
 void start_for_processor(const runtime::Settings& settings) {
   Session::start(settings);
   register_cpu_allocator();
@@ -108,12 +102,14 @@ void start_for_card(const runtime::Settings& settings) {
   CardSession::start(settings);
 }
 
-// As for PyTorch: a wrong setting ends the program, since it would else train without the limit.
-void start_session() {
-  if (Session::get() != nullptr || CardSession::get() != nullptr) return;
+bool is_started() { return Session::get() != nullptr || CardSession::get() != nullptr; }
+
+// What is wrong with the settings, for people; empty: nothing.
+std::string start_session() {
+  if (is_started()) return {};
   try {
     const auto settings = runtime::settings_from_environment(runtime::current_environment());
-    if (settings.effective_mode() == runtime::Mode::kOff) return;
+    if (settings.effective_mode() == runtime::Mode::kOff) return {};
     try {
       if (settings.budget_of == runtime::BudgetDevice::kCuda) {
         start_for_card(settings);
@@ -127,8 +123,18 @@ void start_session() {
       std::fprintf(stderr, "spillway: not active: %s\n", error.what());
     }
   } catch (const std::exception& error) {
-    end_process(error.what());
+    return error.what();
   }
+  return {};
+}
+
+// As for PyTorch: a wrong setting ends the program, since it would else train without the limit.
+void start_or_end_process() {
+  const std::string trouble = start_session();
+  if (trouble.empty()) return;
+  std::fprintf(stderr, "spillway: error: %s\n", trouble.c_str());
+  std::fflush(nullptr);
+  ::_exit(2);
 }
 
 }  // namespace
@@ -137,7 +143,7 @@ void start_session() {
 #define SPILLWAY_EXPORT extern "C" __attribute__((visibility("default")))
 
 SPILLWAY_EXPORT void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status* status) {
-  spillway::tf::start_session();
+  spillway::tf::start_or_end_process();
   params->struct_size = TP_OPTIMIZER_REGISTRATION_PARAMS_STRUCT_SIZE;
   // TensorFlow shows an optimizer the graphs that have a device of its type.
   params->device_type = spillway::tf::CardSession::get() != nullptr ? "GPU" : "CPU";
@@ -145,12 +151,21 @@ SPILLWAY_EXPORT void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Sta
   // TensorFlow's own swapper must not work on the same tensors, nor its scheduling pass make of a
   // sum a variable to which terms are added as they come, in another order in every run
   // (SchedulingPass in tensorflow/core/grappler/optimizers/memory_optimizer.cc).
-  params->optimizer_configs->memory_optimization = TF_TriState_Off;
+  if (spillway::tf::is_started()) {
+    params->optimizer_configs->memory_optimization = TF_TriState_Off;
+  }
   params->optimizer->struct_size = TP_OPTIMIZER_STRUCT_SIZE;
   params->optimizer->create_func = spillway::tf::make_optimizer;
   params->optimizer->optimize_func = spillway::tf::optimize;
   params->optimizer->destroy_func = spillway::tf::destroy_optimizer;
   TF_SetStatus(status, TF_OK, "");
+}
+
+/// Starts by the environment's settings, before TensorFlow opens the plugin, for who can hear what
+/// is wrong with them: that, to be freed by spillway_tensorflow_free, or null.
+SPILLWAY_EXPORT char* spillway_tensorflow_start() {
+  const std::string trouble = spillway::tf::start_session();
+  return trouble.empty() ? nullptr : ::strdup(trouble.c_str());
 }
 
 /// Statistics as JSON, to be freed by spillway_tensorflow_free; null where nothing is managed.

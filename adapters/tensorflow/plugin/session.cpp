@@ -55,23 +55,25 @@ void refuse_what_is_not_there(const runtime::Settings& settings) {
 }
 
 Bytes find_budget(const runtime::Settings& settings) {
-  const runtime::MachineMemory machine = runtime::measure_memory(1, {});
+  const runtime::MachineMemory machine = runtime::measure_memory(runtime::local_world_size(), {});
   return settings.budget ? runtime::resolve_budget(*settings.budget, machine, "SPILLWAY_BUDGET")
                          : machine.total;
 }
 
 runtime::TieredStoreOptions store_options(const runtime::Settings& settings) {
+  const std::uint32_t processes = runtime::local_world_size();
   runtime::TieredStoreOptions options;
   if (settings.host_budget) {
     options.host_budget = runtime::resolve_budget(
-        *settings.host_budget, runtime::measure_memory(1, {}), "SPILLWAY_HOST_BUDGET");
+        *settings.host_budget, runtime::measure_memory(processes, {}), "SPILLWAY_HOST_BUDGET");
   }
   options.spool.directory = settings.spool_dir;
   options.spool.warn = runtime::warn_once;
+  options.spool.sharers = processes;
   if (settings.disk_budget) {
-    options.spool.budget =
-        runtime::resolve_budget(*settings.disk_budget, runtime::measure_disk(settings.spool_dir, 1),
-                                "SPILLWAY_DISK_BUDGET");
+    options.spool.budget = runtime::resolve_budget(
+        *settings.disk_budget, runtime::measure_disk(settings.spool_dir, processes),
+        "SPILLWAY_DISK_BUDGET");
   }
   const Mode mode = settings.effective_mode();
   options.verify = mode == Mode::kVerify || mode == Mode::kFuzz;
@@ -344,7 +346,7 @@ void Session::report() {
   if (settings_.summary) std::fputs(to_summary(all).c_str(), stderr);
   say_what_was_not_kept();
   const bool written = write_statistics(settings_.stats_path, to_json(all));
-  reporter_->end(!(write_recorded_step() && written));
+  reporter_->end(!(write_recorded_step() && written), to_notes(all));
 }
 
 void Session::say_what_was_not_kept() {

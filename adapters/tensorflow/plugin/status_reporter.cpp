@@ -84,7 +84,7 @@ void StatusReporter::publish() {
   std::strncpy(slot_->planner.data(), figures.planner.c_str(), runtime::kPlannerNameBytes - 1);
 }
 
-void StatusReporter::end(bool unwritten) {
+void StatusReporter::end(bool unwritten, const std::string& notes) {
   if (slot_ == nullptr) return;
   {
     const std::lock_guard lock(mutex_);
@@ -93,6 +93,7 @@ void StatusReporter::end(bool unwritten) {
   wake_.notify_all();
   thread_.join();
   publish();
+  std::strncpy(slot_->notes.data(), notes.c_str(), runtime::kNotesBytes - 1);
   slot_->ending.store(static_cast<std::uint32_t>(runtime::Ending::kOther), kRelaxed);
   slot_->unwritten.store(unwritten ? 1 : 0, kRelaxed);
   slot_->ended_ns.store(whole(now_ns()), kRelaxed);

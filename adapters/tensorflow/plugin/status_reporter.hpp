@@ -38,8 +38,8 @@ class StatusReporter {
   /// until end().
   StatusReporter(const runtime::Settings& settings, std::function<RunFigures()> figures);
 
-  /// The process ends. Idempotent.
-  void end(bool unwritten);
+  /// The process ends. `notes`: lines on what became of it. Idempotent.
+  void end(bool unwritten, const std::string& notes);
 
  private:
   void run();

@@ -30,6 +30,25 @@ TEST(FinalReportTest, SaysWhichGraphsAreLeftAndWhy) {
   EXPECT_EQ(told["left_because"]["two nodes are named m"], 3);
 }
 
+TEST(FinalReportTest, NotesAreTheSummaryButForItsFirstLine) {
+  FinalFigures figures;
+  figures.graphs.left = {{"an edge mixes frames", {.count = 1, .sample = "dense/MatMul"}}};
+  figures.variables.refused = 2;
+  figures.variables.refusal = "the disk is full";
+  figures.table.recomputed_ops = 3;
+  figures.plan.planner = "hybrid";
+  figures.plan.no_plan = "the step does not fit with the planner's choices";
+  const std::string notes = to_notes(figures);
+  EXPECT_EQ(notes,
+            "no activation leaves in 1 graph with dense/MatMul: an edge mixes frames\n"
+            "2 times a variable was to leave memory and stayed: the disk is full\n"
+            "3 ops ran again, in place of swapping 0 B\n"
+            "hybrid made no plan: the step does not fit with the planner's choices\n");
+  const std::string summary = to_summary(figures);
+  EXPECT_EQ(summary.substr(summary.find('\n') + 1), with_our_name(notes));
+  EXPECT_THAT(with_our_name(notes), HasSubstr("\nspillway: 2 times a variable"));
+}
+
 TEST(FinalReportTest, SaysNoMoreThanSomeReasons) {
   FinalFigures figures;
   for (const char* const node : {"a", "b", "c", "d", "e", "f", "g"}) {

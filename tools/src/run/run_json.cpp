@@ -32,6 +32,7 @@ std::string run_json(const ProgramEnd& end, std::span<const ProcessStatus> proce
   const ProcessStatus& sum = totals.sum;
   json["mode"] = to_string(sum.mode);
   json["planner"] = sum.planner;
+  json["notes"] = sum.notes;
   json["processes"] = totals.processes;
   json["elapsed_ns"] = totals.longest_elapsed;
   json["budget"] = totals.fullest.budget.count;

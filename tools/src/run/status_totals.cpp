@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <sstream>
+#include <utility>
 
 #include "spillway/runtime/memory/page_pool.hpp"
 
@@ -28,11 +30,26 @@ TimeNs load_time(const std::atomic<std::uint64_t>& counter) {
 // The owner may be rewriting the name; the end of the array bounds it, and bytes that would upset a
 // terminal are shown as '?'.
 template <std::size_t kBytes>
-std::string readable_name(const std::array<char, kBytes>& name) {
-  std::string text(name.begin(), std::find(name.begin(), name.end(), '\0'));
+std::string text_of(const std::array<char, kBytes>& text) {
+  return {text.begin(), std::find(text.begin(), text.end(), '\0')};
+}
+
+std::string readable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
+}
+
+template <std::size_t kBytes>
+std::string readable_name(const std::array<char, kBytes>& name) {
+  return readable(text_of(name));
+}
+
+std::vector<std::string> read_notes(const runtime::StatusSlot& slot) {
+  std::vector<std::string> notes;
+  std::istringstream lines(text_of(slot.notes));
+  for (std::string line; std::getline(lines, line);) notes.push_back(readable(std::move(line)));
+  return notes;
 }
 
 // The time by the clock that processes note their start by.
@@ -110,6 +127,7 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.unwritten = slot.unwritten.load(std::memory_order_relaxed) != 0;
   status.io = readable_name(slot.io);
   status.planner = readable_name(slot.planner);
+  status.notes = read_notes(slot);
   const std::string& obstacle = runtime::PagePool::why_not();
   status.pages = obstacle.empty() ? "page pool" : "plain arena: " + obstacle;
   status.movers = read_movers(slot);
@@ -130,6 +148,13 @@ void add_movers(std::vector<Mover>& sum, const std::vector<Mover>& movers) {
     } else {
       same->moved += mover.moved;
     }
+  }
+}
+
+// What several processes say is said once.
+void add_notes(std::vector<std::string>& all, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    if (std::ranges::find(all, note) == all.end()) all.push_back(note);
   }
 }
 
@@ -168,6 +193,7 @@ void add(ProcessStatus& sum, const ProcessStatus& status) {
   sum.died_short |= status.died_short;
   sum.unwritten |= status.unwritten;
   add_movers(sum.movers, status.movers);
+  add_notes(sum.notes, status.notes);
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ struct ProcessStatus {
   bool unwritten = false;                ///< it said that it could not write a file
   std::string io;                        ///< how bytes move
   std::string planner;                   ///< whose plan is followed, with its options; or empty
+  std::vector<std::string> notes;        ///< on the end, sentences
   std::string pages;  ///< where pages of tensors come from; the machine's, so set by the reader
   std::vector<Mover> movers;
 };
@@ -71,7 +72,7 @@ std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page);
 /// Sums of bytes and times; for what cannot be added, the value of the process that matters most:
 /// `mode` and `io` of the first, `planner` of the first that has one, `steps`, `last_step` and
 /// `elapsed` of the slowest or longest, the ops of the step of the first one with the most steps,
-/// `short_by` of one that died short.
+/// `short_by` of one that died short, `notes` of all.
 struct StatusTotals {
   std::size_t processes = 0;
   ProcessStatus sum;

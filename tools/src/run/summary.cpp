@@ -90,6 +90,19 @@ std::string movers_lines(const std::vector<Mover>& movers) {
   return text;
 }
 
+std::string notes_lines(const std::vector<std::string>& notes) {
+  const std::size_t width = kColumns - line("", "").size() + 1;  // without the line's end
+  std::string text;
+  for (const std::string& note : notes) {
+    std::string_view word = "note";
+    for (const std::string& part : wrap_text(note, width)) {
+      text += line(word, printable(part, width));  // a node's name may be longer
+      word = "";
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string format_summary(const StatusTotals& totals, bool failed) {
@@ -114,7 +127,7 @@ std::string format_summary(const StatusTotals& totals, bool failed) {
   }
   if (runtime::mapping_matters(sum.mapping, sum.elapsed))
     text += line("mapping", part_of_time(sum.mapping, sum));
-  return text + steps_line(totals) + movers_lines(sum.movers);
+  return text + steps_line(totals) + notes_lines(sum.notes) + movers_lines(sum.movers);
 }
 
 std::string format_never_loaded(bool autoload_is_off) {

@@ -16,12 +16,13 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 7;
+inline constexpr std::uint32_t kStatusVersion = 8;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
 inline constexpr std::size_t kIoNameBytes = 96;
 inline constexpr std::size_t kPlannerNameBytes = 64;
+inline constexpr std::size_t kNotesBytes = 2048;
 
 /// A storage that moved much. The name is NUL-terminated and cut to fit.
 struct StatusMover {
@@ -74,6 +75,9 @@ struct StatusSlot {
   std::atomic<std::uint32_t> unwritten;         ///< 1: it said that it could not write a file
   std::array<char, kIoNameBytes> io;            ///< how bytes move; NUL-terminated
   std::array<char, kPlannerNameBytes> planner;  ///< whose plan is followed; NUL-terminated
+  /// Of the end: what a person should know besides, a line each, the last of which may be cut;
+  /// NUL-terminated.
+  std::array<char, kNotesBytes> notes;
   std::array<StatusMover, kTopMovers> movers;
 };
 
