@@ -19,7 +19,8 @@ IN_ENVIRONMENT = source build/environment.sh; \
 IN_TENSORFLOW = source build/environment.sh; \
   [[ -n $$spillway_tensorflow_venv ]] || \
     { echo "$@ needs TensorFlow, but $$spillway_no_tensorflow_reason" >&2; exit 1; }; \
-  export VIRTUAL_ENV=$$spillway_tensorflow_venv PATH=$$spillway_tensorflow_venv/bin:$$PATH;
+  export VIRTUAL_ENV=$$spillway_tensorflow_venv PATH=$$spillway_tensorflow_venv/bin:$$PATH \
+    COMMAND_UNDER_TEST=$$spillway_tensorflow_venv/bin/spillway;
 
 .PHONY: help
 help: ## List the targets

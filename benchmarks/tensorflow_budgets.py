@@ -104,7 +104,10 @@ class Measurements:
         return self._known[budget]
 
     def least(self):
-        """The outcome at the least budget that trains; None if even the peak does not."""
+        """The outcome at the least budget that trained; None if even the peak did not.
+
+        Near it one run trains and another does not, so it may lie below where halving ended.
+        """
         high, low = -(-self.peak * 5 // 4 // MIB) * MIB, 0
         if not self.at(high).trained:
             return None
@@ -113,11 +116,15 @@ class Measurements:
             if middle in (low, high):
                 break
             low, high = (low, middle) if self.at(middle).trained else (middle, high)
-        return self.at(high)
+        return min(filter(trained, self._known.values()), key=lambda outcome: outcome.budget)
 
     def troubles(self):
         every = [self.ample, self.still, *self._known.values()]
         return [f"{self._program} at {size(o.budget)}: {o.trouble}" for o in every if o.trouble]
+
+
+def trained(outcome):
+    return outcome.trained
 
 
 def cells(outcome, measured):

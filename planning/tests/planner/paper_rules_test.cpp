@@ -258,5 +258,100 @@ TEST_F(PaperRulesTest, PartitionedSwapsWhatIsUsedAgainFarAway) {
   EXPECT_GT(away, 400U);
 }
 
+// A chain: forward op i makes map i of map i-1, backward op i reads map i, the last first.
+struct RandomChain {
+  Trace trace;
+  std::vector<std::uint64_t> bytes;  // of each map
+  std::vector<bool> heavy;           // ten FLOP and more for each byte that the op touches
+  std::vector<bool> again;           // its op can be run again
+
+  explicit RandomChain(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto draw = [&](std::uint64_t least, std::uint64_t most) {
+      return std::uniform_int_distribution<std::uint64_t>(least, most)(random);
+    };
+    const std::size_t depth = draw(5, 12);
+    std::vector<StorageId> maps;
+    for (std::size_t i = 0; i < depth; ++i) {
+      bytes.push_back(draw(1, 9) * 1000);
+      heavy.push_back(draw(0, 1) == 1);
+      again.push_back(draw(0, 3) != 0);
+      maps.push_back(trace.add(TraceStorage{
+          .bytes = Bytes{bytes[i]}, .role = StorageRole::kActivation, .name = std::to_string(i)}));
+      TraceOp op{.duration_ns = static_cast<TimeNs>(draw(100, 900)), .recomputable = again[i]};
+      const std::uint64_t touched = bytes[i] + (i == 0 ? 0 : bytes[i - 1]);
+      op.flop = heavy[i] ? 11 * (touched + 1) : touched;
+      op.creates = {maps[i]};
+      if (i != 0) op.reads = {maps[i - 1]};
+      trace.add(op);
+    }
+    for (std::size_t i = depth; i-- > 0;) {
+      trace.add(TraceOp{.duration_ns = static_cast<TimeNs>(draw(100, 900)),
+                        .reads = {maps[i]},
+                        .frees = {maps[i]}});
+    }
+  }
+
+  [[nodiscard]] std::size_t depth() const { return bytes.size(); }
+  [[nodiscard]] std::uint64_t peak() const {
+    return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+  }
+  /// The most that two neighbours have.
+  [[nodiscard]] std::uint64_t floor() const {
+    std::uint64_t most = bytes[0];
+    for (std::size_t i = 1; i < depth(); ++i) most = std::max(most, bytes[i - 1] + bytes[i]);
+    return most;
+  }
+};
+
+// Wang et al. 2018: outputs of cheap ops between heavy ones are made again and never copied; those
+// of heavy ones are copied and never made again: with the cache where room is short, else always.
+// What is cheap and cannot be made again counts as heavy.
+TEST_F(PaperRulesTest, SuperNeuronsCopiesWhatIsDearAndMakesTheRestAgain) {
+  std::size_t copied = 0;
+  std::size_t remade = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(seed);
+    const RandomChain step(seed);
+    const bool caches = seed % 2 == 0;
+    const bool fits = seed % 4 < 2;
+    Options options(superneurons_planner().options());
+    options.set("tensor-cache", caches);
+    const std::uint64_t device = fits ? step.peak() : std::midpoint(step.floor(), step.peak());
+    const auto plan =
+        make(superneurons_planner(), {step.trace, machine(1e6), budgets(device)}, options);
+    if (!plan) continue;
+    std::vector<bool> evicted(step.depth());
+    for (const PlanAction& action : plan->plan.actions) {
+      // A map has the number of the op that makes it.
+      const bool runs_again = action.kind == PlanActionKind::kRecompute;
+      const std::size_t map = runs_again ? to_value(action.op) : to_value(action.storage);
+      ASSERT_LT(map, step.depth());
+      const bool makes_again = !step.heavy[map] && step.again[map];
+      if (action.kind == PlanActionKind::kEvict || action.kind == PlanActionKind::kFetch) {
+        EXPECT_FALSE(makes_again) << map << " is copied";
+        evicted[map] = true;
+        ++copied;
+      }
+      if (action.kind == PlanActionKind::kDrop || runs_again) {
+        EXPECT_TRUE(makes_again) << map << " is made again";
+        ++remade;
+      }
+    }
+    // The last map is read right after it was made.
+    for (std::size_t map = 0; map + 2 < step.depth(); ++map) {
+      const bool is_copied = step.heavy[map] || !step.again[map];
+      if (is_copied && !caches) {
+        EXPECT_TRUE(evicted[map]) << map;
+      }
+      if (caches && fits) {
+        EXPECT_FALSE(evicted[map]) << map;
+      }
+    }
+  }
+  EXPECT_GT(copied, 400U);
+  EXPECT_GT(remade, 400U);
+}
+
 }  // namespace
 }  // namespace spillway::planning
