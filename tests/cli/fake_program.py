@@ -63,6 +63,7 @@ class Slot(ctypes.Structure):
         ("unwritten", U32),
         ("io", ctypes.c_char * 96),
         ("planner", ctypes.c_char * 64),
+        ("notes", ctypes.c_char * 2048),
         ("movers", Mover * 5),
     ]
 
@@ -75,7 +76,7 @@ def claim(**counters):
     """Claims the first free slot; the order of stores is the engine's: the pid last."""
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
-    assert page.version == 7, page.version
+    assert page.version == 8, page.version
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2
