@@ -56,6 +56,14 @@ PlanLoop::PlanLoop(PlanLoopOptions options, RunProfiler& profiler, SwapTable& ta
   state_.planner = planner_;
 }
 
+bool PlanLoop::plans() {
+  std::string obstacle = options_.obstacle ? options_.obstacle() : std::string();
+  if (obstacle.empty()) return true;
+  const std::lock_guard lock(mutex_);
+  state_.no_plan = std::move(obstacle);
+  return false;
+}
+
 void PlanLoop::add_graph(PairedGraph graph) {
   const std::lock_guard lock(mutex_);
   const std::size_t number = table_.graph_of(graph.first_hole);
@@ -84,14 +92,6 @@ void PlanLoop::on_run(std::size_t graph) {
   measured_ = graph;
   runs_of_others_ = 0;
   profiler_.start(planned.graph.first_hole, planned.graph.holes());
-}
-
-void PlanLoop::on_unseen_run(std::size_t graph, std::string_view why) {
-  const std::lock_guard lock(mutex_);
-  const auto found = graphs_.find(graph);
-  if (found != graphs_.end() && found->second.runs++ == 0) {
-    say_no_plan_locked(found->second, std::string(why));
-  }
 }
 
 // It runs rarely, or no more. Until it was measured after all, the table decides.

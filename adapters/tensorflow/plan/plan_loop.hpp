@@ -35,7 +35,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,6 +62,8 @@ struct PlanLoopOptions {
   std::function<CopyRates()> rates;
   std::function<Bytes()> variables;  ///< bytes of the budget that variables in the store want
   std::function<TimeNs()> now;       ///< of a monotonic clock
+  /// Why no run can be measured now, for people; empty: it can. Not set: it always can.
+  std::function<std::string()> obstacle{};
 };
 
 /// The plan of the graph that was planned last.
@@ -83,13 +84,13 @@ class PlanLoop {
  public:
   PlanLoop(PlanLoopOptions options, RunProfiler& profiler, SwapTable& table);
 
+  /// Whether it plans for a graph that is to be rewritten now. If not, the table decides on it.
+  [[nodiscard]] bool plans();
+
   /// A graph whose first hole's number the table gave out.
   void add_graph(PairedGraph graph);
   /// A run of the graph, by the table's number, has begun.
   void on_run(std::size_t graph);
-  /// The same where nobody sees the ops, so that nothing can be measured: the table decides.
-  /// `why`: for people.
-  void on_unseen_run(std::size_t graph, std::string_view why);
 
   [[nodiscard]] PlanState state() const;
   /// Its name, with its options. Waits for no plan that is being made.

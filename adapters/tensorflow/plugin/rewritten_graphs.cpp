@@ -72,7 +72,8 @@ void RewrittenGraphs::add_locked(Rewritten& rewritten) {
   for (const PairName& pair : rewritten.pairs) {
     in_loop.insert(in_loop.end(), pair.holes.size(), pair.in_loop);
   }
-  const bool by_plan = plans_ != nullptr && std::ranges::count(in_loop, false) != 0;
+  const bool by_plan =
+      plans_ != nullptr && std::ranges::count(in_loop, false) != 0 && plans_->plans();
   const std::uint64_t first_hole = table_.add_holes(in_loop, by_plan);
   const std::uint64_t first_clock = clocks_;
   clocks_ += rewritten.clocks.size();

@@ -40,13 +40,17 @@ constexpr std::uint64_t kPartForVariables = 4;
 // first; a step of a test's program has hundreds of them, most beside each other.
 constexpr std::chrono::milliseconds kLongestDelay{2};
 
-void refuse_what_is_not_there(const runtime::Settings& settings) {
+// Before anything is made: what fails later leaves threads behind.
+void refuse_what_cannot_be(const runtime::Settings& settings) {
   const auto refuse = [](bool asked, const char* what) {
     if (asked) throw UserError(fmt::format("TensorFlow does not have {} yet: unset it.", what));
   };
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
+  if (settings.effective_mode() == Mode::kRecord && !settings.trace_path.empty()) {
+    require_writable(settings.trace_path, "SPILLWAY_TRACE");
+  }
   const bool plans = choose_planner(settings.planner).has_value();
   if (!settings.plan_cache.empty() && !plans) {
     throw UserError(
@@ -108,6 +112,10 @@ std::optional<PlannerChoice> planner_in(const runtime::Settings& settings) {
   return choice;
 }
 
+constexpr const char* kShowsNoOps =
+    "on a machine with a driver for cards a TensorFlow that is built for these shows no op of its "
+    "processor. Set CUDA_VISIBLE_DEVICES=-1 if the program uses no card";
+
 constexpr double kDiskRate = 1e9;  // bytes per second, before anything was copied
 
 }  // namespace
@@ -155,7 +163,6 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
 void Session::start_recording() {
   graphs_.only_record(nullptr);
   if (settings_.trace_path.empty()) return;
-  require_writable(settings_.trace_path, "SPILLWAY_TRACE");
   settings_.trace_path = std::filesystem::absolute(settings_.trace_path).lexically_normal();
   record_ = std::make_unique<StepRecord>(
       [this](const std::byte* pointer) { return memory_.owns(pointer); });
@@ -185,7 +192,8 @@ void Session::start_planning(Bytes budget) {
                       .cache = cache,
                       .rates = rates,
                       .variables = [this] { return variables_->wanted(); },
-                      .now = now_ns},
+                      .now = now_ns,
+                      .obstacle = [this] { return knows_ops() ? "" : kShowsNoOps; }},
       *profiler_, table_);
   graphs_.set_plans(*plans_, *profiler_);
 }
@@ -229,7 +237,7 @@ void Session::evict(Bytes bytes, Victims victims) {
 }
 
 void Session::start(const runtime::Settings& settings) {
-  refuse_what_is_not_there(settings);
+  refuse_what_cannot_be(settings);
   arm_faults(settings.faults);
   session.store(new Session(settings, find_budget(settings)), std::memory_order_release);
   ::pthread_atfork([] { get()->before_fork(); }, [] { get()->after_fork(false); },
@@ -296,12 +304,7 @@ void Session::begin_step(std::size_t graph, std::int64_t step) {
                                   moved.stored_on_host + moved.stored_on_disk +
                                       moved.loaded_from_host + moved.loaded_from_disk);
   if (first) give_back_heap();
-  if (!plans_) return;
-  if (knows_ops()) {
-    plans_->on_run(graph);
-  } else {
-    plans_->on_unseen_run(graph, "beside a card this TensorFlow does not show the processor's ops");
-  }
+  if (plans_) plans_->on_run(graph);
 }
 
 std::string Session::holders() const {
@@ -361,7 +364,10 @@ void Session::say_what_was_not_kept() {
 bool Session::write_recorded_step() {
   if (!record_) return true;
   std::optional<Trace> trace = record_->take();
-  if (!trace) return true;  // no step, which is no failure of ours
+  if (!trace) {  // no step, which is no failure of ours
+    if (!knows_ops()) std::fprintf(stderr, "spillway: no step is recorded: %s.\n", kShowsNoOps);
+    return true;
+  }
   trace->run_peak = memory_.usage().peak_live;
   trace->framework = framework_;
   trace->machine = this_processor();

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watched_device.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -14,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "card_in_sight.hpp"
 #include "op_names.hpp"
 #include "rewrite.hpp"
 #include "session.hpp"
@@ -75,14 +72,9 @@ bool changes_variable(std::string_view type) {
          type.starts_with("ResourceScatter") || type == "ResourceStridedSliceAssign";
 }
 
-// Whether the program may find one. Asked without the driver, which is not to be started so early.
-bool may_have_card() {
-  if (!::tensorflow::IsGoogleCudaEnabled() && !::tensorflow::IsBuiltWithROCm()) return false;
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible != nullptr && (*visible == '\0' || *visible == '-')) return false;
-  constexpr std::array kOfDrivers{"/dev/nvidiactl", "/dev/dxg", "/dev/kfd"};  // dxg: WSL
-  return std::ranges::any_of(kOfDrivers,
-                             [](const char* file) { return ::access(file, F_OK) == 0; });
+bool is_beside_card() {
+  const bool for_cards = ::tensorflow::IsGoogleCudaEnabled() || ::tensorflow::IsBuiltWithROCm();
+  return for_cards && card_in_sight(std::getenv("CUDA_VISIBLE_DEVICES"));
 }
 
 class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
@@ -214,7 +206,7 @@ class WatchedDeviceFactory : public ::tensorflow::DeviceFactory {
 
 void watch_devices(OpWatcher* watcher) {
   ::tensorflow::DeviceFactory::Register("CPU", std::make_unique<WatchedDeviceFactory>(watcher),
-                                        may_have_card() ? kPriorityBesideCard : kPriority,
+                                        is_beside_card() ? kPriorityBesideCard : kPriority,
                                         /*is_pluggable_device=*/false);
 }
 

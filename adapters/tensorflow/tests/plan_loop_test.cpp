@@ -27,9 +27,7 @@ class Training {
       : table_(
             {.budget = budget, .smallest = Bytes{1}}, [] { return Bytes{}; },
             [this](std::size_t graph, std::int64_t /*step*/) {
-              if (!loop_) return;
-              if (hidden_) return loop_->on_unseen_run(graph, "ops are hidden");
-              loop_->on_run(graph);
+              if (loop_) loop_->on_run(graph);
             }) {
     loop_ = std::make_unique<PlanLoop>(
         PlanLoopOptions{.choice = parse_planner(planner),
@@ -63,7 +61,6 @@ class Training {
     ++step_;
     for (std::size_t op = 0; op < names_.size(); ++op) {
       const bool begun =
-          !hidden_ &&
           profiler_.begin_op({.step = step_, .node = names_[op], .type = "Mul"}, now_ += 10);
       if (op < kDepth) {
         if (op == 0 && beside_.count != 0)
@@ -107,8 +104,6 @@ class Training {
 
   [[nodiscard]] PlanState state() const { return loop_->state(); }
   SwapTable& table() { return table_; }
-  /// Nobody tells of ops from now on.
-  void hide_ops() { hidden_ = true; }
   /// So many bytes are allocated while the first op runs, which are not its own.
   void set_beside(Bytes bytes) { beside_ = bytes; }
   /// So many bytes of the budget are wanted by variables.
@@ -133,7 +128,6 @@ class Training {
   TimeNs now_ = 0;
   std::int64_t step_ = 0;
   std::uint64_t other_ = 0;
-  bool hidden_ = false;
   RunProfiler profiler_;
   SwapTable table_;
   std::unique_ptr<PlanLoop> loop_;
@@ -150,18 +144,6 @@ TEST(PlanLoopTest, VariablesHaveRoomBesideWhatIsPlanned) {
     EXPECT_LE(most, kMiB * 34);
     EXPECT_EQ(training.state().no_plan, "");
   }
-}
-
-// As in a process with a card, whose processor shows no op: nothing is ever measured.
-TEST(PlanLoopTest, WhereNoOpIsSeenTheTableDecides) {
-  Training training("hybrid", kMiB * 200);
-  training.hide_ops();
-  EXPECT_LT(training.run(), Training::kMap * Training::kDepth) << "everything copies";
-  Bytes most{};
-  for (int i = 0; i < 40; ++i) most = training.run();
-  EXPECT_EQ(training.state().plans, 0U);
-  EXPECT_EQ(training.state().no_plan, "ops are hidden");
-  EXPECT_EQ(most, Training::kMap * Training::kDepth) << "all fits, and stays";
 }
 
 TEST(PlanLoopTest, VariablesThatComeAfterAPlanHaveRoomInTheNext) {

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "graph_builder.hpp"
+#include "plan_loop.hpp"
 #include "rewrite.hpp"
+#include "run_profile.hpp"
 #include "swap_table.hpp"
 
 namespace spillway::tf {
@@ -27,6 +29,13 @@ class RewrittenGraphsTest : public ::testing::Test {
     return builder;
   }
 
+  // Whether a tensor of a few bytes stays in the hole after some runs of its graph.
+  bool passes_in_the_end(std::uint64_t hole) {
+    bool copies = true;
+    for (int run = 0; run < 40; ++run) copies = table_.copies(hole, Bytes{100});
+    return !copies;
+  }
+
   SwapTable table_{{.budget = kMiB, .smallest = Bytes{1}}, [] { return Bytes{}; }};
   RewrittenGraphs graphs_{table_, [] { return RewriteOptions{}; }};
 };
@@ -41,6 +50,29 @@ TEST_F(RewrittenGraphsTest, EachGraphHasHolesOfItsOwn) {
   }
   EXPECT_EQ(graphs_.counts().rewritten, 3U);
   EXPECT_TRUE(graphs_.counts().left.empty());
+}
+
+// As in a process with a card, whose processor shows no op. A plan of a former run would be
+// followed for good.
+TEST_F(RewrittenGraphsTest, WhereNoRunCanBeMeasuredTheTableDecides) {
+  std::string obstacle;
+  RunProfiler profiler;
+  PlanLoop plans({.choice = parse_planner("hybrid"),
+                  .budget = kMiB,
+                  .cache = PlanCache("", "hybrid"),
+                  .rates = [] { return CopyRates{}; },
+                  .variables = [] { return Bytes{}; },
+                  .now = [] { return TimeNs{0}; },
+                  .obstacle = [&] { return obstacle; }},
+                 profiler, table_);
+  graphs_.set_plans(plans, profiler);
+  ASSERT_TRUE(graphs_.rewrite(chain(12).graph.serialize(), describe_op));
+  EXPECT_EQ(plans.state().no_plan, "");
+  EXPECT_FALSE(passes_in_the_end(0)) << "its plan is awaited";
+  obstacle = "ops are hidden";
+  ASSERT_TRUE(graphs_.rewrite(chain(12).graph.serialize(), describe_op));
+  EXPECT_EQ(plans.state().no_plan, "ops are hidden");
+  EXPECT_TRUE(passes_in_the_end(1));
 }
 
 TEST_F(RewrittenGraphsTest, AGraphThatIsLeftIsCountedWithItsReason) {
