@@ -61,6 +61,9 @@ if [[ -n ${spillway_tensorflow_venv:-} ]]; then
     parallel=(-n "${JOBS:-2}" --dist loadfile)
   "$spillway_tensorflow_venv/bin/python" -m pytest -p no:cacheprovider "${parallel[@]}" \
     "${slowest[@]}" tests/tensorflow || failed "TensorFlow tests"
+  # By itself, since it compiles, and the others wait for what takes a second.
+  "$spillway_tensorflow_venv/bin/python" -m pytest -p no:cacheprovider \
+    tests/packaging/test_tensorflow.py || failed "installation for TensorFlow"
 elif [[ -n ${spillway_no_tensorflow_reason:-} ]]; then
   echo "NOT RUN: TensorFlow tests ($tensorflow_tests): $spillway_no_tensorflow_reason"
 fi

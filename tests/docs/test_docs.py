@@ -213,9 +213,9 @@ def test_flags_are_settings_or_options():
 
 def test_troubleshooting_quotes_the_code():
     sources = ""
-    for folder in ("adapters", "python", "runtime", "tools"):
+    for folder in ("adapters", "python", "runtime", "scripts/cmake", "tools"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".cpp", ".hpp", ".py") or path.name == "CMakeLists.txt":
+            if path.suffix in (".cmake", ".cpp", ".hpp", ".py") or path.name == "CMakeLists.txt":
                 sources += path.read_text(encoding="utf-8")
     # Neighbouring literals are one text; what stands in braces is filled in when it runs.
     sources = re.sub(r'"\s*\n?\s*f?"', "", sources.replace("\\n", " "))

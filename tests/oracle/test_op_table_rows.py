@@ -63,7 +63,7 @@ def test_the_table_that_is_checked_in():
     text = TABLES.read_text()
     facts = read(text)
     assert header_text(facts) == text
-    adapter = (ROOT / "adapters/torch/CMakeLists.txt").read_text()
+    adapter = (ROOT / "scripts/cmake/frameworks.cmake").read_text()
     assert f"set(SPILLWAY_TORCH_MINORS {' '.join(facts)})" in adapter
     for minor, found in facts.items():
         assert len(found.composites) > 300 and "aten::native_batch_norm" in found.writes, minor

@@ -10,6 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# They have environments of their own: elsewhere each is nobody's.
+collect_ignore = [
+    name
+    for framework, names in {
+        "tensorflow": ["test_tensorflow.py"],
+        "torch": ["test_install.py", "test_library.py", "test_libtorch.py"],
+    }.items()
+    if importlib.util.find_spec(framework) is None
+    for name in names
+]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
@@ -35,11 +45,11 @@ def library():
 def fresh(tmp_path_factory):
     """The interpreter of a new environment with Spillway installed by pip, made once for all
     workers of pytest-xdist."""
-    from tests.packaging.fresh_environment import install
+    from tests.packaging.fresh_environment import borrow, install
 
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     with open(folder / "fresh.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return install(folder / "fresh")
+        return install(folder / "fresh", borrow)

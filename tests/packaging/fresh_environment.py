@@ -40,15 +40,15 @@ def skip_without_index(reason):
     pytest.skip(reason)
 
 
-def install(folder, lend=None):
-    """Returns the environment's interpreter; one call makes it, the others find it. `lend`: gives
-    it the framework, `borrow` if it is none.
+def install(folder, lend):
+    """Returns the environment's interpreter; one call makes it, the others find it. `lend` gives
+    it the framework: `borrow`, or `link`.
     """
     python = folder / "bin" / "python"
     outcome = folder / "outcome.json"
     if not outcome.exists():
         venv.create(folder, symlinks=True, with_pip=True)
-        (lend or borrow)(python)
+        lend(python)
         outcome.write_text(json.dumps(install_into(python)), encoding="utf-8")
     problem = json.loads(outcome.read_text(encoding="utf-8"))
     if problem is not None and problem["index"]:
@@ -66,6 +66,10 @@ def borrow(python):
     (own / "borrowed.pth").write_text("".join(lines), encoding="utf-8")
 
 
+# What pip installs for the build, which would go through a link into the other environment.
+FOR_THE_BUILD = ("packaging", "pathspec", "pip", "scikit_build_core", "setuptools")
+
+
 def link(python):
     """As `borrow`, but for a Spillway there: `import tensorflow` opens what lies in a folder
     of plugins wherever there is one.
@@ -73,7 +77,7 @@ def link(python):
     own = site_packages(python)
     for folder in (Path(path) for path in sys.path if path.endswith("site-packages")):
         for entry in folder.iterdir():
-            is_ours = entry.name.startswith("spillway") or entry.name == "tensorflow-plugins"
+            is_ours = entry.name.startswith(("spillway", "tensorflow-plugins", *FOR_THE_BUILD))
             if not is_ours and not (own / entry.name).exists():
                 (own / entry.name).symlink_to(entry)
 
