@@ -289,20 +289,19 @@ class TensorflowPlugin:
 
     def start(self) -> str | None:
         """Starts by the settings in the environment; returns what is wrong with them."""
-        text = self._functions.spillway_tensorflow_start()
-        if not text:
-            return None
-        try:
-            return ctypes.string_at(text).decode("utf-8", "replace")
-        finally:
-            self._functions.spillway_tensorflow_free(text)
+        trouble = self._taken(self._functions.spillway_tensorflow_start())
+        return trouble and trouble.decode("utf-8", "replace")
 
     def statistics(self) -> dict[str, Any] | None:
         """The counters, as docs/tensorflow.md describes them; None where nothing is managed."""
-        text = self._functions.spillway_tensorflow_statistics()
+        text = self._taken(self._functions.spillway_tensorflow_statistics())
+        return json.loads(text) if text else None
+
+    def _taken(self, text: int | None) -> bytes | None:
+        """The bytes of a text that is ours to free."""
         if not text:
             return None
         try:
-            return json.loads(ctypes.string_at(text))
+            return ctypes.string_at(text)
         finally:
             self._functions.spillway_tensorflow_free(text)

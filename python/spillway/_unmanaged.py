@@ -52,7 +52,7 @@ _watching = False
 def watch() -> None:
     """Looks out for all of it. Calling it again changes nothing."""
     global _watching
-    if _watching or os.environ.get("SPILLWAY_MODE") == "off":
+    if _watching:
         return
     _watching = True
     _watch_clusters()

@@ -41,19 +41,23 @@ def enable(budget: str | int | None = None, **options: Any) -> None:
         raise UserError("TensorFlow has made tensors already: call enable() before the first one")
     given = {"budget": budget, **options}
     settings = {f"SPILLWAY_{name.upper()}": str(v) for name, v in given.items() if v is not None}
+    try:
+        plugin = TensorflowPlugin(ctypes.CDLL(str(path)))
+    except OSError as error:
+        raise UserError(f"the plugin cannot be opened: {error}. Install Spillway again") from error
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
-    trouble = TensorflowPlugin(ctypes.CDLL(str(path))).start()
-    if trouble is not None:
+    if trouble := plugin.start():
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
         raise UserError(trouble)
+    if stats() is None:  # mode off, or what is wrong is no reason to end: that was said
+        return
     load_library.load_pluggable_device_library(str(path))
-    if stats() is not None:
-        _unmanaged.watch()
+    _unmanaged.watch()
 
 
 def stats() -> dict[str, Any] | None:

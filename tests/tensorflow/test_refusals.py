@@ -196,7 +196,8 @@ import tensorflow as tf
 import spillway, spillway.tensorflow as managed
 before = dict(os.environ)
 for settings in ({"budget": "much"}, {"budget": "1GiB", "planner": "nobody"},
-                 {"budget": "1GiB", "keep_ops": "aten::relu"}):
+                 {"budget": "1GiB", "keep_ops": "aten::relu"},
+                 {"mode": "record", "trace": "/nowhere/step.json"}):
     try:
         managed.enable(**settings)
     except spillway.UserError as error:
@@ -208,11 +209,22 @@ print(managed.stats()["budget_bytes"])
 """
     done = run("-c", code)
     assert done.returncode == 0, done.stderr
-    much, nobody, absent, budget = done.stdout.splitlines()
+    much, nobody, absent, nowhere, budget = done.stdout.splitlines()
     assert '"much" is not a budget' in much
     assert "nobody" in nobody
     assert "TensorFlow does not have SPILLWAY_KEEP_OPS yet" in absent
+    assert "SPILLWAY_TRACE" in nowhere
     assert budget == str(100 << 20)
+
+
+def test_enable_with_mode_off_enables_nothing():
+    code = """
+import tensorflow as tf, spillway.tensorflow as managed
+managed.enable("100MiB", mode="off")
+print(float(tf.reduce_sum(tf.ones((8, 8)))), managed.stats())
+"""
+    done = run("-c", code)
+    assert done.stdout.strip() == "64.0 None", done.stderr
 
 
 def test_a_forked_child_and_its_parent_go_on():

@@ -68,7 +68,8 @@ Bytes find_host_budget(const runtime::Settings& settings) {
   if (settings.host_budget) {
     return runtime::resolve_budget(*settings.host_budget, machine, "SPILLWAY_HOST_BUDGET");
   }
-  return {static_cast<std::uint64_t>(kHostShare * static_cast<double>(machine.available.count))};
+  return {static_cast<std::uint64_t>(kHostShare * static_cast<double>(machine.available.count)) /
+          machine.local_processes};
 }
 
 bool always_copies(const runtime::Settings& settings) {

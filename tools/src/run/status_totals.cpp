@@ -27,13 +27,13 @@ TimeNs load_time(const std::atomic<std::uint64_t>& counter) {
   return static_cast<TimeNs>(load(counter));
 }
 
-// The owner may be rewriting the name; the end of the array bounds it, and bytes that would upset a
-// terminal are shown as '?'.
+// The owner may be rewriting it; the end of the array bounds it.
 template <std::size_t kBytes>
 std::string text_of(const std::array<char, kBytes>& text) {
   return {text.begin(), std::find(text.begin(), text.end(), '\0')};
 }
 
+// Bytes that would upset a terminal are shown as '?'.
 std::string readable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
