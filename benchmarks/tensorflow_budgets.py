@@ -104,7 +104,7 @@ class Measurements:
         return self._known[budget]
 
     def least(self):
-        """The outcome at the least budget that trained; None if even the peak did not.
+        """The outcome at the least budget that trained; None if 1.25 times the peak did not.
 
         Near it one run trains and another does not, so it may lie below where halving ended.
         """

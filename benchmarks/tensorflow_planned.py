@@ -43,12 +43,12 @@ def row(program, measured):
         found = {name: tried(budget, planner) for name, budget in budgets.items()}
         trained = [f"{name} ({one.plans})" for name, one in found.items() if one.trained]
         wrong = any(outcome.trouble for outcome in found.values())
-        cells.append("**wrong**" if wrong else ", ".join(trained) or "neither")
+        cells.append("**wrong**" if wrong else ", ".join(trained) or "none")
     fuzzed = [tried(None, planner, SPILLWAY_MODE="fuzz") for planner in IN_FUZZ]
     if not all(outcome.trained for outcome in fuzzed) and not troubles:
         troubles.append(f"{program}: did not end in fuzz")
     cells.append("equal" if all(outcome.trained for outcome in fuzzed) else "**wrong**")
-    return (program, size(measured.peak), *cells), troubles
+    return (program, size(measured.peak), *cells), measured.troubles() + troubles
 
 
 def rows_of(server):
