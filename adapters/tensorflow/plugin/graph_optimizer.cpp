@@ -89,7 +89,7 @@ void start_for_processor(const runtime::Settings& settings) {
   register_variable_ops();
   listen_to_work(Session::get()->standstill());
   Session::get()->set_framework(std::string("tensorflow ") + TF_Version());
-  watch_devices(Session::get()->watcher());
+  if (!watch_devices(Session::get()->watcher())) Session::get()->note_ops_hidden();
 }
 
 void start_for_card(const runtime::Settings& settings) {

@@ -365,7 +365,7 @@ bool Session::write_recorded_step() {
   if (!record_) return true;
   std::optional<Trace> trace = record_->take();
   if (!trace) {  // no step, which is no failure of ours
-    if (!knows_ops()) std::fprintf(stderr, "spillway: no step is recorded: %s.\n", kShowsNoOps);
+    if (ops_hidden_) std::fprintf(stderr, "spillway: no step is recorded: %s.\n", kShowsNoOps);
     return true;
   }
   trace->run_peak = memory_.usage().peak_live;

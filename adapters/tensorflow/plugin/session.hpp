@@ -67,6 +67,8 @@ class Session {
   /// that nothing else need say which variables are used.
   [[nodiscard]] bool knows_ops() const { return knows_ops_.load(std::memory_order_relaxed); }
   void note_ops_known() { knows_ops_.store(true); }
+  /// None ever will be. Before the first device.
+  void note_ops_hidden() { ops_hidden_ = true; }
 
   RewrittenGraphs& graphs() { return graphs_; }
   Troubles& troubles() { return troubles_; }
@@ -133,6 +135,7 @@ class Session {
   std::unique_ptr<Variables> variables_;
   std::unique_ptr<StatusReporter> reporter_;
   std::atomic<bool> knows_ops_{false};
+  bool ops_hidden_ = false;
   std::atomic<std::int64_t> blocked_ns_{0};  // over all threads
 };
 

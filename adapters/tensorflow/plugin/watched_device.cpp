@@ -204,10 +204,12 @@ class WatchedDeviceFactory : public ::tensorflow::DeviceFactory {
 
 }  // namespace
 
-void watch_devices(OpWatcher* watcher) {
+bool watch_devices(OpWatcher* watcher) {
+  const bool beside_card = is_beside_card();
   ::tensorflow::DeviceFactory::Register("CPU", std::make_unique<WatchedDeviceFactory>(watcher),
-                                        is_beside_card() ? kPriorityBesideCard : kPriority,
+                                        beside_card ? kPriorityBesideCard : kPriority,
                                         /*is_pluggable_device=*/false);
+  return !beside_card;
 }
 
 }  // namespace spillway::tf

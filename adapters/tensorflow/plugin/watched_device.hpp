@@ -9,7 +9,7 @@
 namespace spillway::tf {
 
 /// Devices that the framework makes from now on are watched. Before its first tensor. `watcher` may
-/// be null.
-void watch_devices(OpWatcher* watcher);
+/// be null. False beside a card: none will be.
+[[nodiscard]] bool watch_devices(OpWatcher* watcher);
 
 }  // namespace spillway::tf
