@@ -5,31 +5,12 @@ import json
 
 import pytest
 
-from tests.packaging.commands import run
+from tests.packaging.commands import ROOT, run
 from tests.packaging.fresh_environment import install, link, site_packages
 
 # It waits for a build, which takes minutes where nothing has been built before.
 pytestmark = pytest.mark.timeout(3000)
 
-PROGRAM = """
-import json, tensorflow as tf, spillway.tensorflow
-
-@tf.function
-def step(x):
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = x
-        for _ in range(20):
-            y = tf.tanh(y * 1.01)
-        loss = tf.reduce_sum(y)
-    return tape.gradient(loss, x)
-
-for _ in range(6):
-    step(tf.ones((1024, 1024)))
-told = spillway.tensorflow.stats()
-print(json.dumps({"file": spillway.__file__, **{name: told[name] for name in (
-    "budget_bytes", "peak_device_bytes", "evicted_bytes", "plans")}}))
-"""
 MIB = 1 << 20
 
 
@@ -38,14 +19,18 @@ def fresh(tmp_path_factory):
     return install(tmp_path_factory.mktemp("installed") / "environment", link)
 
 
-def test_a_budget_manages_a_program(fresh):
-    told = run(
-        fresh, "-c", PROGRAM, SPILLWAY_BUDGET="48MiB", TF_CPP_MIN_LOG_LEVEL="2", PYTHONPATH=""
-    )
-    seen = json.loads(told.stdout)
-    assert seen["file"].startswith(str(site_packages(fresh)))
-    assert seen["budget_bytes"] == 48 * MIB
-    assert seen["peak_device_bytes"] <= 48 * MIB
+def test_a_budget_manages_a_program(fresh, tmp_path):
+    told = run(fresh, "-c", "import spillway; print(spillway.__file__)", PYTHONPATH="")
+    assert told.stdout.startswith(str(site_packages(fresh)))
+    statistics = tmp_path / "statistics.json"
+    program = ROOT / "tests/tensorflow/programs/train.py"
+    run(
+        fresh, program, "mlp", tmp_path / "result.npz", PYTHONPATH="", TF_CPP_MIN_LOG_LEVEL="2",
+        SPILLWAY_BUDGET="16MiB", SPILLWAY_STATS=str(statistics),
+    )  # fmt: skip
+    seen = json.loads(statistics.read_text())
+    assert seen["budget_bytes"] == 16 * MIB
+    assert seen["peak_device_bytes"] <= 16 * MIB
     assert seen["evicted_bytes"] > 48 * MIB
     assert seen["plans"] > 0
 
