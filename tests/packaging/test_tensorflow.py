@@ -2,6 +2,7 @@
 """The README's lines give a working installation where there is a TensorFlow and no PyTorch."""
 
 import json
+import os
 
 import pytest
 
@@ -40,4 +41,5 @@ def test_the_installation_is_for_tensorflow_alone(fresh):
     assert len(installed) == 1 and installed.pop().startswith("libspillway_tensorflow-")
     (loader,) = (site_packages(fresh) / "tensorflow-plugins").iterdir()
     assert loader.name == "libspillway_tensorflow_loader.so"
-    run(fresh.parent / "spillway", "doctor", PYTHONPATH="")
+    # In the activated environment: it looks at the Python that a program is started with.
+    run("spillway", "doctor", PYTHONPATH="", PATH=f"{fresh.parent}:{os.environ['PATH']}")
