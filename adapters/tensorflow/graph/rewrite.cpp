@@ -395,6 +395,15 @@ void replace_constants(Graph& graph, std::uint64_t smallest) {
   }
 }
 
+std::string_view why_no_pairs(const Graph& graph, const GraphOrder& order,
+                              const OpCatalogue& catalogue, PairOptions options,
+                              const EarlyChanges& early) {
+  if (options.placement == Placement::kCard) return kNothingWaits;
+  options.placement = Placement::kCard;
+  return find_pairs(graph, order, catalogue, options, early).pairs.empty() ? kNothingWaits
+                                                                           : kRunsOnCard;
+}
+
 // The order of the new graph is found anew: that throws if an edge closed a cycle or left a frame.
 Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions options) {
   check_untouched(graph);
@@ -406,7 +415,9 @@ Rewritten rewrite(Graph graph, const OpCatalogue& catalogue, RewriteOptions opti
   const EarlyChanges early(graph, own_order);
   const GraphOrder order = order_as_asked(graph, std::move(own_order), early, options, rewritten);
   SwapPairs found = find_pairs(graph, order, catalogue, options.pairs, early);
-  if (found.pairs.empty()) throw Doubt(std::string(kNothingWaits));
+  if (found.pairs.empty()) {
+    throw Doubt(std::string(why_no_pairs(graph, order, catalogue, options.pairs, early)));
+  }
   // Their places are then those among the pairs that are moved.
   std::stable_partition(found.pairs.begin(), found.pairs.end(),
                         [](const SwapPair& pair) { return !pair.variable; });

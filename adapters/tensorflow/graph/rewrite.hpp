@@ -58,6 +58,10 @@ struct Rewritten {
 /// Reasons that leave nothing to be desired.
 inline constexpr std::string_view kNothingWaits = "no tensor waits long for its user";
 inline constexpr std::string_view kHasPairs = "it has pairs already";
+/// Tensors wait there, but under a budget of the processor they get no pairs.
+inline constexpr std::string_view kRunsOnCard =
+    "it runs on a card, which a budget of the processor leaves alone; give one of the card's "
+    "memory, such as SPILLWAY_BUDGET=cuda:12GiB";
 
 struct RewriteResult {
   std::optional<Rewritten> rewritten;

@@ -249,11 +249,19 @@ TEST(RewriteTest, NodesOfAnotherDeviceAreNotTied) {
   EXPECT_FALSE(rewrite(builder.graph, {.distance = 6}).rewritten);
   builder.node("user").device = "/device:CPU:0";
   EXPECT_TRUE(rewrite(builder.graph, {.distance = 6}).rewritten);
-  for (Node& node : builder.graph.nodes) node.device = "/device:GPU:0";
-  EXPECT_FALSE(rewrite(builder.graph, {.distance = 6}).rewritten);
 }
 
-// A node behind a Merge of two branches runs whichever is taken; one inside a branch does not.
+TEST(RewriteTest, ForAProcessorAGraphOnACardIsLeftAndThatIsSaid) {
+  GraphBuilder builder = chain();
+  for (Node& node : builder.graph.nodes) node.device = "/device:GPU:0";
+  const RewriteResult left = rewrite(builder.graph, {.distance = 6});
+  EXPECT_FALSE(left.rewritten);
+  EXPECT_EQ(left.reason, kRunsOnCard);
+  EXPECT_EQ(rewrite(builder.graph, {.distance = 60}).reason, kNothingWaits);
+  builder.node("user").device = "/device:CPU:0";
+  EXPECT_EQ(rewrite(builder.graph, {.distance = 6}).reason, kNothingWaits);
+}
+
 // chain() on devices of these names.
 Graph chain_on(const std::string& device, const std::string& of_user) {
   GraphBuilder builder = chain();
@@ -341,6 +349,7 @@ TEST(RewriteTest, OnACardAMaxPoolGradientMayWaitForItsForwardOp) {
   EXPECT_TRUE(rewrite(builder.graph, kOnCard).rewritten);
 }
 
+// A node behind a Merge of two branches runs whichever is taken; one inside a branch does not.
 TEST(GraphOrderTest, ContextsAreFramesAndBranches) {
   GraphBuilder builder;
   builder.add("p", "Mul");
