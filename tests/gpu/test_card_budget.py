@@ -144,6 +144,20 @@ def test_another_allocator_than_torchs_is_refused(tmp_path):
     assert 'unset "backend" in PYTORCH_ALLOC_CONF' in child.stderr
 
 
+@pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
+def test_a_card_that_cannot_map_memory_is_refused(tmp_path):
+    environment = os.environ | {
+        "SPILLWAY_BUDGET": "cuda:400MiB",
+        "SPILLWAY_SPOOL_DIR": str(tmp_path),
+        "STAND_IN_CUDA": "no-mapping",
+    }
+    command = [sys.executable, *THROUGH[:1], "-c", "import torch"]
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert child.returncode == 2
+    assert "cannot map memory at addresses of the program's choice" in child.stderr
+    assert "Leave the card out of SPILLWAY_BUDGET" in child.stderr
+
+
 @pytest.mark.skipif(HAS_CARD, reason="there is a card here")
 def test_a_budget_without_a_card_is_refused():
     environment = os.environ | {"SPILLWAY_BUDGET": "cuda:1GiB"}

@@ -60,7 +60,16 @@ TEST(CheckCardTest, SaysThatThereIsNoDriver) {
 TEST(CheckCardTest, SaysHowToKeepABudgetOfTheCard) {
   const Finding card = check_card(SPILLWAY_STAND_IN_CUDA);
   EXPECT_EQ(card.verdict, Verdict::kOk);
-  EXPECT_THAT(card.what, AllOf(HasSubstr("1 of NVIDIA's"), HasSubstr("SPILLWAY_BUDGET=cuda:")));
+  EXPECT_THAT(card.what, AllOf(HasSubstr("stand-in card"), HasSubstr("SPILLWAY_BUDGET=cuda:")));
+}
+
+TEST(CheckCardTest, WarnsWhereNoBudgetOfTheCardCanBeKept) {
+  setenv("STAND_IN_CUDA", "no-mapping", 1);
+  const Finding card = check_card(SPILLWAY_STAND_IN_CUDA);
+  unsetenv("STAND_IN_CUDA");
+  EXPECT_EQ(card.verdict, Verdict::kWarning);
+  EXPECT_THAT(card.what, AllOf(HasSubstr("stand-in card"), HasSubstr("no budget of it")));
+  EXPECT_THAT(card.remedy, HasSubstr("Leave the card out of SPILLWAY_BUDGET"));
 }
 
 TEST(CheckCardTest, WarnsOfALibraryThatIsNoDriver) {

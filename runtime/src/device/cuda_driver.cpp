@@ -83,7 +83,7 @@ CudaDriver::CudaDriver(std::shared_ptr<const CudaLibrary> library, int ordinal)
   code = call_.context_set(context_);
   place_.location.id = device_;
   access_.location.id = device_;
-  if (code == cuda::kSuccess) read_facts();
+  if (code == cuda::kSuccess) read_facts(library_->card(ordinal));
   if (facts_.granule != 0 && facts_.granule * kPauseShare <= facts_.memory.count) make_pause();
 }
 
@@ -111,18 +111,16 @@ void CudaDriver::make_pause() {
   }
 }
 
-void CudaDriver::read_facts() {
-  char name[256] = {};
+void CudaDriver::read_facts(const CudaCard& card) {
+  facts_.name = card.name;
   std::size_t bytes = 0;
-  int maps = 0;
-  if (call_.device_name(name, sizeof name, device_) == cuda::kSuccess) facts_.name = name;
   if (call_.device_memory(&bytes, device_) == cuda::kSuccess) facts_.memory = {bytes};
   call_.driver_version(&facts_.driver_version);
   std::size_t granule = 0;
-  if (call_.device_attribute(&maps, cuda::kAttributeVirtualMemory, device_) == cuda::kSuccess &&
-      maps != 0 &&
-      call_.granularity(&granule, &place_, cuda::kGranularityMinimum) == cuda::kSuccess)
+  if (card.maps_memory &&
+      call_.granularity(&granule, &place_, cuda::kGranularityMinimum) == cuda::kSuccess) {
     facts_.granule = granule;
+  }
 }
 
 // A thread may allocate before it calls anything of the runtime's that would make the context

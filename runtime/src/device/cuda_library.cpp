@@ -68,6 +68,19 @@ void CudaLibrary::start() {
   }
 }
 
+CudaCard CudaLibrary::card(int ordinal) const {
+  CudaCard card;
+  cuda::Device device = 0;
+  char name[256] = {};
+  int maps = 0;
+  if (functions_.device_get(&device, ordinal) != cuda::kSuccess) return card;
+  if (functions_.device_name(name, sizeof name, device) == cuda::kSuccess) card.name = name;
+  if (functions_.device_attribute(&maps, cuda::kAttributeVirtualMemory, device) == cuda::kSuccess) {
+    card.maps_memory = maps != 0;
+  }
+  return card;
+}
+
 std::string CudaLibrary::text(cuda::Result code) const {
   const char* name = nullptr;
   const char* meaning = nullptr;

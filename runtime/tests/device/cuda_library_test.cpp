@@ -48,6 +48,17 @@ TEST(CudaLibraryTest, SaysThatThereIsNoCard) {
                           HasSubstr("leave the card out")));
 }
 
+TEST(CudaLibraryTest, SaysOfACardWhetherItsMemoryCanBeMapped) {
+  const CudaLibrary library(SPILLWAY_STAND_IN_CUDA);
+  EXPECT_EQ(library.card(0).name, "stand-in card");
+  EXPECT_TRUE(library.card(0).maps_memory);
+  setenv("STAND_IN_CUDA", "no-mapping", 1);
+  const CudaCard other = library.card(0);
+  unsetenv("STAND_IN_CUDA");
+  EXPECT_EQ(other.name, "stand-in card");
+  EXPECT_FALSE(other.maps_memory);
+}
+
 TEST(CudaLibraryTest, SaysWhichFunctionIsMissing) {
   const CudaLibrary library(SPILLWAY_STAND_IN_CUDA);
   try {

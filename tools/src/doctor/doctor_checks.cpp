@@ -260,10 +260,22 @@ Finding check_card(const std::string& library) {
   }
   try {
     const runtime::CudaLibrary cards(library);
+    const runtime::CudaCard first = cards.card(0);
+    const std::string which =
+        cards.device_count() == 1
+            ? first.name
+            : fmt::format("{}, the first of {}", first.name, cards.device_count());
+    if (!first.maps_memory) {
+      return {"card", Verdict::kWarning,
+              fmt::format("{}: its memory cannot be mapped at addresses of a program's choice, so "
+                          "no budget of it can be kept",
+                          which),
+              "Leave the card out of SPILLWAY_BUDGET."};
+    }
     return {"card", Verdict::kOk,
-            fmt::format("{} of NVIDIA's; PyTorch keeps a budget of the first one's memory: "
+            fmt::format("{}: its memory can be mapped, so PyTorch keeps a budget of it: "
                         "SPILLWAY_BUDGET=cuda:50%",
-                        cards.device_count()),
+                        which),
             ""};
   } catch (const UserError& error) {
     return {"card", Verdict::kWarning, error.what(), ""};

@@ -3,8 +3,9 @@
 // library of its own, which a test opens by its path in place of NVIDIA's, and in the one that
 // stands in for CUDA's runtime too (tests/standin).
 //
-// STAND_IN_CUDA=no-device: cuInit says that there is no card. A kernel does nothing for as many
-// nanoseconds as its first argument says.
+// STAND_IN_CUDA=no-device: cuInit says that there is no card; no-mapping: the card cannot map
+// memory at addresses of a program's choice. A kernel does nothing for as many nanoseconds as its
+// first argument says.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -50,10 +51,12 @@ bool on_device_0(int allocation, const cuda::MemLocation& location) {
   return allocation == 1 && location.type == 1 && location.id == 0;
 }
 
-cuda::Result init(unsigned) {
+bool is_asked_for(std::string_view fault) {
   const char* const wanted = std::getenv("STAND_IN_CUDA");
-  return wanted != nullptr && std::string_view(wanted) == "no-device" ? cuda::kErrorNoDevice : 0;
+  return wanted != nullptr && wanted == fault;
 }
+
+cuda::Result init(unsigned) { return is_asked_for("no-device") ? cuda::kErrorNoDevice : 0; }
 cuda::Result driver_version(int* version) { return *version = 13000, 0; }
 cuda::Result error_name(cuda::Result error, const char** name) {
   static const std::map<int, const char*> kNames{{0, "CUDA_SUCCESS"},
@@ -80,7 +83,7 @@ cuda::Result device_name(char* name, int length, cuda::Device) {
   return 0;
 }
 cuda::Result device_attribute(int* value, int attribute, cuda::Device) {
-  return *value = attribute == 102 ? 1 : 0, 0;
+  return *value = attribute == 102 && !is_asked_for("no-mapping") ? 1 : 0, 0;
 }
 cuda::Result device_memory(std::size_t* bytes, cuda::Device) {
   return *bytes = card().facts().memory.count, 0;

@@ -60,7 +60,7 @@ class CudaDriver final : public DeviceDriver {
                     DeviceStream stream) override;
 
  private:
-  void read_facts();
+  void read_facts(const CudaCard& card);
   void make_pause();
   void make_current();
 

@@ -24,6 +24,12 @@ struct Functions {
 };
 }  // namespace cuda
 
+/// What the driver says of a card before there is a context on it.
+struct CudaCard {
+  std::string name;
+  bool maps_memory = false;  ///< at addresses of the program's choice, as a budget of it needs
+};
+
 class CudaLibrary {
  public:
   /// Opens the library `file`. Throws UserError, saying what is missing and what to do, where the
@@ -33,6 +39,8 @@ class CudaLibrary {
 
   [[nodiscard]] const cuda::Functions& functions() const { return functions_; }
   [[nodiscard]] int device_count() const { return device_count_; }
+  /// Of a card that there is, counted from 0. What the driver does not say is empty.
+  [[nodiscard]] CudaCard card(int ordinal) const;
   /// The address of a function that is not in the table; throws UserError if it is not there.
   [[nodiscard]] void* function(const char* name) const;
   /// `name (number): what it means`, in the library's words.
