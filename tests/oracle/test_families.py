@@ -2,7 +2,7 @@
 """Unmodified models of installed packages on 40 % of their peak equal their unmanaged runs.
 
 Two of the eleven families a day, in turn: every family within six days. ORACLE=full and
-REQUIRE_FAMILIES=1 run all ten. One whose package is not installed is skipped, or fails where
+REQUIRE_FAMILIES=1 run all of them. One whose package is not installed is skipped, or fails where
 REQUIRE_FAMILIES=1 or REQUIRE_TORCH=1, as in continuous integration.
 """
 
