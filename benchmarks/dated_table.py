@@ -8,9 +8,8 @@ that was interrupted can go on.
 
 import datetime
 import os
-import re
 
-from benchmarks.report import body_of, machine, table, with_machine, with_section
+from benchmarks.report import body_of, machine, section_of, table, with_machine, with_section
 
 MEASURED = "measured"
 
@@ -49,7 +48,6 @@ class DatedTable:
 
 def rows_of(text, key, heads):
     """Cells of the rows between the markers, below these heads; none below others."""
-    found = re.search(f"<!-- {key}: begin -->(.*?)<!-- {key}: end -->", text, re.DOTALL)
-    lines = found[1].strip().splitlines() if found else []
+    lines = section_of(text, key).splitlines()
     rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
     return rows[2:] if rows and rows[0] == heads else []

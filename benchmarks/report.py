@@ -91,6 +91,12 @@ def with_section(text, key, question, body):
     return f"{above.rstrip()}\n\n## {question}\n\n{section}\n{heading}{below}"
 
 
+def section_of(text, key):
+    """What the page has between the section's markers; empty where it has no such section."""
+    found = re.search(f"<!-- {key}: begin -->(.*?)<!-- {key}: end -->", text, re.DOTALL)
+    return found[1].strip() if found else ""
+
+
 def with_machine(text, told):
     """The page with this machine in the list at its end, and the machine's number there."""
     above, _, below = text.partition(f"\n{MACHINES}\n")

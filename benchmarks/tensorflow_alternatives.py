@@ -2,10 +2,11 @@
 """Other ways to train with too little memory in TensorFlow: the largest batch, and its price.
 
 Stock TensorFlow, Grappler's own swapping, tf.recompute_grad around each block, swap by the kernel,
-and Spillway without and with a planner, all within one limit on memory that the kernel holds. Needs
-root.
+and Spillway without and with a planner, all within one limit on memory that the kernel holds. The
+search for a way's batch begins with the one that the page has. Needs root.
 """
 
+import re
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,7 @@ from paired_runs import (
     stock_environment,
 )
 from program_choice import page_to_write, parse_choice
-from report import PAGE, Report, size, table
+from report import PAGE, Report, section_of, size, table
 
 CAP = 8  # where the search for the largest batch ends, in stock's
 SWAP = 4096 * MIB  # more than any contestant fills before its time is over
@@ -112,6 +113,12 @@ class Row:
         return (self.name, self.change, self.largest, self.ratio, cost, self.remark)
 
 
+def found_before(text, key):
+    """The largest batch of each way that the page has a number for."""
+    row = re.compile(r"^\| ([^|]+) \| [^|]* \| (?:at least )?(\d+) \|", re.MULTILINE)
+    return {way: int(batch) for way, batch in row.findall(section_of(text, key))}
+
+
 HEAD = ("", "change to the program", "largest batch", "to stock's",
         "s per step at stock's largest, to stock's", "")  # fmt: skip
 
@@ -119,15 +126,16 @@ HEAD = ("", "change to the program", "largest batch", "to stock's",
 class Contest:
     """All ways to train one program in one limit."""
 
-    def __init__(self, program, directory):
-        self.program, self.directory = program, directory
+    def __init__(self, program, directory, before):
+        """`before`: largest batches that were found, by way."""
+        self.program, self.directory, self.before = program, directory, before
         self.imports = resident_after(("tensorflow",))
         self.room = program.budget + self.imports + ALLOWANCE
 
     def rows(self):
         """Yields the rows, stock's first. Raises WorkerError where stock trains nothing."""
         plain = Way("stock", "none", stock_environment())
-        stock = self.trial(plain).largest(self.program.first)
+        stock = self.trial(plain).largest(self.program.first, expected=self.before.get(plain.name))
         if not stock:
             raise WorkerError(f"stock trains nothing in {size(self.room)}")
         say(f"  stock: {stock.value}")
@@ -141,7 +149,8 @@ class Contest:
 
     def row(self, way, stock):
         trial = self.trial(way)
-        found = trial.largest(stock, cap=CAP * stock, precision=0.1)
+        expected = self.before.get(way.name)
+        found = trial.largest(stock, cap=CAP * stock, precision=0.1, expected=expected)
         if not found:
             return Row(way.name, way.change, "none", "-")
         at_least = "at least " * found.capped
@@ -161,9 +170,11 @@ class Contest:
         return LimitedTrial(command, limit, way.variables, STEPS)
 
 
-def answer(name, program, directory, report):
+def answer(name, program, arguments, report):
     """Adds the program's section."""
-    contest = Contest(program, directory)
+    key = f"tensorflow-{name}"
+    page = arguments.page.read_text(encoding="utf-8") if arguments.page.exists() else ""
+    contest = Contest(program, arguments.directory, found_before(page, key))
     rows = [row.cells() for row in contest.rows()]
     text = (
         f"`{program.script}{''.join(f' {word}' for word in program.fixed)}`: "
@@ -174,7 +185,7 @@ def answer(name, program, directory, report):
         f"Times are against stock without a limit: median of {PAIRS} pairs and range."
     )
     report.add(
-        f"tensorflow-{name}", f"What else could I do in TensorFlow: {program.title}?",
+        key, f"What else could I do in TensorFlow: {program.title}?",
         [text, "", *table(HEAD, *rows)],
     )  # fmt: skip
 
@@ -191,7 +202,7 @@ def main():
     for name in arguments.program or PROGRAMS:
         say(f"{name}: {PROGRAMS[name].title}, {size(PROGRAMS[name].budget)} for tensors")
         try:
-            answer(name, PROGRAMS[name], arguments.directory, report)
+            answer(name, PROGRAMS[name], arguments, report)
         except (WorkerError, TooSlowError, UnavailableError, OSError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed = True
