@@ -31,6 +31,10 @@ class DatedTable:
         told = self._rows[name][-1]
         return told[: len(since)] >= since and told.endswith(f", machine {number}")
 
+    def row(self, name):
+        """The cells of the row, its date the last one; none where there is no such row."""
+        return self._rows.get(name, ())
+
     def put(self, row):
         """Writes it into the page, in place of one with its name."""
         text, number = with_machine(self._text(), self._machine)

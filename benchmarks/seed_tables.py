@@ -8,6 +8,7 @@ holds: stock PyTorch and Spillway, the program unchanged. Needs root.
 
 import argparse
 import enum
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,6 +104,13 @@ class Seed:
     patience: int = LimitedTrial.patience
     amount: Callable = int  # of what the claim counts, by the option's value
 
+    def value_of(self, amount):
+        """The option's value with that amount."""
+        value = self.granule
+        while self.amount(value) < amount:
+            value += self.granule
+        return value
+
     def arguments(self, framework, value, steps):
         return [
             HERE / framework.folder / self.script, "--steps", steps, f"--{self.option}", value,
@@ -189,24 +197,30 @@ def planners(framework, seed):
 class Contest:
     """One seed: stock, and Spillway with each of its planners, in the same limit."""
 
-    def __init__(self, framework, seed, limited, directory, imports):
+    def __init__(self, framework, seed, limited, directory, imports, before):
+        """`before`: by planner, stock's largest value and Spillway's where they are known."""
         self.framework, self.seed, self.limited = framework, seed, limited
-        self.directory = directory
+        self.directory, self.before = directory, before
         self.room = seed.budget + imports + ALLOWANCE
 
     def outcomes(self):
         """Yields an Outcome per planner. Raises WorkerError where a side trains nothing at all."""
         seed = self.seed
-        stock = self.trial(self.stock()).largest(seed.first, granule=seed.granule)
+        expected = next((stock for stock, _ in self.before.values()), None)
+        stock = self.trial(self.stock()).largest(
+            seed.first, granule=seed.granule, expected=expected
+        )
         if not stock:
             raise WorkerError(f"stock trains nothing in {self.place()}")
         say(f"  stock: {stock.value}")
         first = 2 * stock.value
         for planner in planners(self.framework, seed):
             trial = self.trial(self.managed(planner))
+            _, expected = self.before.get(planner, (None, None))
             ours = trial.largest(
-                first, granule=seed.granule, cap=self.cap(stock.value), precision=0.1
-            )
+                first, granule=seed.granule, cap=self.cap(stock.value), precision=0.1,
+                expected=expected,
+            )  # fmt: skip
             if not ours:
                 raise WorkerError(f"{planner} trains nothing in {self.place()}")
             say(f"  {planner}: {ours.value}")
@@ -249,10 +263,7 @@ class Contest:
 
     def cap(self, stock):
         """The option's value at which the amount is CAP times stock's."""
-        value = stock
-        while self.seed.amount(value) < CAP * self.seed.amount(stock):
-            value += self.seed.granule
-        return value
+        return self.seed.value_of(CAP * self.seed.amount(stock))
 
 
 EQUAL = {True: "yes", False: "**no**", None: "stock differs from itself"}
@@ -286,6 +297,18 @@ def row(framework, name, outcome):
         EQUAL[outcome.compared.equal], seed.cost, outcome.cost.text(),
         f"{size(seed.budget)}{outcome.limited}",
     )  # fmt: skip
+
+
+def found_before(kept, framework, name, limited):
+    """By planner, the option's largest values in stock and Spillway that the page has."""
+    seed = SEEDS[name]
+    found = {}
+    for planner in planners(framework, seed):
+        cells = kept.row(name_of(framework, name, limited, planner))
+        if cells:
+            amounts = [int(re.sub(r"\D", "", cell)) for cell in cells[3:5]]
+            found[planner] = tuple(map(seed.value_of, amounts))
+    return found
 
 
 def parse_arguments():
@@ -323,11 +346,17 @@ def main():
     imports = resident_after((framework.module,))
     rows, failed = [HEADS], False
     contests = [
-        (name, Contest(framework, seed, limited, arguments.directory, imports))
+        (
+            name,
+            Contest(
+                framework, seed, limited, arguments.directory, imports,
+                found_before(kept, framework, name, limited),
+            ),
+        )
         for name, seed in seeds.items()
         for limited in limits(framework, name)
         if arguments.limited in (None, limited.name.lower())
-    ]
+    ]  # fmt: skip
     for name, contest in contests:
         say(f"{name}: {contest.seed.claim}, {size(contest.seed.budget)}{contest.limited}")
         try:
