@@ -148,7 +148,7 @@ constexpr auto kRows = std::to_array<Row>({
        s.budget_of = budget.device;
      }},
     {{"SPILLWAY_HOST_BUDGET", "--host-budget", "BYTES|%|auto",
-      "Host memory that may hold what left a graphics card or an emulated device."},
+      "Host memory that may hold what left a card, an emulated device or TensorFlow's budget."},
      [](Settings& s, std::string_view t, std::string_view v) {
        s.host_budget = parse_budget(t, v);
      }},

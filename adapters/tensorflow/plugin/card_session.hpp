@@ -4,8 +4,8 @@
 // process has one of the two.
 //
 // The framework allocates on the card and keeps to the limit there. So nobody here learns of an
-// allocation that finds no room: no tensor leaves late, and what passes is decided by rules 1 to 3
-// of docs/tensorflow.md alone.
+// allocation that finds no room: no tensor leaves late, and rules 1, 3 and 5 of docs/tensorflow.md
+// alone decide what passes.
 //
 // Made once, by start(), and never destroyed. Thread-safe after start(). A forked child cannot use
 // the card and manages nothing.
