@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Methods of Tensor, and functions of torch, that read or write a tensor's memory by themselves.
 
-On a CPU a storage keeps its address for life, so ``data_ptr()`` does not pin.
+On a CPU a storage keeps its address for life, so ``data_ptr()`` holds the tensor until the thread's
+next op alone.
 """
 
 import functools

@@ -12,8 +12,9 @@
 // of their own in src/exec, and engine_parts.hpp lists them.
 //
 // Lock order: a framework lock (Python's GIL) before the engine's, never the reverse. Under the
-// engine's lock nothing is awaited but its own condition, no framework object is destroyed and no
-// deleter runs. One engine per device; it is never destroyed, since storages may outlive main.
+// engine's lock nothing is awaited but its own condition and, on a card, calls that map or unmap
+// memory; no framework object is destroyed and no deleter runs. One engine per device; it is never
+// destroyed, since storages may outlive main.
 #pragma once
 
 #include <cstddef>

@@ -12,10 +12,10 @@
 //     activation, 4      u  -  -  -  u
 //     lacking               2  6  3                  the state is chosen, and for op 2 the other
 //
-// Op after op, where something is lacking, the gap that ends furthest away is chosen, among all
-// that are open there (Belady 1966). Gaps that begin before their room is needed count, too: it is
-// one choice for the whole step, before it runs, and does not take what is at hand for want of what
-// leaves a moment later.
+// It goes through the ops in order. Where something is lacking, it chooses the gap that ends
+// furthest away among all that are open there (Belady 1966). Gaps that begin before their room is
+// needed count, too. The choice is made once for the whole step, before the step runs. So it does
+// not take what is at hand instead of what leaves a moment later.
 //
 // Units: ops of the period, bytes. Pure functions and a value; single-threaded; throw only
 // std::bad_alloc.

@@ -6,9 +6,9 @@
 //     thread B                  '- backward ---'
 //     lane       f f f f f f f f  b b b b b b b b  o o o o  |  f f f ...     one step
 //
-// Each thread has a lane of its own, until it joins another's (Engine::join_lane): a data loader's
-// ops are no part of the training step, and a backward pass that an accelerator's worker thread
-// runs is. Pins stay with the thread, since they end with its frames.
+// Each thread has a lane of its own until it joins another thread's (Engine::join_lane): a data
+// loader's ops are no part of the training step, but a backward pass is, even where a worker
+// thread of an accelerator runs it. Pins stay with the thread, since they end with its frames.
 //
 // The recogniser counts the ops of the lane; the engine's clock, in which uses are compared, counts
 // those of all. A lane's *pace* is how far the clock goes with each of its ops, over the step that

@@ -5,9 +5,9 @@
 //     window     [c d e] a   [c d e] a            both stood behind the same ops: candidate 5
 //     run                    |== holds ==|        it is due when it has held for its distance
 //
-// A *candidate* is such a distance, with the stretch over which each op was the one that ran a
-// distance before. One that has held for as long as it is far is a period: those stretches of the
-// stream are equal. What a period is worth is for the caller to say.
+// A *candidate* is such a distance, with the stretch over which each op equalled the op that ran
+// that distance before it. A candidate that has held for as many ops as its distance is a period:
+// those stretches of the stream are equal. The caller says what a period is worth.
 //
 // Units: ops, counted as OpHistory does. Single-threaded; throws only std::bad_alloc.
 #pragma once

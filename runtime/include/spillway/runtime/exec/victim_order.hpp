@@ -13,10 +13,11 @@
 //     next use known             the use, furthest first      dirty and clean apart, since
 //     unknown, or past           the last use, oldest first   a clean one counts as further away
 //
-// The choice merges the five. A use that was predicted and is past moves its record from the second
-// row to the third, which is looked for at the near end alone. What is pinned and met at the front
-// is set aside until its last pin ends. So a shortage costs what was used since the last one and
-// what leaves, each times the logarithm of what is live, and never a look at everything that stays.
+// The choice merges the five. When a predicted use is past, its record moves from the second row
+// to the third; only the near end of the second row is searched for such records. A record that
+// is pinned when it is met at the front is set aside until its last pin ends. So a shortage costs
+// what was used since the last shortage and what leaves, each times the logarithm of what is
+// live, and never a look at everything that stays.
 //
 // All functions need the engine's lock. Owns no record; records outlive it.
 #pragma once
