@@ -93,9 +93,15 @@ def from_environment() -> None:
     except UserError as error:
         _end(str(error))
     except Exception as error:  # import torch must not fail half-way
-        if os.environ.get("SPILLWAY_STRICT", "1") != "0":
+        if _is_strict():
             _end(f"{error}\nSet SPILLWAY_STRICT=0 to train without the limit instead.")
         print(f"spillway: not active: {error}", file=sys.stderr)
+
+
+def _is_strict() -> bool:
+    """As the native library reads it, which may be what is missing."""
+    word = os.environ.get("SPILLWAY_STRICT", "1").strip().lower()
+    return word not in {"0", "off", "false", "no"}
 
 
 def _end(text: str) -> None:
