@@ -11,10 +11,13 @@ if [[ -e benchmarks/CMakeLists.txt ]]; then
     -DSPILLWAY_BENCHMARKS=ON
   cmake --build build/bench -j "${JOBS:-2}"
 fi
+# One that fails, or misses a bound, does not keep the others from running.
+status=0
 for benchmark in benchmarks/bench_${ONLY:-*}.py; do
   # These need a quarter of an hour and more each, and root: they are asked for by name.
   case ${ONLY:-all}:${benchmark##*/} in
     all:bench_large.py | all:bench_alternatives.py) continue ;;
   esac
-  python "$benchmark" ${SMOKE:+--smoke} "$@"
+  python "$benchmark" ${SMOKE:+--smoke} "$@" || status=1
 done
+exit "$status"
