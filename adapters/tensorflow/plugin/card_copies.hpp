@@ -26,6 +26,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "copying.hpp"
@@ -79,6 +80,10 @@ struct CardFigures {
   std::uint64_t failed = 0;   ///< copies
   std::uint64_t checked = 0;  ///< comparisons
 };
+
+/// In the reason why a tensor stays, or its step fails, whose bytes differ after a copy.
+inline constexpr std::string_view kOtherBytes =
+    "has other bytes after a copy between this card and the machine";
 
 class CardCopies final : public CopyMaker {
  public:

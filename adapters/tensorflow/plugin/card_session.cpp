@@ -95,9 +95,16 @@ CardSession::CardSession(const runtime::Settings& settings, Bytes budget, Bytes 
           [this](std::size_t graph, std::int64_t step) { begin_step(graph, step); }),
       troubles_(table_, "on the card"),
       graphs_(table_, [] { return RewriteOptions{.pairs = {.placement = Placement::kCard}}; }),
-      waiting_(copies_, table_, standstill_,
-               [this](const std::string& reason) { troubles_.note_stays(reason); }),
+      waiting_(copies_, table_, standstill_, [this](const std::string& reason) { note(reason); }),
       reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {}
+
+void CardSession::note(const std::string& why_it_stays) {
+  if (why_it_stays.find(kOtherBytes) != std::string::npos) {
+    troubles_.note_unsound(why_it_stays);
+  } else {
+    troubles_.note_stays(why_it_stays);
+  }
+}
 
 void CardSession::start(const runtime::Settings& settings) {
   refuse_what_is_not_there(settings);

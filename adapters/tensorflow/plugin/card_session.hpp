@@ -62,6 +62,7 @@ class CardSession {
   CardSession(const runtime::Settings& settings, Bytes budget, Bytes host_budget);
 
   void begin_step(std::size_t graph, std::int64_t step);
+  void note(const std::string& why_it_stays);
   [[nodiscard]] RunFigures figures();
   [[nodiscard]] std::string summary();
   /// The process ends: writes statistics and summary as the settings say. Not in a forked child.

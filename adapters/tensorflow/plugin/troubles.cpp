@@ -11,6 +11,11 @@ void Troubles::note_stays(const std::string& reason) {
                reason.c_str());
 }
 
+void Troubles::note_unsound(const std::string& reason) {
+  if (unsound_.exchange(true)) return;
+  std::fprintf(stderr, "spillway: %s\n", reason.c_str());
+}
+
 void Troubles::note_failure(const std::string& reason) {
   table_.give_up();
   if (failed_.exchange(true)) return;

@@ -19,6 +19,8 @@ class Troubles {
 
   /// A tensor could not be copied and stays. Nothing is said of an empty reason.
   void note_stays(const std::string& reason);
+  /// Copies are not sound: said also where a tensor stayed before for another reason.
+  void note_unsound(const std::string& reason);
   /// `reason` kept an allocation or a swap-in from memory: has everything copied from now on, and
   /// says so where it is the first. Each failing op has its own reason in its error.
   void note_failure(const std::string& reason);
@@ -36,6 +38,7 @@ class Troubles {
   SwapTable& table_;
   const char* where_;
   std::atomic<bool> stays_{false};
+  std::atomic<bool> unsound_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> overshot_{false};
   std::mutex mutex_;
