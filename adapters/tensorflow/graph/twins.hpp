@@ -15,8 +15,9 @@
 // every op whose output is neither a source nor held:
 //
 //     source   an output of a pair that has no twin itself
-//     held     variables, constants and arguments, and what is small: reductions, and what is made
-//              of small and held values alone. It is held until the twin has run
+//     held     variables, constants and arguments, and what is small: reductions, shapes, and
+//              what cheap ops other than broadcasts make of small values, variables and constants
+//              (not large ones) alone. It is held until the twin has run
 //
 // y has a twin if all of its cone are cheap, at most `most_ops`, and of y's context, and if it has
 // a source. Outputs are looked at in the graph's order. y's last swap-in is then the one for all

@@ -10,7 +10,8 @@
 // is on its way out, large allocations wait. Else memory would fill with what is to leave, and its
 // peak be that of a step in which nothing leaves.
 //
-// Thread-safe. `free` takes no lock unless somebody waits, so it may be called with any held.
+// Thread-safe. Unless somebody waits `free` takes no lock but the observer's, if there is one, so
+// it may be called with any other held.
 #pragma once
 
 #include <atomic>

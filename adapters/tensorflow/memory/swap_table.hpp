@@ -18,9 +18,9 @@
 // the same a tensor that stayed leaves late, while somebody waits: its hole passes no more. If an
 // allocation fails tensors leave in every hole again, for good.
 //
-// Where a plan decides (`by_plan`) nothing of this is measured: everything copies until there is a
-// plan, and then what it says. A tensor that left late since memory ran out leaves in its hole from
-// then on, until the next plan.
+// Where a plan decides (`by_plan`) this goes for holes in loops alone. In the others everything
+// copies until there is a plan, and then what it says. A tensor that left late since memory ran
+// out leaves in its hole from then on, until the next plan.
 //
 // A plan also says which tensors are computed again in place of a swap (twins.hpp): they neither
 // leave nor stay, since their memory goes with their last user before the hole. Nobody else decides

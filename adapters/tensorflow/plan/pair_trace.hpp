@@ -10,8 +10,8 @@
 // reads the storage, so that no planner moves it there. So whatever a planner decides can be
 // carried out.
 //
-// Every op writes a byte of its own besides, so that the distance of two ops is that of their
-// places.
+// Besides, all ops write one and the same byte, but for those that may run again: so the distance
+// of two ops is that of their places.
 //
 // A hole leaves if the plan evicts its storage between the last use before it and the first one
 // after it. Its swap-in is due at the latest time of its clock at which all heavy ops counted so

@@ -16,13 +16,12 @@
 // keeps to so little, variables have half the room, and so on down to none.
 //
 // What an op needs was measured beside others that ran at the same time. If there is no plan with
-// so much, nor a former one, ops count as if each had waited for those: without a plan, everything
-// copies.
+// so much, nor a former one, ops count as if each had waited for those.
 //
 // Other choices make another order of execution, which was not measured: where the measured peak
-// was above the predicted one by some bytes, or tensors that were to stay had to leave, the next
-// plan keeps to so much less. Where a planner has no plan the table goes by what it measures
-// itself, and why is kept.
+// was above the predicted one by some bytes, and above 95 % of the budget, the next plan keeps to
+// so much less. Where tensors that were to stay had to leave, it keeps to 5 % of the budget less.
+// Where a planner has no plan the table goes by what it measures itself, and why is kept.
 //
 // A planner runs in the thread that begins the run, which waits for it: within the time limit of
 // its search. Thread-safe.
