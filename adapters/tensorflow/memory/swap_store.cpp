@@ -28,17 +28,19 @@ constexpr milliseconds kLook{20};
 // As long as a small copy takes.
 constexpr milliseconds kLookAhead{2};
 
-// Bytes on their way, until its last owner is gone.
+// A copy under way, until its last owner is gone: one that was cancelled has none then.
 class Passing {
  public:
-  Passing(LinkMeter& meter, Bytes bytes) : meter_(meter), bytes_(bytes) { meter_.begin(now_ns()); }
-  ~Passing() { meter_.end(now_ns(), bytes_); }
+  explicit Passing(LinkMeter& meter) : meter_(meter) { meter_.begin(now_ns()); }
+  ~Passing() { meter_.end(now_ns(), passed_); }
   Passing(const Passing&) = delete;
   Passing& operator=(const Passing&) = delete;
 
+  void passed(Bytes bytes) { passed_ = bytes; }
+
  private:
   LinkMeter& meter_;
-  Bytes bytes_;
+  Bytes passed_{};
 };
 
 }  // namespace
@@ -142,12 +144,13 @@ void SwapStore::swap_out_now(const Leaving& leaving) {
   }
   auto copy = std::make_shared<StoredCopy>(store_, *id, bytes);
   const auto end = [this, ticket = ticket, bytes = bytes, copy, done = done,
-                    passing = std::make_shared<Passing>(out_meter_, bytes)](int error) {
+                    passing = std::make_shared<Passing>(out_meter_)](int error) {
     {
       const std::lock_guard lock(mutex_);
       writing_.erase(ticket);
     }
     if (error == 0) {
+      passing->passed(bytes);
       done(copy, "");
     } else {
       done(nullptr, fmt::format("writing to the spool failed: {}", std::strerror(error)));
@@ -306,12 +309,12 @@ void SwapStore::load(const Request& request, std::byte* memory) {
     if (makes_room) memory_.room_came(Bytes{});
   };
   const auto end = [this, memory, copy = request.copy, done = request.done, fail, makes_room,
-                    passing =
-                        std::make_shared<Passing>(in_meter_, request.copy->bytes())](int error) {
+                    passing = std::make_shared<Passing>(in_meter_)](int error) {
     if (error != 0) {
       fail(fmt::format("reading from the spool failed: {}", std::strerror(error)));
       return;
     }
+    passing->passed(copy->bytes());
     done(memory, "");
     if (makes_room) memory_.room_came(Bytes{});
   };

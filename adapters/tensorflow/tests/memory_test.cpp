@@ -280,8 +280,10 @@ TEST_F(SwapStoreTest, AFullDiskAndAFailingOneGiveAReasonAndNoCopy) {
   EXPECT_THAT(why, HasSubstr("short"));
   copies.clear();
   arm_faults("spool.write=EIO@1+");
+  const double rate = store_.out().bytes_per_second(0);
   EXPECT_EQ(out(place, kMiB * 4, &why), nullptr);
   EXPECT_THAT(why, HasSubstr("Input/output error"));
+  EXPECT_LE(store_.out().bytes_per_second(0), rate) << "nothing passed";
   while (memory_.room_expected()) std::this_thread::yield();  // else the test hangs
   memory_.free(place);
 }
