@@ -219,6 +219,11 @@ void SwapTable::give_up() {
   give_up_locked();
 }
 
+bool SwapTable::has_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return gave_up_;
+}
+
 void SwapTable::give_up_locked() {
   for (Hole& hole : holes_) hole.passes = false;
   gave_up_ = true;

@@ -116,6 +116,7 @@ class SwapTable {
 
   /// An allocation failed.
   void give_up();
+  [[nodiscard]] bool has_given_up() const;
 
   /// Whether a tensor of so many bytes may leave at all.
   [[nodiscard]] bool may_leave(Bytes bytes) const {

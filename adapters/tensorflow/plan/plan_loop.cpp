@@ -78,6 +78,7 @@ void PlanLoop::on_run(std::size_t graph) {
   const std::lock_guard lock(mutex_);
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) return;
+  if (table_.has_given_up()) return end_planning_locked();
   Planned& planned = found->second;
   ++planned.runs;
   if (measured_) {
@@ -92,6 +93,14 @@ void PlanLoop::on_run(std::size_t graph) {
   measured_ = graph;
   runs_of_others_ = 0;
   profiler_.start(planned.graph.first_hole, planned.graph.holes());
+}
+
+// Everything copies for good.
+void PlanLoop::end_planning_locked() {
+  measured_.reset();
+  state_.copying = 0;
+  state_.recomputing = 0;
+  state_.ended = "an allocation found no room, and everything copies since";
 }
 
 // It runs rarely, or no more. Until it was measured after all, the table decides.

@@ -76,6 +76,7 @@ struct PlanState {
   Bytes measured_peak{};   ///< the most of the runs measured under it; 0: none was
   TimeNs predicted_step_ns = 0;
   std::string no_plan;   ///< why there is none
+  std::string ended;     ///< why none is followed any more; empty: one is
   std::string not_kept;  ///< a file that a graph's latest plan could not be written to, and why
 };
 
@@ -124,6 +125,7 @@ class PlanLoop {
     [[nodiscard]] bool has_full_plan() const { return predicted && !limited; }
   };
 
+  void end_planning_locked();
   void give_up_measuring_locked(Planned& planned);
   void measured_locked(Planned& planned, const RunProfile& run);
   void note_peak_locked(Planned& planned, Bytes peak);

@@ -68,7 +68,7 @@ nlohmann::json plan_json(const PlanState& plan) {
           {"predicted_peak_bytes", plan.predicted_peak.count},
           {"predicted_step_ns", plan.predicted_step_ns},
           {"measured_peak_bytes", plan.measured_peak.count},
-          {"no_plan_because", plan.no_plan}};
+          {"no_plan_because", plan.ended.empty() ? plan.no_plan : plan.ended}};
 }
 
 std::string describe(const PlanState& plan) {
@@ -76,6 +76,10 @@ std::string describe(const PlanState& plan) {
   if (plan.plans == 0) {
     return fmt::format("{} made no plan{}{}\n", plan.planner, plan.no_plan.empty() ? "" : ": ",
                        plan.no_plan);
+  }
+  if (!plan.ended.empty()) {
+    return fmt::format("{} made {} plan{}, none of which is followed any more: {}\n", plan.planner,
+                       plan.plans, plan.plans == 1 ? "" : "s", plan.ended);
   }
   return fmt::format(
       "{} made {} plan{}, by the last of which {} pairs copy; predicted peak {}, measured {}\n",
@@ -160,11 +164,11 @@ std::string to_summary(const FinalFigures& figures) {
   const SwapTableState& table = figures.table;
   const std::string text = fmt::format(
       "spillway: peak {} of {}; {} graphs rewritten with {} pairs, {} used, {} of them passing; {} "
-      "swapped out, {} swapped in; {} of variables in the store; {} allocations waited, {} "
+      "swapped out, {} swapped in; up to {} of variables in the store; {} allocations waited, {} "
       "failed\n",
       to_string(memory.peak_held), to_string(memory.budget), figures.graphs.rewritten, table.holes,
       table.used, table.passing, to_string(stored(figures.run.moved)),
-      to_string(loaded(figures.run.moved)), to_string(figures.variables.bytes), memory.waits,
+      to_string(loaded(figures.run.moved)), to_string(figures.variables.peak_bytes), memory.waits,
       memory.failures);
   return text + with_our_name(to_notes(figures));
 }

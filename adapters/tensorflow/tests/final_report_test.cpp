@@ -14,11 +14,13 @@ using ::testing::Not;
 
 TEST(FinalReportTest, SaysWhichGraphsAreLeftAndWhy) {
   FinalFigures figures;
+  figures.variables.peak_bytes = kMiB * 7;  // those of a model that is gone when the process ends
   figures.graphs.left = {{"an edge mixes frames", {.count = 1, .sample = "dense/MatMul"}},
                          {"two nodes are named m", {.count = 3, .sample = "conv/Conv2D"}},
                          {"no message", {.count = 1, .sample = ""}},
                          {std::string(kNothingWaits), {.count = 5, .sample = "metrics/Sum"}}};
   const std::string summary = to_summary(figures);
+  EXPECT_THAT(summary, HasSubstr("up to 7 MiB of variables in the store"));
   EXPECT_THAT(summary, HasSubstr("no activation leaves in 1 graph with dense/MatMul: an edge "
                                  "mixes frames\n"));
   EXPECT_THAT(summary, HasSubstr("no activation leaves in 3 graphs, of which the first has "

@@ -248,6 +248,21 @@ TEST(PlanLoopTest, WithoutAPlanTheTableMeasuresAndWhyIsSaid) {
   EXPECT_THAT(training.state().no_plan, HasSubstr("does not fit"));
 }
 
+TEST(PlanLoopTest, NothingIsPlannedOnceEverythingCopiesForGood) {
+  Training training("lms", kMiB * 60);
+  for (int i = 0; i < 6; ++i) training.run();
+  const PlanState before = training.state();
+  ASSERT_GT(before.plans, 0U);
+  ASSERT_GT(before.copying, 0U);
+  EXPECT_EQ(before.ended, "");
+  training.table().give_up();
+  for (int i = 0; i < 40; ++i) training.run();
+  const PlanState after = training.state();
+  EXPECT_EQ(after.plans, before.plans);
+  EXPECT_EQ(after.copying, 0U);
+  EXPECT_THAT(after.ended, HasSubstr("everything copies"));
+}
+
 // Another op ran beside the first one, and had what the budget leaves beside a map.
 TEST(PlanLoopTest, AStepOfWhichOpsRanBesideEachOtherIsPlannedAsIfTheyWaited) {
   Training training("hybrid", kMiB * 40);
