@@ -87,6 +87,15 @@ TEST(SupportedTorchTest, IsARangeOfMinors) {
   }
 }
 
+TEST(SupportedTensorflowTest, IsARangeOfMinors) {
+  for (const char* good : {"2.19.0", "2.20.1", "2.21.0"}) {
+    EXPECT_TRUE(is_supported_tensorflow(good)) << good;
+  }
+  for (const char* bad : {"", "2.18.1", "2.22.0", "1.15.5"}) {
+    EXPECT_FALSE(is_supported_tensorflow(bad)) << bad;
+  }
+}
+
 TEST(CheckPythonTest, IsContentWithAHealthyOne) {
   for (const Finding& finding : check_python(healthy_python())) {
     EXPECT_EQ(finding.verdict, Verdict::kOk) << finding.topic;
@@ -118,6 +127,10 @@ TEST(CheckPythonTest, OneFrameworkIsEnough) {
   }
   python.torch = "2.15.0";
   EXPECT_THAT(check_python(python), finding_of("package", Verdict::kWarning));
+  python.tensorflow = "2.18.0";
+  EXPECT_THAT(check_python(python), finding_of("tensorflow", Verdict::kFailed));
+  python.has_adapter = true;
+  EXPECT_THAT(check_python(python), finding_of("tensorflow", Verdict::kWarning));
 }
 
 TEST(CheckSpoolTest, AMissingDirectoryFails) {

@@ -155,18 +155,25 @@ Finding package_finding(const PythonFacts& python) {
           std::string(kHowToInstall)};
 }
 
-Finding torch_finding(const PythonFacts& python) {
-  if (is_supported_torch(python.torch)) return {"torch", Verdict::kOk, python.torch, ""};
-  return {"torch", python.has_plugin ? Verdict::kWarning : Verdict::kFailed,
-          fmt::format("{} is not supported", python.torch),
-          fmt::format("Spillway works with torch {}.", kSupportedTorch)};
+// Beside a framework that works, another one that does not is no failure.
+Finding framework_finding(std::string_view name, const std::string& version, bool is_supported,
+                          std::string_view supported, bool other_works) {
+  if (is_supported) return {std::string(name), Verdict::kOk, version, ""};
+  return {std::string(name), other_works ? Verdict::kWarning : Verdict::kFailed,
+          fmt::format("{} is not supported", version),
+          fmt::format("Spillway works with {} {}.", name, supported)};
 }
 
 std::vector<Finding> framework_findings(const PythonFacts& python) {
   std::vector<Finding> findings;
-  if (!python.torch.empty()) findings.push_back(torch_finding(python));
+  if (!python.torch.empty()) {
+    findings.push_back(framework_finding("torch", python.torch, is_supported_torch(python.torch),
+                                         kSupportedTorch, python.has_plugin));
+  }
   if (!python.tensorflow.empty()) {
-    findings.push_back({"tensorflow", Verdict::kOk, python.tensorflow, ""});
+    findings.push_back(framework_finding("tensorflow", python.tensorflow,
+                                         is_supported_tensorflow(python.tensorflow),
+                                         kSupportedTensorflow, python.has_adapter));
   }
   if (!findings.empty()) return findings;
   return {{"framework", Verdict::kFailed, "neither torch nor tensorflow is in this Python",

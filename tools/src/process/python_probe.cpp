@@ -137,18 +137,23 @@ PythonFacts probe_python(const std::string& program) {
   return parse_python_facts(answer.text);
 }
 
-bool is_supported_torch(std::string_view version) {
-  constexpr int kMajor = 2;
-  constexpr int kFirstMinor = 11;
-  constexpr int kLastMinor = 15;
+namespace {
+
+// Of major version 2.
+bool is_minor_within(std::string_view version, int first, int last) {
   int major = 0;
   int minor = 0;
   const char* end = version.data() + version.size();
-  const auto first = std::from_chars(version.data(), end, major);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') return false;
-  const auto second = std::from_chars(first.ptr + 1, end, minor);
-  if (second.ec != std::errc()) return false;
-  return major == kMajor && minor >= kFirstMinor && minor <= kLastMinor;
+  const auto point = std::from_chars(version.data(), end, major);
+  if (point.ec != std::errc() || point.ptr == end || *point.ptr != '.') return false;
+  if (std::from_chars(point.ptr + 1, end, minor).ec != std::errc()) return false;
+  return major == 2 && minor >= first && minor <= last;
 }
+
+}  // namespace
+
+bool is_supported_torch(std::string_view version) { return is_minor_within(version, 11, 15); }
+
+bool is_supported_tensorflow(std::string_view version) { return is_minor_within(version, 19, 21); }
 
 }  // namespace spillway::tools

@@ -27,10 +27,12 @@ PythonFacts probe_python(const std::string& program);
 /// From what the probe printed. `problem` is set where that is not the expected JSON.
 PythonFacts parse_python_facts(std::string_view json);
 
-/// True for the minors of torch that an adapter exists for.
+/// True for the minors of torch that an adapter exists for, and of TensorFlow for which a plugin
+/// can be built.
 bool is_supported_torch(std::string_view version);
+bool is_supported_tensorflow(std::string_view version);
 
 inline constexpr std::string_view kSupportedTorch = "2.11 to 2.15";
-inline constexpr std::string_view kSupportedTensorflow = "2.21";
+inline constexpr std::string_view kSupportedTensorflow = "2.19 to 2.21";
 
 }  // namespace spillway::tools
