@@ -66,6 +66,22 @@ def test_a_step_on_the_cpu_alone_is_refused():
         spillway.record_step(lambda: x.sum().backward())
 
 
+def test_autocast_is_noted_though_it_is_closed_when_the_step_ends():
+    def network():
+        model, x = torch.nn.Linear(8, 8), torch.ones(4, 8)
+
+        def step():
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = model(x).sum()
+            loss.backward()
+
+        return step
+
+    noted = spillway.record_step(network).notes
+    assert sum("autocast does nothing" in note for note in noted) == 1
+    assert not any("autocast" in note for note in spillway.record_step(networks.cnn).notes)
+
+
 def test_an_unknown_machine_is_answered_with_the_nearest():
     with pytest.raises(spillway.UserError, match='Did you mean "h200"'):
         spillway.record_step(networks.cnn, "h20")
@@ -81,6 +97,14 @@ def test_a_machine_is_a_file_by_its_ending_or_a_slash(tmp_path, monkeypatch):
             machines.find(word)
     (tmp_path / "h200").write_text("a file of that name means nothing")
     assert machines.find("h200").name == "h200.json"
+
+
+def test_machines_may_be_in_a_folder_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "mine.json").write_text(machines.find("h200").read_text())
+    monkeypatch.setenv("SPILLWAY_MACHINES", str(tmp_path))
+    assert machines.find("mine") == tmp_path / "mine.json"
+    with pytest.raises(spillway.UserError, match=r'no machine "h200".* There are: mine'):
+        machines.find("h200")
 
 
 def test_an_error_of_the_program_stays_its_own():

@@ -2,13 +2,21 @@
 """Finding the file of a named machine."""
 
 import difflib
+import os
 import pathlib
 
 from spillway._native import UserError
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
-#: An installation has the files beside the package, a checkout at its root.
-FOLDERS = (_PACKAGE / "machines", _PACKAGE.parent.parent / "machines")
+
+
+def folders() -> tuple[pathlib.Path, ...]:
+    """Where machines are looked for: in SPILLWAY_MACHINES if that is set. Else an installation has
+    the files beside the package, a checkout at its root.
+    """
+    if given := os.environ.get("SPILLWAY_MACHINES"):
+        return (pathlib.Path(given),)
+    return (_PACKAGE / "machines", _PACKAGE.parent.parent / "machines")
 
 
 def find(machine: str) -> pathlib.Path:
@@ -24,7 +32,7 @@ def find(machine: str) -> pathlib.Path:
         raise UserError(
             f"There is no machine file {machine}. Name another, or a machine: {', '.join(names())}."
         )
-    for folder in FOLDERS:
+    for folder in folders():
         if (folder / f"{machine}.json").is_file():
             return folder / f"{machine}.json"
     known = names()
@@ -34,5 +42,5 @@ def find(machine: str) -> pathlib.Path:
 
 
 def names() -> list[str]:
-    """The machines that come with Spillway."""
-    return sorted({file.stem for folder in FOLDERS for file in folder.glob("*.json")})
+    """The machines that can be named."""
+    return sorted({file.stem for folder in folders() for file in folder.glob("*.json")})

@@ -117,3 +117,23 @@ def _without_fused(owner: type, original: Callable, note: Callable[[str], None])
         original(self, *arguments, **keywords)
 
     return initialize
+
+
+@contextlib.contextmanager
+def noted_autocast(note: Callable[[str], None]) -> Iterator[None]:
+    """Notes an autocast that the program asks for. Where there is no card, torch disables that for
+    cards, so whether it is on says nothing."""
+    owner = torch.amp.autocast_mode.autocast
+    original = owner.__init__
+
+    @functools.wraps(original)
+    def initialize(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+        original(self, device_type, dtype, enabled, cache_enabled)
+        if enabled:
+            note("autocast does nothing on the meta device: recorded in the tensors' own types")
+
+    owner.__init__ = initialize
+    try:
+        yield
+    finally:
+        owner.__init__ = original

@@ -145,6 +145,7 @@ class StepRecorder:
         if not with_data:
             self._stack.enter_context(meta_mode.OnMeta(self._assume, self.note))
             self._stack.enter_context(meta_mode.unfused_optimizers(self.note))
+            self._stack.enter_context(meta_mode.noted_autocast(self.note))
         self.watch.with_data = with_data
         self.watch.install()
         self._stack.callback(self.watch.remove)
@@ -169,10 +170,6 @@ class StepRecorder:
         for op in self.library.record_decomposed():
             self.note(
                 f"{op} was recorded as its parts: devices run it as one kernel, meta has none"
-            )
-        if torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"):
-            self.note(
-                "autocast does nothing on the meta device: recorded in the tensors' own types"
             )
         handle = self.library.record_take(
             f"torch {torch.__version__}, meta device",
