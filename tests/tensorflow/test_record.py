@@ -22,6 +22,18 @@ def test_recording_changes_nothing(server, recorded):
     assert recorded[1].statistics["evicted_bytes"] == 0
 
 
+def test_variables_stay_where_they_are_recorded(tmp_path):
+    """A budget that is set does nothing there: variables beyond a quarter of it would move."""
+    path = tmp_path / "step.json"
+    found = run(
+        "train.py", "mlp", SPILLWAY_MODE="record", SPILLWAY_TRACE=str(path), SPILLWAY_BUDGET="4MiB"
+    )
+    assert found.statistics["peak_variable_bytes"] == 0
+    trace = json.loads(path.read_text())
+    weights = [row["bytes"] for row in trace["storages"] if row["role"] == "parameter"]
+    assert sum(weights) > 2 * MIB
+
+
 def test_the_simulated_peak_is_the_measured_one(recorded):
     path, found = recorded
     simulated = answer("simulate", path, "--machine", "h200")["peak"]["device"]["bytes"]

@@ -45,6 +45,62 @@ def test_what_cannot_fit_says_which_op_and_how_much(tmp_path):
     assert 2 << 20 < sum(float(number) * units[unit] for number, unit in parts) < 5 << 20
 
 
+@pytest.mark.parametrize("variable", ["SPILLWAY_STATS", "SPILLWAY_TRACE"])
+def test_a_file_that_cannot_be_written_is_refused_at_the_start(variable):
+    path = {variable: "/no/such/folder/file.json"}
+    done = run("-c", "import tensorflow; print('trained')", SPILLWAY_MODE="record", **path)
+    assert done.returncode == 2
+    assert f"spillway: error: {variable}" in done.stderr
+    assert "trained" not in done.stdout
+
+
+def test_an_op_may_be_given_several_variables_as_one_tensor(tmp_path):
+    """The ops that are watched include one whose input is no single handle."""
+    code = """
+import tensorflow as tf
+a, b = tf.Variable(tf.ones((256, 256))), tf.Variable(tf.zeros((256, 256)))
+@tf.function
+def step():
+    stacked = tf.raw_ops.Pack(values=[a.handle, b.handle], axis=0)
+    handles = tf.raw_ops.Unpack(value=stacked, num=2)
+    with tf.GradientTape() as tape:
+        y = tf.raw_ops.ReadVariableOp(resource=handles[0], dtype=tf.float32)
+        y = tf.ensure_shape(y, (256, 256)) + a
+        for _ in range(12):
+            y = tf.tanh(y @ b)
+    b.assign_sub(tape.gradient(y, b))
+    return b
+for _ in range(3):
+    print(step().shape)
+"""
+    path = str(tmp_path / "step.json")
+    done = run("-c", code, SPILLWAY_MODE="record", SPILLWAY_TRACE=path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("(256, 256)") == 3
+
+
+def test_statistics_are_written_where_the_program_was_started(tmp_path):
+    code = f"import os, tensorflow; os.chdir({str(tmp_path)!r})"
+    name = f"statistics-{os.getpid()}.json"
+    try:
+        done = run("-c", code, SPILLWAY_BUDGET="16MiB", SPILLWAY_STATS=name)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(Path(name).read_text())["budget_bytes"] == 16 << 20
+    finally:
+        Path(name).unlink(missing_ok=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_statistics_that_are_not_written_are_a_failure(tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    code = f"import shutil, tensorflow; shutil.rmtree({str(folder)!r}); print('trained')"
+    done = run("-c", code, SPILLWAY_BUDGET="16MiB", SPILLWAY_STATS=str(folder / "statistics.json"))
+    assert "trained" in done.stdout
+    assert "spillway: the statistics were not written" in done.stderr
+    assert done.returncode == 1
+
+
 def test_an_array_that_does_not_fit_is_taken_beyond_the_budget(tmp_path):
     """What makes a tensor of it would copy into the null pointer that it gets for a refusal."""
     code = """

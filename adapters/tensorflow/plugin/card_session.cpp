@@ -106,13 +106,14 @@ void CardSession::note(const std::string& why_it_stays) {
   }
 }
 
-void CardSession::start(const runtime::Settings& settings) {
-  refuse_what_is_not_there(settings);
+void CardSession::start(const runtime::Settings& stated) {
+  refuse_what_is_not_there(stated);
+  const runtime::Settings settings = runtime::with_checked_outputs(stated);
   const Bytes budget = find_budget(settings.budget.value());
   arm_faults(settings.faults);
   session.store(new CardSession(settings, budget, find_host_budget(settings)),
                 std::memory_order_release);
-  std::atexit([] { get()->report(); });
+  write_at_exit([] { return get()->report(); });
 }
 
 void CardSession::begin_step(std::size_t graph, std::int64_t step) {
@@ -182,11 +183,12 @@ std::string CardSession::summary() {
   return text + with_our_name(describe(graphs.left));
 }
 
-void CardSession::report() {
-  if (::getpid() != pid_) return;
+bool CardSession::report() {
+  if (::getpid() != pid_) return true;
   if (settings_.summary) std::fputs(summary().c_str(), stderr);
   const bool written = write_statistics(settings_.stats_path, statistics_json());
   reporter_->end(!written, describe(graphs_.counts().left));
+  return written;
 }
 
 }  // namespace spillway::tf

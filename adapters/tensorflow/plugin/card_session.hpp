@@ -66,7 +66,8 @@ class CardSession {
   [[nodiscard]] RunFigures figures();
   [[nodiscard]] std::string summary();
   /// The process ends: writes statistics and summary as the settings say. Not in a forked child.
-  void report();
+  /// False: a file could not be written, which was said.
+  [[nodiscard]] bool report();
 
   const runtime::Settings settings_;
   const pid_t pid_ = ::getpid();

@@ -12,12 +12,12 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
-#include "spillway/base/output_path.hpp"
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/runtime/memory_probe.hpp"
 #include "spillway/runtime/steady_time.hpp"
@@ -48,9 +48,6 @@ void refuse_what_cannot_be(const runtime::Settings& settings) {
   refuse(settings.emulate_device.has_value(), "SPILLWAY_EMULATE_DEVICE");
   refuse(settings.overbook, "SPILLWAY_OVER=allow");
   refuse(!settings.keep_ops.empty(), "SPILLWAY_KEEP_OPS");
-  if (settings.effective_mode() == Mode::kRecord && !settings.trace_path.empty()) {
-    require_writable(settings.trace_path, "SPILLWAY_TRACE");
-  }
   const bool plans = choose_planner(settings.planner).has_value();
   if (!settings.plan_cache.empty() && !plans) {
     throw UserError(
@@ -149,8 +146,7 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
                            .smallest = fuzz_ ? Bytes{1} : settings.min_size,
                            .always_leave = fuzz_},
           memory_, store_->tiers(),
-          [this](const std::string& reason) { troubles_.note_stays(reason); })),
-      reporter_(std::make_unique<StatusReporter>(settings, [this] { return figures(); })) {
+          [this](const std::string& reason) { troubles_.note_stays(reason); })) {
   memory_.set_holders([this] { return holders(); });
   memory_.set_victims([this](Bytes bytes, Victims victims) { evict(bytes, victims); });
   if (settings.effective_mode() == Mode::kRecord) {
@@ -158,12 +154,13 @@ Session::Session(const runtime::Settings& settings, Bytes budget)
   } else {
     start_planning(budget);
   }
+  // Its thread looks at all of it.
+  reporter_ = std::make_unique<StatusReporter>(settings, [this] { return figures(); });
 }
 
 void Session::start_recording() {
   graphs_.only_record(nullptr);
   if (settings_.trace_path.empty()) return;
-  settings_.trace_path = std::filesystem::absolute(settings_.trace_path).lexically_normal();
   record_ = std::make_unique<StepRecord>(
       [this](const std::byte* pointer) { return memory_.owns(pointer); });
   memory_.set_observer(*record_);
@@ -215,7 +212,10 @@ void Session::has_blocked(TimeNs begun) {
   blocked_ns_.fetch_add(now - begun);
 }
 
+// Record mode watches the framework's memory, and nothing moves there.
 Bytes Session::variables_in_memory(Bytes budget) const {
+  if (settings_.effective_mode() == Mode::kRecord)
+    return {std::numeric_limits<std::uint64_t>::max()};
   if (fuzz_ || (planner_ && planner_->variables_on_host)) return {};
   return {budget.count / kPartForVariables};
 }
@@ -236,13 +236,14 @@ void Session::evict(Bytes bytes, Victims victims) {
   }
 }
 
-void Session::start(const runtime::Settings& settings) {
-  refuse_what_cannot_be(settings);
+void Session::start(const runtime::Settings& stated) {
+  refuse_what_cannot_be(stated);
+  const runtime::Settings settings = runtime::with_checked_outputs(stated);
   arm_faults(settings.faults);
   session.store(new Session(settings, find_budget(settings)), std::memory_order_release);
   ::pthread_atfork([] { get()->before_fork(); }, [] { get()->after_fork(false); },
                    [] { get()->after_fork(true); });
-  std::atexit([] { get()->report(); });
+  write_at_exit([] { return get()->report(); });
 }
 
 // In the order in which a thread may take several: what is called with a lock held comes after it.
@@ -343,13 +344,15 @@ FinalFigures Session::final_figures() {
           .graphs = graphs_.counts()};
 }
 
-void Session::report() {
-  if (::getpid() != pid_) return;
+bool Session::report() {
+  if (::getpid() != pid_) return true;
   const FinalFigures all = final_figures();
   if (settings_.summary) std::fputs(to_summary(all).c_str(), stderr);
   say_what_was_not_kept();
-  const bool written = write_statistics(settings_.stats_path, to_json(all));
-  reporter_->end(!(write_recorded_step() && written), to_notes(all));
+  bool written = write_statistics(settings_.stats_path, to_json(all));
+  written &= write_recorded_step();
+  reporter_->end(!written, to_notes(all));
+  return written;
 }
 
 void Session::say_what_was_not_kept() {

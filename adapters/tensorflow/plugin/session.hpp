@@ -88,8 +88,8 @@ class Session {
   [[nodiscard]] RunFigures figures() const;
   [[nodiscard]] FinalFigures final_figures();
   /// The process ends: writes statistics, summary and trace as the settings say. Not in a forked
-  /// child.
-  void report();
+  /// child. False: a file could not be written, which was said.
+  [[nodiscard]] bool report();
 
  private:
   Session(const runtime::Settings& settings, Bytes budget);

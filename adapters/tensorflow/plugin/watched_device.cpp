@@ -153,7 +153,9 @@ class WatchedDevice : public ::tensorflow::ThreadPoolDevice {
   }
 
   void show_variable(const OpKernel& kernel, OpKernelContext& context, int index) {
-    const auto& handle = context.input(index).scalar<::tensorflow::ResourceHandle>()();
+    const ::tensorflow::Tensor& resource = context.input(index);
+    if (resource.NumElements() != 1) return;  // several, such as stacked ones
+    const auto& handle = resource.scalar<::tensorflow::ResourceHandle>()();
     ::tensorflow::core::RefCountPtr<::tensorflow::Var> variable;
     if (!::tensorflow::LookupResource(&context, handle, &variable).ok()) return;
     SeenMemory memory;

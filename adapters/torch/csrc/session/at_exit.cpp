@@ -8,13 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 
 #include "session/watch.hpp"
-#include "spillway/base/output_path.hpp"
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/trace/trace_io.hpp"
 
@@ -82,19 +80,7 @@ void at_exit(int status, void*) {
   ::_exit(1);
 }
 
-std::string checked(const std::string& path, const char* variable) {
-  if (path.empty()) return path;
-  require_writable(path, variable);
-  return std::filesystem::absolute(path).lexically_normal().string();
-}
-
 }  // namespace
-
-runtime::Settings with_checked_outputs(runtime::Settings settings) {
-  settings.stats_path = checked(settings.stats_path, "SPILLWAY_STATS");
-  settings.trace_path = checked(settings.trace_path, "SPILLWAY_TRACE");
-  return settings;
-}
 
 void write_at_exit() { ::on_exit(at_exit, nullptr); }
 

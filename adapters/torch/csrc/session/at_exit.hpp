@@ -7,10 +7,6 @@
 
 namespace spillway::torch {
 
-/// The settings with the files they name as absolute paths. Throws UserError where one cannot be
-/// written: that is not to show when all is over.
-runtime::Settings with_checked_outputs(runtime::Settings settings);
-
 /// Everything is written when the process ends by exit() or by returning from main; to be called
 /// once. Where a file cannot be written, which is said, an exit status of 0 becomes 1.
 void write_at_exit();

@@ -96,7 +96,7 @@ void Watch::apply(const runtime::Settings& stated) {
         "SPILLWAY_PLANNER, SPILLWAY_PLAN_CACHE: PyTorch's steps follow no planner's plan yet. "
         "Unset them.");
   }
-  const runtime::Settings settings = with_checked_outputs(stated);
+  const runtime::Settings settings = runtime::with_checked_outputs(stated);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
   try {
     engine_.start(settings);
