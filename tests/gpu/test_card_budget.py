@@ -131,31 +131,31 @@ def test_the_hook_rests_while_a_program_fits(tmp_path):
     run(tmp_path, "tests.gpu.card_rest", *can_run(card_rest.PARTS), **WIDE)
 
 
+def refusal(tmp_path, **variables):
+    """What a program is told that ends, with status 2, where it imports torch."""
+    settings = {"SPILLWAY_BUDGET": "cuda:400MiB", "SPILLWAY_SPOOL_DIR": str(tmp_path)}
+    child = subprocess.run(
+        [sys.executable, *THROUGH[:1], "-c", "import torch"],
+        env=os.environ | settings | variables,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert child.returncode == 2
+    return child.stderr
+
+
 @on_a_card
 def test_another_allocator_than_torchs_is_refused(tmp_path):
-    environment = os.environ | {
-        "SPILLWAY_BUDGET": "cuda:400MiB",
-        "SPILLWAY_SPOOL_DIR": str(tmp_path),
-        "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
-    }
-    command = [sys.executable, *THROUGH[:1], "-c", "import torch"]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert child.returncode == 2
-    assert 'unset "backend" in PYTORCH_ALLOC_CONF' in child.stderr
+    told = refusal(tmp_path, PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
+    assert 'unset "backend" in PYTORCH_ALLOC_CONF' in told
 
 
 @pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
 def test_a_card_that_cannot_map_memory_is_refused(tmp_path):
-    environment = os.environ | {
-        "SPILLWAY_BUDGET": "cuda:400MiB",
-        "SPILLWAY_SPOOL_DIR": str(tmp_path),
-        "STAND_IN_CUDA": "no-mapping",
-    }
-    command = [sys.executable, *THROUGH[:1], "-c", "import torch"]
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert child.returncode == 2
-    assert "cannot map memory at addresses of the program's choice" in child.stderr
-    assert "Leave the card out of SPILLWAY_BUDGET" in child.stderr
+    told = refusal(tmp_path, STAND_IN_CUDA="no-mapping")
+    assert "cannot map memory at addresses of the program's choice" in told
+    assert "Leave the card out of SPILLWAY_BUDGET" in told
 
 
 @pytest.mark.skipif(HAS_CARD, reason="there is a card here")
