@@ -2,18 +2,12 @@
 """The search for the largest value that works: it is right, and tries little."""
 
 import importlib
-import sys
-from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def largest(monkeypatch):
-    """The scripts import each other by name."""
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+def largest():
     return importlib.import_module("largest")
 
 

@@ -2,22 +2,11 @@
 """Figures that the benchmarks of large and of alternative programs derive from measurements."""
 
 import importlib
-import sys
 from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def beside(monkeypatch):
-    """The scripts import each other by name. A package of the tests has that of `report.py`, and is
-    imported already where all tests are collected.
-    """
-    monkeypatch.setattr(sys, "path", [str(FOLDER), str(FOLDER / "programs"), *sys.path])
-    monkeypatch.delitem(sys.modules, "report", raising=False)
 
 
 @pytest.fixture

@@ -3,11 +3,8 @@
 
 import contextlib
 import importlib
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 PROGRAM = """
 import json, os, sys
 value, steps = map(int, sys.argv[1:3])
@@ -21,7 +18,6 @@ for step in range(steps):
 
 
 def trial(tmp_path, monkeypatch, *, largest, error=0, chance=0):
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
     monkeypatch.setenv("ERROR", "0")
     monkeypatch.setenv("CHANCE", str(chance))
     monkeypatch.setenv("LARGEST", "1000")

@@ -2,17 +2,12 @@
 """The search for the seeds' largest begins with what the page has."""
 
 import importlib
-import sys
-from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def tables(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+def tables():
     return importlib.import_module("seed_tables")
 
 

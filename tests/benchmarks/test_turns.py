@@ -3,18 +3,8 @@
 
 import importlib
 import itertools
-import sys
-from pathlib import Path
 
 import pytest
-
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def beside(monkeypatch):
-    """The scripts import each other by name."""
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
 
 
 class FakeWorker:
