@@ -398,7 +398,9 @@ void replace_constants(Graph& graph, std::uint64_t smallest) {
 std::string_view why_no_pairs(const Graph& graph, const GraphOrder& order,
                               const OpCatalogue& catalogue, PairOptions options,
                               const EarlyChanges& early) {
-  if (options.placement == Placement::kCard) return kNothingWaits;
+  const bool may_be_on_card =
+      options.placement == Placement::kProcessor && std::ranges::any_of(graph.nodes, is_on_card);
+  if (!may_be_on_card) return kNothingWaits;
   options.placement = Placement::kCard;
   return find_pairs(graph, order, catalogue, options, early).pairs.empty() ? kNothingWaits
                                                                            : kRunsOnCard;

@@ -23,8 +23,7 @@ std::string text_of(const absl::Status& status) { return std::string(status.mess
 std::string unsound(const char* made_by) {
   return fmt::format(
       "{} {}, so no tensor leaves the card any more. Train without SPILLWAY_BUDGET, and report "
-      "this "
-      "with the versions of TensorFlow and of the card's driver.",
+      "this with the versions of TensorFlow and of the card's driver.",
       made_by, kOtherBytes);
 }
 

@@ -59,6 +59,10 @@ nlohmann::json graphs_json(const FinalFigures& figures) {
           {"recomputed_bytes", table.recomputed.count}};
 }
 
+const std::string& why_there_is_none(const PlanState& plan) {
+  return plan.ended.empty() ? plan.no_plan : plan.ended;
+}
+
 nlohmann::json plan_json(const PlanState& plan) {
   return {{"planner", plan.planner},
           {"plans", plan.plans},
@@ -68,14 +72,14 @@ nlohmann::json plan_json(const PlanState& plan) {
           {"predicted_peak_bytes", plan.predicted_peak.count},
           {"predicted_step_ns", plan.predicted_step_ns},
           {"measured_peak_bytes", plan.measured_peak.count},
-          {"no_plan_because", plan.ended.empty() ? plan.no_plan : plan.ended}};
+          {"no_plan_because", why_there_is_none(plan)}};
 }
 
 std::string describe(const PlanState& plan) {
   if (plan.planner.empty()) return {};
   if (plan.plans == 0) {
-    return fmt::format("{} made no plan{}{}\n", plan.planner, plan.no_plan.empty() ? "" : ": ",
-                       plan.no_plan);
+    const std::string& why = why_there_is_none(plan);
+    return fmt::format("{} made no plan{}{}\n", plan.planner, why.empty() ? "" : ": ", why);
   }
   if (!plan.ended.empty()) {
     return fmt::format("{} made {} plan{}, none of which is followed any more: {}\n", plan.planner,

@@ -12,6 +12,18 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+TEST(FinalReportTest, SaysThatNoPlanIsFollowedAnyMore) {
+  FinalFigures figures;
+  figures.plan.planner = "lms";
+  figures.plan.plans = 2;
+  figures.plan.ended = "no room";
+  EXPECT_THAT(to_summary(figures),
+              HasSubstr("lms made 2 plans, none of which is followed any more: no room\n"));
+  EXPECT_THAT(to_json(figures), HasSubstr("\"no_plan_because\": \"no room\""));
+  figures.plan.plans = 0;
+  EXPECT_THAT(to_summary(figures), HasSubstr("lms made no plan: no room\n"));
+}
+
 TEST(FinalReportTest, SaysWhichGraphsAreLeftAndWhy) {
   FinalFigures figures;
   figures.variables.peak_bytes = kMiB * 7;  // those of a model that is gone when the process ends
