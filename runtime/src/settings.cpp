@@ -8,12 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <string>
 
 #include "spillway/base/error.hpp"
 #include "spillway/base/nearest.hpp"
-#include "spillway/base/output_path.hpp"
 
 namespace spillway::runtime {
 namespace {
@@ -353,22 +351,6 @@ Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::s
 Mode Settings::effective_mode() const {
   if (mode) return *mode;
   return budget || emulate_device ? Mode::kEnforce : Mode::kOff;
-}
-
-namespace {
-
-std::string checked(const std::string& path, std::string_view variable) {
-  if (path.empty()) return path;
-  require_writable(path, variable);
-  return std::filesystem::absolute(path).lexically_normal().string();
-}
-
-}  // namespace
-
-Settings with_checked_outputs(Settings settings) {
-  settings.stats_path = checked(settings.stats_path, "SPILLWAY_STATS");
-  settings.trace_path = checked(settings.trace_path, "SPILLWAY_TRACE");
-  return settings;
 }
 
 Settings settings_from_environment(std::span<const NameValue> environment) {

@@ -15,11 +15,16 @@ import pytest
 PROGRAM = Path(__file__).parent / "programs" / "train.py"
 
 
-def run(*words, **variables):
+def run(*words, cwd=None, **variables):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "2", **variables}
     return subprocess.run(
-        [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, *words],
+        env=environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
@@ -80,15 +85,13 @@ for _ in range(3):
 
 
 def test_statistics_are_written_where_the_program_was_started(tmp_path):
-    code = f"import os, tensorflow; os.chdir({str(tmp_path)!r})"
-    name = f"statistics-{os.getpid()}.json"
-    try:
-        done = run("-c", code, SPILLWAY_BUDGET="16MiB", SPILLWAY_STATS=name)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(Path(name).read_text())["budget_bytes"] == 16 << 20
-    finally:
-        Path(name).unlink(missing_ok=True)
-    assert not list(tmp_path.iterdir())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = f"import os, tensorflow; os.chdir({str(elsewhere)!r})"
+    done = run("-c", code, cwd=tmp_path, SPILLWAY_BUDGET="16MiB", SPILLWAY_STATS="told.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "told.json").read_text())["budget_bytes"] == 16 << 20
+    assert not list(elsewhere.iterdir())
 
 
 def test_statistics_that_are_not_written_are_a_failure(tmp_path):

@@ -12,8 +12,8 @@
 #include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/runtime/output_files.hpp"
 #include "spillway/runtime/steady_time.hpp"
-#include "statistics_file.hpp"
 
 namespace spillway::tf {
 namespace {
@@ -113,7 +113,7 @@ void CardSession::start(const runtime::Settings& stated) {
   arm_faults(settings.faults);
   session.store(new CardSession(settings, budget, find_host_budget(settings)),
                 std::memory_order_release);
-  write_at_exit([] { return get()->report(); });
+  runtime::write_at_exit([] { return get()->report(); });
 }
 
 void CardSession::begin_step(std::size_t graph, std::int64_t step) {
@@ -186,7 +186,7 @@ std::string CardSession::summary() {
 bool CardSession::report() {
   if (::getpid() != pid_) return true;
   if (settings_.summary) std::fputs(summary().c_str(), stderr);
-  const bool written = write_statistics(settings_.stats_path, statistics_json());
+  const bool written = runtime::write_statistics(settings_.stats_path, statistics_json());
   reporter_->end(!written, describe(graphs_.counts().left));
   return written;
 }

@@ -20,9 +20,9 @@
 #include "spillway/base/fault.hpp"
 #include "spillway/machine/this_processor.hpp"
 #include "spillway/runtime/memory_probe.hpp"
+#include "spillway/runtime/output_files.hpp"
 #include "spillway/runtime/steady_time.hpp"
 #include "spillway/trace/trace_io.hpp"
-#include "statistics_file.hpp"
 #include "variable_ops.hpp"
 
 namespace spillway::tf {
@@ -214,8 +214,9 @@ void Session::has_blocked(TimeNs begun) {
 
 // Record mode watches the framework's memory, and nothing moves there.
 Bytes Session::variables_in_memory(Bytes budget) const {
-  if (settings_.effective_mode() == Mode::kRecord)
+  if (settings_.effective_mode() == Mode::kRecord) {
     return {std::numeric_limits<std::uint64_t>::max()};
+  }
   if (fuzz_ || (planner_ && planner_->variables_on_host)) return {};
   return {budget.count / kPartForVariables};
 }
@@ -243,7 +244,7 @@ void Session::start(const runtime::Settings& stated) {
   session.store(new Session(settings, find_budget(settings)), std::memory_order_release);
   ::pthread_atfork([] { get()->before_fork(); }, [] { get()->after_fork(false); },
                    [] { get()->after_fork(true); });
-  write_at_exit([] { return get()->report(); });
+  runtime::write_at_exit([] { return get()->report(); });
 }
 
 // In the order in which a thread may take several: what is called with a lock held comes after it.
@@ -349,7 +350,7 @@ bool Session::report() {
   const FinalFigures all = final_figures();
   if (settings_.summary) std::fputs(to_summary(all).c_str(), stderr);
   say_what_was_not_kept();
-  bool written = write_statistics(settings_.stats_path, to_json(all));
+  bool written = runtime::write_statistics(settings_.stats_path, to_json(all));
   written &= write_recorded_step();
   reporter_->end(!written, to_notes(all));
   return written;

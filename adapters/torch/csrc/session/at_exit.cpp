@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/at_exit.hpp"
 
-#include <unistd.h>
-
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <string>
 
 #include "session/watch.hpp"
 #include "spillway/machine/this_processor.hpp"
+#include "spillway/runtime/output_files.hpp"
 #include "spillway/trace/trace_io.hpp"
 
 namespace spillway::torch {
@@ -39,16 +34,6 @@ bool write_recorded_step(const runtime::Engine& engine, const runtime::Statistic
   }
 }
 
-bool write_statistics(const runtime::Statistics& statistics, const std::string& path) {
-  std::ofstream file(path);
-  file << runtime::to_json(statistics) << '\n';
-  file.flush();
-  if (file) return true;
-  std::fprintf(stderr, "spillway: the statistics were not written to %s: %s\n", path.c_str(),
-               std::strerror(errno));
-  return false;
-}
-
 // Once, however many ends announce themselves. True unless a file could not be written.
 bool write_all() {
   static std::atomic<bool> done{false};
@@ -56,7 +41,7 @@ bool write_all() {
   runtime::Engine& engine = main_engine();
   const runtime::Settings& settings = Watch::get().settings();
   const runtime::Statistics statistics = engine.statistics();
-  bool written = settings.stats_path.empty() || write_statistics(statistics, settings.stats_path);
+  bool written = runtime::write_statistics(settings.stats_path, runtime::to_json(statistics));
   if (!settings.trace_path.empty()) {
     written &= write_recorded_step(engine, statistics, settings.trace_path);
   }
@@ -73,16 +58,9 @@ bool write_all() {
   return written;
 }
 
-void at_exit(int status, void*) {
-  if (write_all() || status != 0) return;
-  // exit() may not be called again in here, so handlers registered before ours are left out.
-  std::fflush(nullptr);
-  ::_exit(1);
-}
-
 }  // namespace
 
-void write_at_exit() { ::on_exit(at_exit, nullptr); }
+void write_at_exit() { runtime::write_at_exit(write_all); }
 
 void end_process(runtime::Ending ending, bool now) {
   main_engine().note_end(ending, false);

@@ -12,6 +12,7 @@
 #include "session/small_versions.hpp"
 #include "session/stale_pointer.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/output_files.hpp"
 #include "threads/unseen_ops.hpp"
 
 namespace spillway::torch {

@@ -112,10 +112,6 @@ using NameValue = std::pair<std::string, std::string>;
 /// neither the machine nor any file.
 Settings settings_from_environment(std::span<const NameValue> environment);
 
-/// The settings with the files they name to be written, statistics and trace, as absolute paths.
-/// Throws UserError where one cannot be written: that is not to show when all is over.
-Settings with_checked_outputs(Settings settings);
-
 /// The process's environment, for the function above.
 std::vector<NameValue> current_environment();
 
