@@ -76,6 +76,29 @@ def test_swap_ins_are_held_back_in_every_step():
     assert found.statistics["peak_device_bytes"] <= 2 * MIB
 
 
+@pytest.mark.parametrize("branch", ["first", "second", "both"])
+def test_steps_in_branches_are_counted_and_planned(branch):
+    found = run("branches.py", branch, SPILLWAY_BUDGET="7MiB")
+    assert found.status == 0, found.errors
+    assert_equal(found, run("branches.py", branch))
+    statistics = found.statistics
+    assert statistics["steps"] == 16
+    assert statistics["plans"] > 0
+    assert statistics["evicted_bytes"] > 0
+    assert statistics["peak_device_bytes"] <= 7 * MIB
+
+
+@pytest.mark.parametrize("step", ["graph", "function"])
+def test_a_session_that_runs_ops_inline_waits_for_no_copy_in_vain(step):
+    stock = run("inline_session.py", step)
+    for variables in ({"SPILLWAY_BUDGET": "7MiB"}, {"SPILLWAY_MODE": "fuzz"}):
+        found = run("inline_session.py", step, **variables)
+        assert found.status == 0, found.errors
+        assert_equal(found, stock)
+        assert found.statistics["fetched_bytes"] > 0
+        assert found.statistics["failed_allocations"] == 0
+
+
 DELAY_MS = 20  # of a copy
 OFF = ":variables-on-host=off"
 

@@ -133,12 +133,12 @@ void BudgetedMemory::end_waiting(TimeNs begun) {
 }
 
 template <typename Attempt>
-bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
+bool BudgetedMemory::obtain(Bytes bytes, bool has_waited, const Attempt& attempt) {
   const std::uint64_t seen = frees_.load();
   {
     const std::lock_guard lock(mutex_);
     if (!attempt()) return true;
-    ++waits_;
+    if (!has_waited) ++waits_;
   }
   // A request that can never fit need not wait.
   if (bytes <= limit_) {
@@ -155,9 +155,9 @@ bool BudgetedMemory::obtain(Bytes bytes, const Attempt& attempt) {
 }
 
 std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
-  if (bytes.count > runtime::Slabs::kLargestObject) hold_back();
+  const bool has_waited = bytes.count > runtime::Slabs::kLargestObject && hold_back();
   std::byte* pointer = nullptr;
-  obtain(bytes, [&]() -> std::optional<Bytes> {
+  obtain(bytes, has_waited, [&]() -> std::optional<Bytes> {
     const Tried tried = try_locked(bytes, alignment, Overbooking::kRefuse);
     pointer = tried.pointer;
     return pointer != nullptr ? std::nullopt : std::optional(tried.short_by);
@@ -166,8 +166,8 @@ std::byte* BudgetedMemory::allocate(Bytes bytes, std::size_t alignment) {
 }
 
 bool BudgetedMemory::charge(Bytes bytes) {
-  hold_back();
-  return obtain(bytes, [&] { return charge_locked(bytes); });
+  const bool has_waited = hold_back();
+  return obtain(bytes, has_waited, [&] { return charge_locked(bytes); });
 }
 
 bool BudgetedMemory::try_charge(Bytes bytes) {
@@ -200,9 +200,9 @@ void BudgetedMemory::uncharge(Bytes bytes) {
   wake();
 }
 
-void BudgetedMemory::hold_back() {
+bool BudgetedMemory::hold_back() {
   const Bytes most{limit_.count / kMostLeaving};
-  if (leaving() <= most) return;
+  if (leaving() <= most) return false;
   const TimeNs begun = begin_waiting();
   {
     std::unique_lock lock(mutex_);
@@ -212,6 +212,7 @@ void BudgetedMemory::hold_back() {
     waiting_.fetch_sub(1);
   }
   end_waiting(begun);
+  return true;
 }
 
 void BudgetedMemory::make_room(Bytes bytes, Victims victims) {

@@ -132,16 +132,17 @@ class BudgetedMemory {
   /// Of the calling thread, for room that it has not got. Returns when it began.
   [[nodiscard]] TimeNs begin_waiting();
   void end_waiting(TimeNs begun);
-  /// Waits until little enough is on its way out.
-  void hold_back();
+  /// Waits until little enough is on its way out. Whether it had to.
+  [[nodiscard]] bool hold_back();
   [[nodiscard]] std::optional<Bytes> charge_locked(Bytes bytes);
   /// Tries until it works: true; the kernel refuses, or nothing has made room for the patience.
   /// `attempt`, called with the lock held, returns what it is short of; nothing: it worked.
   template <typename Attempt>
   bool wait_for(Bytes bytes, std::uint64_t seen, const Attempt& attempt);
   /// The same, before it waits at all, and with its end in the figures. Whether it worked.
+  /// `has_waited`: for the same bytes, and so counts no second time.
   template <typename Attempt>
-  bool obtain(Bytes bytes, const Attempt& attempt);
+  bool obtain(Bytes bytes, bool has_waited, const Attempt& attempt);
   /// It is the calling thread's last failure from now on.
   void fail_locked(Bytes bytes, Bytes short_by);
   [[nodiscard]] Bytes live_locked() const { return memory_.live() + charged_; }

@@ -36,11 +36,8 @@ std::uint64_t SwapTable::add_holes(const std::vector<bool>& in_loop, bool by_pla
     const bool is_odd = holes_.size() % 2 == 1;
     holes_.push_back({.graph = graphs_.size(), .in_loop = loops, .comes_ahead = is_odd});
   }
-  const auto outside = std::ranges::find(in_loop, false);
-  const auto counting = outside == in_loop.end() ? 0 : outside - in_loop.begin();
   graphs_.push_back({.first = first,
                      .count = in_loop.size(),
-                     .counting_hole = first + static_cast<std::uint64_t>(counting),
                      .all_in_loops = std::ranges::count(in_loop, false) == 0,
                      .has_loops = std::ranges::count(in_loop, true) != 0,
                      .by_plan = by_plan});
@@ -112,12 +109,21 @@ bool SwapTable::copies(std::uint64_t number, Bytes bytes, std::int64_t step) {
   {
     const std::lock_guard lock(mutex_);
     SPILLWAY_CHECK(number < holes_.size(), std::to_string(number));
-    const std::size_t graph = holes_[number].graph;
-    if (graphs_[graph].counting_hole == number) runs = graph;
+    if (begins_run_locked(number, step)) runs = holes_[number].graph;
     copies = copies_locked(number, bytes);
   }
   if (runs && on_run_) on_run_(*runs, step);
   return copies;
+}
+
+bool SwapTable::begins_run_locked(std::uint64_t number, std::int64_t step) {
+  Graph& graph = graphs_[holes_[number].graph];
+  if (graph.all_in_loops) return number == graph.first;
+  if (holes_[number].in_loop) return false;
+  const auto known = std::ranges::find(graph.first_holes, std::optional(step), &FirstHole::step);
+  if (known != graph.first_holes.end()) return known->hole == number;
+  graph.first_holes[graph.steps++ % graph.first_holes.size()] = {.step = step, .hole = number};
+  return true;
 }
 
 bool SwapTable::copies_locked(std::uint64_t number, Bytes bytes) {

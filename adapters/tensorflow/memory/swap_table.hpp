@@ -31,6 +31,7 @@
 // least size it always stays. Thread-safe.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -75,9 +76,8 @@ struct SwapTableState {
 
 class SwapTable {
  public:
-  /// `take_peak`: the peak of live memory since it was last called. `on_run`: a graph runs, told by
-  /// its first hole that is in no loop, else by its first, and then by each turn; `step` is what
-  /// that was told. Called with no lock held.
+  /// `take_peak`: the peak of live memory since it was last called. `on_run`: a graph runs, in the
+  /// step that copies() was told; called with no lock held.
   SwapTable(SwapTableOptions options, std::function<Bytes()> take_peak,
             std::function<void(std::size_t graph, std::int64_t step)> on_run = {});
 
@@ -104,6 +104,10 @@ class SwapTable {
   [[nodiscard]] Bytes largest(std::uint64_t hole) const;
 
   /// A tensor comes to a hole: whether it leaves. `step`: the framework's number of the run.
+  ///
+  /// A run begins when a hole that is in no loop comes first in a step, be it in a branch that
+  /// other steps do not take, and again with each turn of that hole. Where all are in loops the
+  /// graph's first one tells, by each of its turns.
   bool copies(std::uint64_t hole, Bytes bytes, std::int64_t step = 0);
   /// In that hole it lies in the store from now on, and no longer.
   void stored(std::uint64_t hole, Bytes bytes);
@@ -149,10 +153,16 @@ class SwapTable {
     bool comes_ahead = false;  // likewise
     Bytes largest{};
   };
+  struct FirstHole {
+    std::optional<std::int64_t> step;
+    std::uint64_t hole = 0;
+  };
   struct Graph {
     std::uint64_t first = 0;
     std::uint64_t count = 0;
-    std::uint64_t counting_hole = 0;  // whose runs are those of the graph
+    // The last steps and the hole that came first in each: some may be under way beside others.
+    std::array<FirstHole, 4> first_holes{};
+    std::size_t steps = 0;  // modulo those
     bool all_in_loops = false;
     bool has_loops = false;
     std::uint64_t round = 1;
@@ -164,6 +174,7 @@ class SwapTable {
   };
 
   bool copies_locked(std::uint64_t number, Bytes bytes);
+  [[nodiscard]] bool begins_run_locked(std::uint64_t number, std::int64_t step);
   void count_run_locked(Hole& hole);
   void end_round_locked(std::size_t graph);
   void begin_measuring_locked(std::size_t graph);

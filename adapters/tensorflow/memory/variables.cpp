@@ -110,11 +110,27 @@ void Variables::count(VariableMemory& variable) {
       return;
     }
   }
-  memory_.uncharge(variable.bytes_);  // another thread used it at the same time
+  memory_.uncharge(variable.bytes_);  // another thread wrote it at the same time
 }
 
 std::string Variables::use(VariableMemory& variable, runtime::Access access) {
   if (note_use(variable)) return {};
+  {
+    std::unique_lock lock(mutex_);
+    came_.wait(lock, [&variable] { return !variable.comes_; });
+    if (variable.counted_) return {};
+    variable.comes_ = true;
+  }
+  std::string reason = bring(variable, access);
+  {
+    const std::lock_guard lock(mutex_);
+    variable.comes_ = false;
+  }
+  came_.notify_all();
+  return reason;
+}
+
+std::string Variables::bring(VariableMemory& variable, runtime::Access access) {
   if (!memory_.charge(variable.bytes_)) {
     return memory_.reason();
   }
@@ -256,6 +272,13 @@ void Variables::end_step(std::uint64_t graph) {
   const std::lock_guard lock(mutex_);
   forecast_.round_ended(graph);
   ++step_;
+}
+
+void Variables::after_fork(bool in_child) {
+  if (in_child) {
+    for (VariableMemory* const variable : variables_) variable->comes_ = false;
+  }
+  mutex_.unlock();
 }
 
 VariablesUsage Variables::usage() const {

@@ -25,6 +25,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -62,6 +63,7 @@ class VariableMemory : public std::enable_shared_from_this<VariableMemory> {
   const bool counts_;  // in the budget, while it is used: it lies on the disk, not in host memory
   // Guarded by the owner's lock.
   bool counted_ = false;
+  bool comes_ = false;      // somebody is getting room for it
   bool uncounted_ = false;  // though an op under way works on all of it
   bool stays_ = false;      // it could not be put aside
   bool dies_ = false;       // its last owner is letting go of it
@@ -114,8 +116,8 @@ class Variables {
   /// Null if the store has no room, which `on_stays` hears of. `made_by`, interned, names it in
   /// the store's top_movers().
   std::shared_ptr<VariableMemory> make(Bytes bytes, const char* made_by = nullptr);
-  /// Somebody is about to read or write all of it. Waits for room. Empty, or why not: it does not
-  /// fit the budget, or cannot be read.
+  /// Somebody is about to read or write all of it. Waits for room, or for whoever is getting it
+  /// for the same one. Empty, or why not: it does not fit the budget, or cannot be read.
   std::string use(VariableMemory& variable, runtime::Access access = runtime::Access::kRead);
   /// Gives it other bytes, where it is counted or there is room, else aside, part by part: what
   /// makes a value needs that much memory, and the variable none beside it. Empty, or why not.
@@ -142,10 +144,13 @@ class Variables {
   [[nodiscard]] bool none() const { return mapped_.load(std::memory_order_relaxed) == 0; }
 
   void before_fork() { mutex_.lock(); }
-  void after_fork() { mutex_.unlock(); }
+  /// In the child nobody is getting room for a variable any more.
+  void after_fork(bool in_child);
 
  private:
   friend class VariableMemory;
+  /// Charges it and has its bytes come. Empty, or why not.
+  std::string bring(VariableMemory& variable, runtime::Access access);
   /// The victim of those that are counted: one whose next use is not foretold, the one used longest
   /// ago first, else the one with the furthest. Null if there is none.
   [[nodiscard]] VariableMemory* furthest_locked(Victims victims) const;
@@ -168,6 +173,7 @@ class Variables {
   runtime::TieredStore& store_;
   const std::function<void(const std::string&)> on_stays_;
   mutable std::mutex mutex_;
+  std::condition_variable came_;          // a variable, or it could not
   std::list<VariableMemory*> variables_;  // the one used longest ago first
   std::atomic<std::size_t> mapped_{0};    // of those
   Bytes in_memory_{};

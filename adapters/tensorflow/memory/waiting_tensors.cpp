@@ -11,11 +11,13 @@
 namespace spillway::tf {
 
 WaitingTensor::WaitingTensor(WaitingTensors& owner, std::unique_ptr<Held> held, Bytes bytes,
-                             std::uint64_t first_hole, std::uint32_t holes, const char* made_by)
+                             std::uint64_t first_hole, std::uint32_t holes, const char* made_by,
+                             std::int64_t step)
     : owner_(owner),
       bytes_(bytes),
       end_(first_hole + holes),
       made_by_(made_by),
+      step_(step),
       hole_(first_hole),
       to_come_(holes),
       held_(std::move(held)) {
@@ -31,8 +33,9 @@ WaitingTensor::~WaitingTensor() {
 
 std::shared_ptr<WaitingTensor> WaitingTensors::add(std::unique_ptr<Held> held, Bytes bytes,
                                                    std::uint64_t first_hole, std::uint32_t holes,
-                                                   const char* made_by) {
-  return std::make_shared<WaitingTensor>(*this, std::move(held), bytes, first_hole, holes, made_by);
+                                                   const char* made_by, std::int64_t step) {
+  return std::make_shared<WaitingTensor>(*this, std::move(held), bytes, first_hole, holes, made_by,
+                                         step);
 }
 
 void WaitingTensors::count_locked(WaitingTensor& tensor, bool in_store) {
@@ -178,7 +181,7 @@ Taken WaitingTensors::take(const std::shared_ptr<WaitingTensor>& tensor,
     return {};
   }
   const bool last = hole == tensor->end_;
-  const bool passes = !last && !table_.copies(hole, tensor->bytes_);
+  const bool passes = !last && !table_.copies(hole, tensor->bytes_, tensor->step_);
   Taken taken;
   std::unique_ptr<Held> gone;
   CopyMaker::Ticket queued = 0;

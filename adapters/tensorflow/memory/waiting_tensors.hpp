@@ -56,7 +56,8 @@ class WaitingTensors;
 class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
  public:
   WaitingTensor(WaitingTensors& owner, std::unique_ptr<Held> held, Bytes bytes,
-                std::uint64_t first_hole, std::uint32_t holes, const char* made_by);
+                std::uint64_t first_hole, std::uint32_t holes, const char* made_by,
+                std::int64_t step);
   ~WaitingTensor();
   WaitingTensor(const WaitingTensor&) = delete;
   WaitingTensor& operator=(const WaitingTensor&) = delete;
@@ -73,6 +74,7 @@ class WaitingTensor : public std::enable_shared_from_this<WaitingTensor> {
   const Bytes bytes_;
   const std::uint64_t end_;    // the number after its last hole
   const char* const made_by_;  // as swap_out() is told
+  const std::int64_t step_;
   // The rest is guarded by the owner's lock.
   std::uint64_t hole_;     // it waits in now; `end_`: its last swap-in has come
   std::uint32_t to_come_;  // swap-ins that have not got it yet
@@ -109,10 +111,10 @@ class WaitingTensors {
       : copies_(copies), table_(table), standstill_(standstill), on_stays_(std::move(on_stays)) {}
 
   /// `first_hole` is the table's number of its first hole; there is one before each swap-in.
-  /// `made_by`: as CopyMaker::swap_out() has it.
+  /// `made_by`: as CopyMaker::swap_out() has it. `step`: as SwapTable::copies() has it.
   std::shared_ptr<WaitingTensor> add(std::unique_ptr<Held> held, Bytes bytes,
                                      std::uint64_t first_hole, std::uint32_t holes,
-                                     const char* made_by = nullptr);
+                                     const char* made_by = nullptr, std::int64_t step = 0);
   /// Begins to copy what is here. `done`, if given, is called when the copy has ended, well or not.
   void leave(const std::shared_ptr<WaitingTensor>& tensor, std::function<void()> done = {});
   /// The hole it waits in is this one, be it that no swap-in came for those before.

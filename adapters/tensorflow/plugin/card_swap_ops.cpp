@@ -16,9 +16,9 @@
 #include <string>
 #include <utility>
 
-#include "blocking_kernel.hpp"
 #include "card_session.hpp"
 #include "op_attributes.hpp"
+#include "swap_kernel.hpp"
 #include "swap_token.hpp"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -26,7 +26,7 @@
 namespace spillway::tf {
 namespace {
 
-using ::tensorflow::AsyncOpKernel;
+using DoneCallback = ::tensorflow::AsyncOpKernel::DoneCallback;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
@@ -36,17 +36,16 @@ CardLink link_of(OpKernelContext* context) {
                       static_cast<::tensorflow::Device&>(*context->device()));
 }
 
-class CardSwapOut : public AsyncOpKernel {
+class CardSwapOut : public SwapKernel<CardSession> {
  public:
   explicit CardSwapOut(OpKernelConstruction* construction)
-      : AsyncOpKernel(construction),
+      : SwapKernel(construction, CardSession::get()->swaps_block()),
         hole_(number_of(construction, "hole")),
         holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))),
         made_by_(maker_of(construction, CardSession::get()->names())) {}
-  static bool blocks(const CardSession& session) { return session.swaps_block(); }
-  bool IsExpensive() override { return false; }
 
-  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+ private:
+  void begin(OpKernelContext* context, bool /*holds*/, DoneCallback done) override {
     CardSession& session = *CardSession::get();
     const std::string reason = session.memory().meet(*context->device()->GetAllocator({}));
     if (!reason.empty()) {
@@ -65,11 +64,11 @@ class CardSwapOut : public AsyncOpKernel {
     const bool checked = session.table().always_copies() || (copies && first_.exchange(false));
     const auto waiting =
         session.waiting().add(std::make_unique<HeldCardTensor>(input, link_of(context), checked),
-                              bytes, hole_, holes_, made_by_);
+                              bytes, hole_, holes_, made_by_, context->step_id());
     context->set_output(0, tensor_over(new SwapToken(waiting, session.waiting()), input));
     if (!copies) {
       done();
-    } else if (session.table().always_copies() || AsAsync() == nullptr) {
+    } else if (session.table().always_copies() || blocks()) {
       session.waiting().leave(waiting, std::move(done));
     } else {
       session.waiting().leave(waiting);
@@ -77,10 +76,11 @@ class CardSwapOut : public AsyncOpKernel {
     }
   }
 
- private:
   // Its other holes run too, as far as the table knows.
   void pass(OpKernelContext* context, CardSession& session, Bytes bytes) const {
-    for (std::uint32_t i = 1; i < holes_; ++i) session.table().copies(hole_ + i, bytes);
+    for (std::uint32_t i = 1; i < holes_; ++i) {
+      session.table().copies(hole_ + i, bytes, context->step_id());
+    }
     context->set_output(0, context->input(0));
   }
 
@@ -99,14 +99,14 @@ class SoleEnd {
   std::atomic<bool> taken_{false};
 };
 
-class CardSwapIn : public AsyncOpKernel {
+class CardSwapIn : public SwapKernel<CardSession> {
  public:
   explicit CardSwapIn(OpKernelConstruction* construction)
-      : AsyncOpKernel(construction), hole_(number_of(construction, "hole")) {}
-  static bool blocks(const CardSession& session) { return session.swaps_block(); }
-  bool IsExpensive() override { return false; }
+      : SwapKernel(construction, CardSession::get()->swaps_block()),
+        hole_(number_of(construction, "hole")) {}
 
-  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+ private:
+  void begin(OpKernelContext* context, bool /*holds*/, DoneCallback done) override {
     const SwapToken* const token = SwapToken::in(context->input(0));
     if (token == nullptr) {
       context->set_output(0, context->input(0));
@@ -125,7 +125,6 @@ class CardSwapIn : public AsyncOpKernel {
     bring_back(context, std::static_pointer_cast<CardCopy>(std::move(taken.copy)), done);
   }
 
- private:
   static void bring_back(OpKernelContext* context, std::shared_ptr<CardCopy> copy,
                          const DoneCallback& done) {
     const Tensor& token = context->input(0);
@@ -184,19 +183,10 @@ class CardSwapIn : public AsyncOpKernel {
   std::uint64_t hole_;
 };
 
-const ::tensorflow::KernelDef* on_card(const char* op, const char* token) {
-  return ::tensorflow::register_kernel::Name(op)
-      .Device(::tensorflow::DEVICE_GPU)
-      .HostMemory(token)
-      .Build();
-}
-
-const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapOut(
-    on_card("SpillwaySwapOut", "y"), "spillway::tf::CardSwapOut",
-    make_kernel<CardSwapOut, CardSession>);
-const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapIn(on_card("SpillwaySwapIn", "x"),
-                                                              "spillway::tf::CardSwapIn",
-                                                              make_kernel<CardSwapIn, CardSession>);
+REGISTER_KERNEL_BUILDER(Name("SpillwaySwapOut").Device(::tensorflow::DEVICE_GPU).HostMemory("y"),
+                        CardSwapOut);
+REGISTER_KERNEL_BUILDER(Name("SpillwaySwapIn").Device(::tensorflow::DEVICE_GPU).HostMemory("x"),
+                        CardSwapIn);
 
 }  // namespace
 }  // namespace spillway::tf

@@ -277,7 +277,7 @@ void Session::after_fork(bool in_child) {
   memory_.after_fork(in_child);
   names_.after_fork();
   after_fork_of_variable_ops();
-  variables_->after_fork();
+  variables_->after_fork(in_child);
   clock_.after_fork();
   table_.after_fork();
   waiting_->after_fork();

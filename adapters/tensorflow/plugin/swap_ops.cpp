@@ -11,9 +11,9 @@
 // then.
 //
 // All are stateful, or the framework would merge and fold them; the two of a pair are
-// asynchronous, so that no thread of the executor waits for a copy. Where the settings say so they
-// are synchronous instead: the same kernels, each of which holds its thread until its copy has
-// ended.
+// asynchronous, so that no thread of the executor waits for a copy, but where the settings say so
+// or where there is no other thread (swap_kernel.hpp). A swap-in that holds the only thread waits
+// for no time, which none would bring.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -21,10 +21,10 @@
 #include <string>
 #include <utility>
 
-#include "blocking_kernel.hpp"
 #include "op_attributes.hpp"
 #include "revocable_wait.hpp"
 #include "session.hpp"
+#include "swap_kernel.hpp"
 #include "swap_token.hpp"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op.h"
@@ -34,7 +34,7 @@
 namespace spillway::tf {
 namespace {
 
-using ::tensorflow::AsyncOpKernel;
+using DoneCallback = ::tensorflow::AsyncOpKernel::DoneCallback;
 using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
@@ -92,17 +92,16 @@ bool fails_for_overshoot(OpKernelContext* context) {
   return true;
 }
 
-class SwapOut : public AsyncOpKernel {
+class SwapOut : public SwapKernel<Session> {
  public:
   explicit SwapOut(OpKernelConstruction* construction)
-      : AsyncOpKernel(construction),
+      : SwapKernel(construction, Session::get() != nullptr && Session::get()->swap_outs_block()),
         hole_(number_of(construction, "hole")),
         holes_(static_cast<std::uint32_t>(number_of(construction, "holes"))),
         made_by_(interned_maker(construction)) {}
-  static bool blocks(const Session& session) { return session.swap_outs_block(); }
-  bool IsExpensive() override { return false; }
 
-  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+ private:
+  void begin(OpKernelContext* context, bool /*holds*/, DoneCallback done) override {
     if (fails_for_overshoot(context)) {
       done();
       return;
@@ -115,7 +114,7 @@ class SwapOut : public AsyncOpKernel {
     if (session == nullptr || !session->table().may_leave(bytes)) {
       // Its other holes run too, as far as the table knows.
       for (std::uint32_t i = 1; session != nullptr && i < holes_; ++i) {
-        session->table().copies(hole_ + i, bytes);
+        session->table().copies(hole_ + i, bytes, context->step_id());
       }
       context->set_output(0, input);
       done();
@@ -124,12 +123,12 @@ class SwapOut : public AsyncOpKernel {
     if (session->profiler() != nullptr && !session->table().is_small(bytes)) {
       session->profiler()->came(hole_, memory_of(input));
     }
-    const auto waiting =
-        session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_, holes_, made_by_);
+    const auto waiting = session->waiting().add(std::make_unique<HeldTensor>(input), bytes, hole_,
+                                                holes_, made_by_, context->step_id());
     context->set_output(0, tensor_over(new SwapToken(waiting, session->waiting()), input));
     if (!copies) {
       done();
-    } else if (session->table().always_copies() || AsAsync() == nullptr) {
+    } else if (session->table().always_copies() || blocks()) {
       // In fuzz a copy that is not made in time would else be taken back.
       session->waiting().leave(waiting, std::move(done));
     } else {
@@ -138,7 +137,6 @@ class SwapOut : public AsyncOpKernel {
     }
   }
 
- private:
   std::uint64_t hole_;
   std::uint32_t holes_;
   const char* made_by_;
@@ -170,18 +168,17 @@ class Tick : public ::tensorflow::OpKernel {
   std::uint64_t time_;
 };
 
-class SwapIn : public AsyncOpKernel {
+class SwapIn : public SwapKernel<Session> {
  public:
   explicit SwapIn(OpKernelConstruction* construction)
-      : AsyncOpKernel(construction),
+      : SwapKernel(construction, Session::get() != nullptr && Session::get()->swap_ins_block()),
         hole_(number_of(construction, "hole")),
         clock_(number_of(construction, "clock")),
         due_(number_of(construction, "due")),
         latest_(number_of(construction, "latest")) {}
-  static bool blocks(const Session& session) { return session.swap_ins_block(); }
-  bool IsExpensive() override { return false; }
 
-  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+ private:
+  void begin(OpKernelContext* context, bool holds, DoneCallback done) override {
     if (fails_for_overshoot(context)) {
       done();
       return;
@@ -192,14 +189,13 @@ class SwapIn : public AsyncOpKernel {
       done();
       return;
     }
-    if (latest_ == 0) {
+    if (latest_ == 0 || holds) {
       take(context, *token, done);
     } else {
       wait_until_due(context, *token, done);
     }
   }
 
- private:
   void wait_until_due(OpKernelContext* context, const SwapToken& token, const DoneCallback& done) {
     const std::uint64_t due = Session::get()->table().decide_due(hole_).value_or(due_);
     if (due >= due_) {
@@ -354,10 +350,6 @@ class SwapIn : public AsyncOpKernel {
   std::uint64_t latest_;
 };
 
-const ::tensorflow::KernelDef* on_processor(const char* op) {
-  return ::tensorflow::register_kernel::Name(op).Device(::tensorflow::DEVICE_CPU).Build();
-}
-
 absl::Status same_shape(::tensorflow::shape_inference::InferenceContext* context) {
   context->set_output(0, context->input(0));
   return absl::OkStatus();
@@ -384,12 +376,8 @@ REGISTER_OP("SpillwaySwapIn")
     .SetShapeFn(same_shape);
 REGISTER_OP("SpillwayTick").Attr("clock: int").Attr("time: int").SetIsStateful();
 REGISTER_KERNEL_BUILDER(Name("SpillwayTick").Device(::tensorflow::DEVICE_CPU), Tick);
-const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapOut(on_processor("SpillwaySwapOut"),
-                                                               "spillway::tf::SwapOut",
-                                                               make_kernel<SwapOut, Session>);
-const ::tensorflow::kernel_factory::OpKernelRegistrar kSwapIn(on_processor("SpillwaySwapIn"),
-                                                              "spillway::tf::SwapIn",
-                                                              make_kernel<SwapIn, Session>);
+REGISTER_KERNEL_BUILDER(Name("SpillwaySwapOut").Device(::tensorflow::DEVICE_CPU), SwapOut);
+REGISTER_KERNEL_BUILDER(Name("SpillwaySwapIn").Device(::tensorflow::DEVICE_CPU), SwapIn);
 
 }  // namespace
 }  // namespace spillway::tf

@@ -270,21 +270,21 @@ TEST_F(SwapStoreTest, ASwapInEndsWhileASwapOutHasNotEnded) {
   memory_.free(place);
 }
 
-TEST_F(SwapStoreTest, AFullDiskAndAFailingOneGiveAReasonAndNoCopy) {
+TEST_F(SwapStoreTest, AFailingDiskAndAFullOneGiveAReasonAndNoCopy) {
   std::byte* const place = memory_.allocate(kMiB * 4, kAlignment);
   std::string why;
+  arm_faults("spool.write=EIO@1+");
+  EXPECT_EQ(out(place, kMiB * 4, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("Input/output error"));
+  while (memory_.room_expected()) std::this_thread::yield();  // else the test hangs
+  EXPECT_EQ(store_.out().bytes_per_second(7), 7) << "nothing passed";
+  arm_faults("");
   std::vector<std::shared_ptr<Copy>> copies;
   copies.reserve(4);
   for (int i = 0; i < 4; ++i) copies.push_back(out(place, kMiB * 4));
   EXPECT_EQ(out(place, kMiB * 4, &why), nullptr);
   EXPECT_THAT(why, HasSubstr("short"));
-  copies.clear();
-  arm_faults("spool.write=EIO@1+");
-  const double rate = store_.out().bytes_per_second(0);
-  EXPECT_EQ(out(place, kMiB * 4, &why), nullptr);
-  EXPECT_THAT(why, HasSubstr("Input/output error"));
-  EXPECT_LE(store_.out().bytes_per_second(0), rate) << "nothing passed";
-  while (memory_.room_expected()) std::this_thread::yield();  // else the test hangs
+  while (memory_.room_expected()) std::this_thread::yield();
   memory_.free(place);
 }
 

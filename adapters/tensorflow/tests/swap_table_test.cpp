@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace spillway::tf {
 namespace {
@@ -147,6 +149,36 @@ TEST(SwapTableTest, AGraphThatStoppedDoesNotHoldUpOthers) {
   for (int i = 0; i < 30; ++i) step(two);
   EXPECT_FALSE(table.copies(two, Bytes{100}));
   EXPECT_TRUE(table.copies(one, Bytes{100}));
+}
+
+using Runs = std::vector<std::pair<std::size_t, std::int64_t>>;
+
+TEST(SwapTableTest, AStepBeginsARunWhicheverBranchItTakes) {
+  Runs runs;
+  SwapTable table(
+      {.budget = Bytes{1000}, .smallest = Bytes{1}}, [] { return Bytes{}; },
+      [&runs](std::size_t graph, std::int64_t step) { runs.emplace_back(graph, step); });
+  const std::uint64_t first = table.add_holes({true, false, false, false, false}, true);
+  table.copies(first, Bytes{10}, 70);  // in a loop, whose turns say nothing
+  EXPECT_EQ(runs, Runs{});
+  // Of two holes in each branch the second may come first.
+  for (const std::uint64_t hole : {2U, 1U}) table.copies(first + hole, Bytes{10}, 70);
+  for (const std::uint64_t hole : {3U, 4U}) table.copies(first + hole, Bytes{10}, 71);
+  EXPECT_EQ(runs, (Runs{{0, 70}, {0, 71}}));
+  // Steps beside each other, and a function that one step calls twice.
+  for (const std::int64_t step : {72, 73, 72, 73}) table.copies(first + 1, Bytes{10}, step);
+  table.copies(first + 2, Bytes{10}, 72);
+  EXPECT_EQ(runs, (Runs{{0, 70}, {0, 71}, {0, 72}, {0, 73}, {0, 72}, {0, 73}}));
+}
+
+TEST(SwapTableTest, WhereAllIsInLoopsEachTurnOfTheFirstIsTold) {
+  Runs runs;
+  SwapTable table(
+      {.budget = Bytes{1000}, .smallest = Bytes{1}}, [] { return Bytes{}; },
+      [&runs](std::size_t graph, std::int64_t step) { runs.emplace_back(graph, step); });
+  const std::uint64_t first = table.add_holes({true, true});
+  for (const std::uint64_t hole : {1U, 0U, 1U, 0U}) table.copies(first + hole, Bytes{10}, 70);
+  EXPECT_EQ(runs, (Runs{{0, 70}, {0, 70}}));
 }
 
 TEST(SwapTableTest, APlanDecidesWhereOneIsTo) {

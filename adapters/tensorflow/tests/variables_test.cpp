@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -287,6 +288,43 @@ TEST_F(VariablesTest, AFullDiskGivesNoneAndOneThatFailsLeavesItInMemory) {
   EXPECT_EQ(variables_.usage().refused, 2U);
   EXPECT_EQ(variables_.usage().refusal, stays_);
   EXPECT_TRUE(holds(*first, 1));
+}
+
+// It is away, of 6 MiB in a budget of 16, when two ops that use it begin: it is counted once.
+TEST_F(VariablesTest, OpsThatBeginTogetherBringItOnce) {
+  BudgetedMemory memory(kMiB * 16, runtime::Poison::kNo);
+  Variables variables({.smallest = Bytes{100}}, memory, store_, [](const std::string&) {});
+  const auto variable = variables.make(kMiB * 6);
+  std::byte* const blocker = memory.allocate(kMiB * 14, 64);
+  // Room is said to be on its way, so nobody gives up.
+  memory.expect_room(kMiB);
+  std::vector<std::thread> ops;
+  std::atomic<int> begun{0};
+  for (int i = 0; i < 2; ++i) {
+    ops.emplace_back([&] {
+      ++begun;
+      EXPECT_EQ(variables.begin_op(*variable, Part::kAll), "");
+      variables.end_op(*variable);
+    });
+  }
+  while (begun != 2 || memory.usage().waits == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one's, to come so far
+  memory.free(blocker);
+  memory.clear_peak();
+  memory.room_came(kMiB);
+  for (std::thread& op : ops) op.join();
+  EXPECT_EQ(memory.usage().peak_live, kMiB * 6);
+  EXPECT_EQ(memory.usage().waits, 1U);
+}
+
+// Whoever gets no room leaves the others to try.
+TEST_F(VariablesTest, AnOpThatGetsNoRoomKeepsNoOtherFromIt) {
+  const auto variable = variables_.make(kMiB * 4);
+  std::byte* const blocker = memory_.allocate(kMiB * 6, 64);
+  EXPECT_THAT(variables_.use(*variable), HasSubstr("does not fit"));
+  memory_.free(blocker);
+  EXPECT_EQ(variables_.use(*variable), "");
+  EXPECT_EQ(memory_.usage().live, kMiB * 4);
 }
 
 TEST_F(VariablesTest, ManyThreadsWriteAndReadTheirOwnBesideEachOther) {
