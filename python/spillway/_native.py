@@ -41,6 +41,11 @@ def loaded() -> "Library | None":
     return _library
 
 
+def budget_is_of_a_card() -> bool:
+    """Whether a graphics card's memory is managed now."""
+    return (settings or {}).get("SPILLWAY_BUDGET", "").strip().startswith("cuda")
+
+
 def require_torch() -> None:
     """Imports torch.
 

@@ -117,6 +117,13 @@ DeviceBudget parse_device_budget(std::string_view text, std::string_view what) {
                       "or cpu:8GiB, or cuda:12GiB.",
                       what, part));
     }
+    if (part.find('=') != std::string_view::npos) {
+      throw UserError(
+          fmt::format("{}: \"{}\" asks for a budget of one card of several, which is not supported "
+                      "yet. Show each process one card by CUDA_VISIBLE_DEVICES, and give its "
+                      "budget as cuda:12GiB.",
+                      what, part));
+    }
     const BudgetSpec spec = parse_budget(part.substr(colon + 1), what);
     std::optional<BudgetSpec>& known = device == "cpu" ? cpu : cuda;
     if (known) throw UserError(fmt::format("{}: \"{}\" names {} twice.", what, text, device));

@@ -268,6 +268,14 @@ TEST(DeviceBudgetsTest, AreTakenForAGraphicsCard) {
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", "cpu:8GiB"}}).budget_of, BudgetDevice::kCpu);
 }
 
+TEST(DeviceBudgetsTest, AreRefusedForSeveralCards) {
+  for (const char* text : {"cuda:0=10GiB,cuda:1=22GiB", "cuda:1=22GiB"}) {
+    EXPECT_THAT(error_of("SPILLWAY_BUDGET", text),
+                AllOf(HasSubstr("one card of several"), HasSubstr("CUDA_VISIBLE_DEVICES")))
+        << text;
+  }
+}
+
 TEST(DeviceBudgetsTest, AreRefusedForTwoDevices) {
   for (const char* text : {"cuda:12GiB,cpu:8GiB", "cpu:8GiB,cuda:12GiB"}) {
     EXPECT_THAT(error_of("SPILLWAY_BUDGET", text), HasSubstr("not supported yet")) << text;

@@ -128,6 +128,63 @@ def side_streams():
         assert tensor.eq(i + 3).all().item()
 
 
+def held():
+    """What is held stays where it is, and is there after that as before."""
+    kept, used = allocate(40).fill_(1), allocate(40).fill_(2)
+    spillway.keep(kept)
+    address = kept.data_ptr()
+    with spillway.resident(used):
+        crowd = [allocate(40) for _ in range(12)]
+        assert used.eq(2).all().item()
+    assert len(crowd) == 12
+    assert kept.data_ptr() == address
+    spillway.release(kept)
+    del crowd
+    assert kept.eq(1).all().item()
+
+
+def kernels_by_themselves():
+    """What is no op to the hook works in the current stream, though the last op's was another."""
+    side = torch.cuda.Stream()
+    kernel = torch.library.get_kernel("aten::add_.Tensor", "CUDA")
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+    one = torch.ones((), device="cuda")
+    tensors = [torch.full((4 * MIB,), float(i), device="cuda") for i in range(8)]
+    for _ in range(3):
+        crowd = [allocate(40) for _ in range(9)]
+        side.wait_stream(torch.cuda.current_stream())
+        for tensor in tensors:
+            one.add(0)  # in the other stream
+            with torch.cuda.stream(side):
+                kernel.call_boxed(keys, tensor, one)
+        torch.cuda.current_stream().wait_stream(side)
+        assert len(crowd) == 9
+        del crowd
+    for i, tensor in enumerate(tensors):
+        assert tensor.eq(i + 3).all().item(), i
+
+
+def ops_in_ops():
+    """An op of Python's goes on in another stream inside."""
+    side = torch.cuda.Stream()
+
+    @torch.library.custom_op("spillway_tests::add_beside", mutates_args=())
+    def add_beside(tensor: torch.Tensor) -> torch.Tensor:
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            result = tensor + 1
+        torch.cuda.current_stream().wait_stream(side)
+        return result
+
+    tensors = [torch.full((4 * MIB,), float(i), device="cuda") for i in range(8)]
+    for _ in range(3):
+        crowd = [allocate(40) for _ in range(8)]
+        for i, tensor in enumerate(tensors):
+            assert add_beside(tensor).eq(i + 1).all().item(), i
+        assert len(crowd) == 8
+        del crowd
+
+
 def limits_of_torchs_own():
     """A share that torch may use is of its own pool alone."""
     torch.cuda.set_per_process_memory_fraction(0.001)
@@ -178,6 +235,7 @@ def refusals():
     tensor = allocate(16)
     for reason, call in (
         ("cannot be shared with other processes", tensor.untyped_storage()._share_cuda_),
+        ("would keep to no budget", lambda: torch._C._cuda_changeCurrentAllocator(None)),
         ("out of memory under the budget", lambda: allocate(500)),
     ):
         try:
@@ -207,6 +265,9 @@ PARTS = (
     small_tensors,
     addresses_and_numbers,
     side_streams,
+    held,
+    kernels_by_themselves,
+    ops_in_ops,
     limits_of_torchs_own,
     pools,
     captures,

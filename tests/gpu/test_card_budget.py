@@ -158,6 +158,22 @@ def test_a_card_that_cannot_map_memory_is_refused(tmp_path):
     assert "Leave the card out of SPILLWAY_BUDGET" in told
 
 
+@pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
+def test_what_other_cards_hold_is_said_to_be_unmanaged(tmp_path):
+    environment = {"SPILLWAY_BUDGET": "cuda:400MiB", "STAND_IN_CUDA": "two-cards"}
+    child = subprocess.run(
+        [sys.executable, *THROUGH[:1], "-c", "import torch"],
+        env=os.environ | environment | {"SPILLWAY_SPOOL_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert child.returncode == 0, child.stderr
+    assert (
+        "the budget is of the first graphics card alone, and 1 more is to be seen" in child.stderr
+    )
+
+
 @pytest.mark.skipif(HAS_CARD, reason="there is a card here")
 def test_a_budget_without_a_card_is_refused():
     environment = os.environ | {"SPILLWAY_BUDGET": "cuda:1GiB"}

@@ -10,6 +10,7 @@ from spillway._shims import (
     compiled,
     distributed,
     lists,
+    other_allocators,
     page_locking,
     profiler,
     python_ops,
@@ -41,3 +42,4 @@ def install() -> None:
     safetensors.install()
     rest.install()
     lists.install()
+    other_allocators.install()

@@ -41,7 +41,7 @@ def _dividing(original: Callable[..., dict[Any, Group]], room: "RoomOnTheCard"):
     def grouped(*arguments, **keywords):
         groups = original(*arguments, **keywords)
         # The compiler makes kernels of its own of a step, and traces no further here.
-        if torch.compiler.is_compiling() or not _budget_is_of_a_card():
+        if torch.compiler.is_compiling() or not _native.budget_is_of_a_card():
             return groups
         return DividedGroups(groups, room)
 
@@ -86,11 +86,6 @@ class DividedGroups(dict[Any, Group]):
     def values(self) -> Iterator[Group]:  # type: ignore[override]
         for _, group in self.items():
             yield group
-
-
-def _budget_is_of_a_card() -> bool:
-    settings = _native.settings or {}
-    return settings.get("SPILLWAY_BUDGET", "").strip().startswith("cuda")
 
 
 def _room() -> int:

@@ -123,22 +123,33 @@ void CudaDriver::read_facts(const CudaCard& card) {
   }
 }
 
-// A thread may allocate before it calls anything of the runtime's that would make the context
-// current. What a program has made current itself stays.
-void CudaDriver::make_current() {
-  thread_local const CudaDriver* made_by = nullptr;
-  if (made_by == this) return;
-  cuda::Context current = nullptr;
-  if (call_.context_get(&current) == cuda::kSuccess && current == nullptr) {
-    static_cast<void>(call_.context_set(context_));  // the call that follows tells of a failure
+// Has the card's context current in the calling thread while it lives. A thread may allocate before
+// it calls anything of the runtime's that would make one current; the card's then stays. Where the
+// program has another card's, that is current again afterwards. There a stream 0, an event that is
+// made and what is waited for would be the other card's.
+class CudaDriver::InContext {
+ public:
+  explicit InContext(const CudaDriver& driver) : driver_(driver) {
+    // Where that fails the call that follows tells of it.
+    static_cast<void>(driver_.call_.context_get(&before_));
+    if (before_ != driver_.context_) static_cast<void>(driver_.call_.context_set(driver_.context_));
   }
-  made_by = this;
-}
+  ~InContext() {
+    if (before_ == driver_.context_ || before_ == nullptr) return;
+    static_cast<void>(driver_.call_.context_set(before_));
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  const CudaDriver& driver_;
+  cuda::Context before_ = nullptr;
+};
 
 std::string CudaDriver::text(DeviceStatus status) const { return library_->text(status.code); }
 
 DeviceStatus CudaDriver::memory_info(DeviceMemoryInfo& info) {
-  make_current();
+  const InContext in_context(*this);
   std::size_t free = 0;
   std::size_t total = 0;
   const DeviceStatus status = status_of(call_.memory_info(&free, &total));
@@ -154,7 +165,7 @@ DeviceStatus CudaDriver::enter_thread() {
 }
 
 DeviceStatus CudaDriver::synchronize() {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.context_synchronize());
 }
 
@@ -199,17 +210,17 @@ DeviceStatus CudaDriver::release(PagesHandle handle) {
 }
 
 DeviceStatus CudaDriver::register_host(std::byte* memory, Bytes bytes) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.host_register(memory, bytes.count, cuda::kHostRegisterPortable));
 }
 
 DeviceStatus CudaDriver::unregister_host(std::byte* memory) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.host_unregister(memory));
 }
 
 DeviceStatus CudaDriver::create_stream(DeviceStream& stream) {
-  make_current();
+  const InContext in_context(*this);
   cuda::Stream made = nullptr;
   const DeviceStatus status =
       status_of(call_.stream_create(&made, cuda::kStreamNonBlocking, kHighestPriority));
@@ -222,17 +233,17 @@ DeviceStatus CudaDriver::destroy_stream(DeviceStream stream) {
 }
 
 DeviceStatus CudaDriver::stream_wait(DeviceStream stream, DeviceEvent event) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.stream_wait(raw(stream), raw(event), 0));
 }
 
 DeviceStatus CudaDriver::synchronize_stream(DeviceStream stream) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.stream_synchronize(raw(stream)));
 }
 
 DeviceStatus CudaDriver::create_event(EventTiming timing, DeviceEvent& event) {
-  make_current();
+  const InContext in_context(*this);
   cuda::Event made = nullptr;
   // Who waits for an event on the host sleeps: a spinning thread would take a processor from the
   // program's own.
@@ -248,7 +259,7 @@ DeviceStatus CudaDriver::destroy_event(DeviceEvent event) {
 }
 
 DeviceStatus CudaDriver::record(DeviceEvent event, DeviceStream stream) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.event_record(raw(event), raw(stream)));
 }
 
@@ -269,7 +280,7 @@ DeviceStatus CudaDriver::elapsed(DeviceEvent from, DeviceEvent to, TimeNs& durat
 
 DeviceStatus CudaDriver::copy_out(std::byte* to, DeviceAddress from, Bytes bytes,
                                   DeviceStream stream) {
-  make_current();
+  const InContext in_context(*this);
   for (Bytes done{}; done < bytes; done += kPieceOut) {
     const Bytes piece = std::min(kPieceOut, bytes - done);
     // Without the pause the copy is as right.
@@ -287,19 +298,19 @@ DeviceStatus CudaDriver::copy_out(std::byte* to, DeviceAddress from, Bytes bytes
 
 DeviceStatus CudaDriver::copy_in(DeviceAddress to, const std::byte* from, Bytes bytes,
                                  DeviceStream stream) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.copy_in(raw(to), from, bytes.count, raw(stream)));
 }
 
 DeviceStatus CudaDriver::copy_within(DeviceAddress to, DeviceAddress from, Bytes bytes,
                                      DeviceStream stream) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(call_.copy_within(raw(to), raw(from), bytes.count, raw(stream)));
 }
 
 DeviceStatus CudaDriver::fill(DeviceAddress address, std::byte value, Bytes bytes,
                               DeviceStream stream) {
-  make_current();
+  const InContext in_context(*this);
   return status_of(
       call_.fill(raw(address), static_cast<unsigned char>(value), bytes.count, raw(stream)));
 }

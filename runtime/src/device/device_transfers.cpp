@@ -122,7 +122,16 @@ bool DeviceTransfers::issue_now(TransferId id) {
   const auto found = copies_.find(id);
   if (found == copies_.end() || !streams_.queued(id)) return false;
   if (found->second.opening != nullptr) tier_.finish(*found->second.opening);
-  const auto fence = streams_.hurry(id);
+  std::optional<Fence> fence;
+  try {
+    fence = streams_.hurry(id);
+  } catch (const DeviceFailure& failure) {
+    // It is queued no more, and nobody else would tell of it.
+    refused_.push_back({std::move(found->second.done), {.error = EIO, .said = failure.what()}});
+    copies_.erase(found);
+    wake();
+    throw;
+  }
   if (fence) {
     issued(found->second, *fence);
   } else {
@@ -167,7 +176,7 @@ void DeviceTransfers::take_disk_news(std::vector<Over>& over) {
     Pending& copy = found->second;
     // Parts of a copy that failed are on their way into the block, too.
     if (copy.direction == Direction::kIn) issued(copy, news.fence);
-    TransferResult result{.error = news.error};
+    TransferResult result{.error = news.error, .said = news.said};
     if (news.by_device) result = refusal_of(copy);
     over.push_back({std::move(copy.done), std::move(result)});
     passages_.erase(found);
@@ -188,16 +197,16 @@ bool DeviceTransfers::look() {
     more = streams_.busy() || passage_.busy();
     ++telling_;
   }
-  tell(over);
+  if (const auto failure = tell(over)) std::rethrow_exception(failure);
   return more;
 }
 
-void DeviceTransfers::tell(std::vector<Over>& over) {
+std::exception_ptr DeviceTransfers::tell(std::vector<Over>& over) {
   std::exception_ptr failure;
   for (Over& one : over) {
     try {
       one.done(one.result);
-    } catch (const DeviceFailure&) {
+    } catch (...) {
       failure = std::current_exception();  // others wait for theirs
     }
     one.done = nullptr;
@@ -207,7 +216,7 @@ void DeviceTransfers::tell(std::vector<Over>& over) {
     --telling_;
     told_.notify_all();
   }
-  if (failure != nullptr) std::rethrow_exception(failure);
+  return failure;
 }
 
 void DeviceTransfers::end_all(const std::string& why) {
@@ -225,7 +234,7 @@ void DeviceTransfers::end_all(const std::string& why) {
     refused_.clear();
     ++telling_;
   }
-  tell(over);
+  static_cast<void>(tell(over));  // why has been said
 }
 
 void DeviceTransfers::drain() {

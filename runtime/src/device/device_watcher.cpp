@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <exception>
 #include <utility>
 
 #include "spillway/runtime/signals_blocked.hpp"
@@ -38,7 +39,7 @@ void DeviceWatcher::watch() {
   try {
     expect_done(driver_, driver_.enter_thread(), "entering a thread");
     look_while_needed();
-  } catch (const DeviceFailure& failure) {
+  } catch (const std::exception& failure) {  // of the device, or what a copy's end ran into
     failed_(failure.what());
   }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 #include "spillway/base/error.hpp"
@@ -137,9 +138,11 @@ void DiskPassage::to_disk(const Part& part, Passage& passage) {
       landed_changed_.notify_all();  // with the lock: the owner may destroy this when it has it
     });
     disk_parts_[id] = part.passage;
-  } catch (...) {
+  } catch (const std::exception& error) {  // no thread can be started
     add_on_disk(-1);
-    throw;
+    free_chunks_.push_back(part.chunk);
+    if (passage.error == 0) passage.said = error.what();
+    end_part(part, EIO);
   }
 }
 
@@ -209,7 +212,7 @@ void DiskPassage::tell_over(std::vector<DiskNews>& news) {
     const CopyStage well =
         passage.copy.direction == Direction::kOut ? CopyStage::kEnded : CopyStage::kIssued;
     news.push_back({id, passage.error == 0 ? well : CopyStage::kFailed, passage.fence,
-                    passage.error, passage.by_device});
+                    passage.error, passage.by_device, passage.said});
     std::erase(order_, id);
     std::erase_if(disk_parts_, [over = id](const auto& part) { return part.second == over; });
     at = passages_.erase(at);

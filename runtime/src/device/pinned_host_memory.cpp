@@ -56,6 +56,8 @@ std::byte* PinnedHostMemory::add_slab(Bytes bytes) {
   void* const memory =
       mmap(nullptr, wanted.count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
+  // A forked child has no use of it, and a kernel would copy each page that a device has locked.
+  static_cast<void>(madvise(memory, wanted.count, MADV_DONTFORK));
   auto* const base = static_cast<std::byte*>(memory);
   const DeviceStatus status = clock_.driver().register_host(base, wanted);
   if (status.outcome == DeviceOutcome::kLost) {
@@ -64,9 +66,8 @@ std::byte* PinnedHostMemory::add_slab(Bytes bytes) {
   }
   if (!status.done() && refusal_.empty()) {
     refusal_ = fmt::format(
-        "{} of memory could not be page-locked: {}. Copies of it hold the program up. See ulimit "
-        "-l, "
-        "the memory limit of the container, and SPILLWAY_HOST_BUDGET.",
+        "{} of memory could not be page-locked: {}. Copies of it hold the program up. See the "
+        "memory limit of the container, ulimit -l, and SPILLWAY_HOST_BUDGET.",
         to_string(wanted), clock_.driver().text(status));
     warn_once(refusal_);
   }

@@ -202,13 +202,13 @@ std::string StreamClock::awaited() const {
   const std::lock_guard lock(mutex_);
   std::string told;
   for (const Stream& stream : streams_) {
-    for (const Tick& tick : stream.ticks) {
-      if (tick.hosts == 0) continue;
-      told +=
-          fmt::format("{}{} host thread(s) wait for tick {} of stream {:#x}, which has passed {}",
-                      told.empty() ? "" : "; ", tick.hosts, tick.stamp,
-                      static_cast<std::uintptr_t>(stream.handle), stream.passed);
-    }
+    const auto first = std::ranges::find(stream.ticks, false, &Tick::passed);
+    if (first == stream.ticks.end()) continue;
+    unsigned hosts = 0;
+    for (const Tick& tick : stream.ticks) hosts += tick.hosts;
+    told += fmt::format("{}stream {:#x} is before tick {}{}", told.empty() ? "" : "; ",
+                        static_cast<std::uintptr_t>(stream.handle), first->stamp,
+                        hosts == 0 ? "" : fmt::format(", {} host thread(s) wait for it", hosts));
   }
   return told;
 }

@@ -333,11 +333,7 @@ void StreamTier::free_block(DeviceBlock& freed) {
     return;
   }
   block.uses.join({0, clock_.moment()});
-  try {
-    if (poison_ == Poison::kYes) spoil(block);
-  } catch (const DeviceFailure&) {
-    // Nobody may read it any more, overwritten or not; the next call that needs the device says it.
-  }
+  spoil(block);
   freed_.add({address_of(block), block.pages, uses(block)});
   let_go(block);
   block.intact = false;
@@ -345,11 +341,16 @@ void StreamTier::free_block(DeviceBlock& freed) {
 
 // With a pattern, after all uses.
 void StreamTier::spoil(StreamBlock& block) {
-  clock_.order_after(own_.handle, uses(block));
-  expect_done(driver_, driver_.fill(address_of(block), kPoison, block.pages, own_.handle),
-              "overwriting memory");
-  block.uses.join(clock_.fence(own_.slot));
+  if (poison_ == Poison::kNo) return;
   block.intact = false;
+  try {
+    clock_.order_after(own_.handle, uses(block));
+    expect_done(driver_, driver_.fill(address_of(block), kPoison, block.pages, own_.handle),
+                "overwriting memory");
+    block.uses.join(clock_.fence(own_.slot));
+  } catch (const DeviceFailure&) {
+    // Nobody may read it any more, overwritten or not; the next call that needs the device says it.
+  }
 }
 
 bool StreamTier::unseal(DeviceBlock& block) {
@@ -360,7 +361,7 @@ bool StreamTier::unseal(DeviceBlock& block) {
 void StreamTier::evict(DeviceBlock& evicted) {
   StreamBlock& block = as_stream(evicted);
   if (pages_.end_opening(address_of(block))) {
-    if (poison_ == Poison::kYes) spoil(block);
+    spoil(block);
     pages_.close(address_of(block), uses(block));
   }
   let_go(block);

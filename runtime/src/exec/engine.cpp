@@ -154,6 +154,22 @@ std::byte* Engine::allocate(std::size_t bytes) {
   }
 }
 
+// An op may allocate for another stream than that to which its own work goes.
+std::byte* Engine::allocate(std::size_t bytes, DeviceStream stream) {
+  if (streams_ == nullptr || in_child_) return allocate(bytes);
+  ThreadFrames& frames = this_thread_frames();
+  const auto before = frames.stream;
+  if (before && before->handle == stream) return allocate(bytes);
+  struct Restored {
+    ThreadFrames& frames;
+    std::optional<NumberedStream> before;
+    ~Restored() { frames.stream = before; }
+  };
+  const Restored restored{frames, before};
+  frames.stream = streams_->number(stream);
+  return allocate(bytes);
+}
+
 void Engine::free(std::byte* pointer) noexcept {
   if (pointer == nullptr) return;
   if (in_child_) {
@@ -712,9 +728,16 @@ void Engine::release_idle() {
 void Engine::reset_peak() {
   const EngineLock lock(parts_->mutex);
   parts_->freed.drain();
-  memory_->release_idle();
+  // On a card what is idle may be in use by the card still: nobody who counts waits for that.
+  if (streams_ == nullptr) memory_->release_idle();
   memory_->reset_peak();
   parts_->floor.reset();
+}
+
+void Engine::wait_for_copies() {
+  if (in_child_) return;
+  std::unique_lock lock(parts_->mutex.mutex());
+  parts_->mutex.settled().wait(lock, [this] { return parts_->mover.in_flight() == 0; });
 }
 
 // ---- Forks --------------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leaving the device and the host: who may, for which tier, and its room there.
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -165,17 +168,22 @@ bool Mover::demote_for(Bytes bytes) {
   for (StorageRecord* record : live()) {
     if (machine_.state(record->id) == ResidencyState::kDemoting) going += copies_.copied(*record);
   }
-  // With their next uses as they are now: ops may change them meanwhile.
-  std::vector<std::pair<std::uint64_t, StorageRecord*>> on_host;
-  for (StorageRecord* record : live()) {
-    if (machine_.state(record->id) != ResidencyState::kOnHost) continue;
-    on_host.emplace_back(record->next_use.load(), record);
-  }
-  std::ranges::stable_sort(on_host, std::ranges::greater{},
-                           &std::pair<std::uint64_t, StorageRecord*>::first);
-  for (const auto& [next_use, record] : on_host) {
-    if (going >= bytes || !demote(*record)) break;
-    going += copies_.copied(*record);
+  if (going < bytes) {
+    // By their next uses as they are now, for ops may change them meanwhile; the furthest comes
+    // first, of equals the oldest. Few of many go, so these alone are put in order.
+    std::vector<std::tuple<std::uint64_t, std::int64_t, StorageRecord*>> on_host;
+    for (StorageRecord* record : live()) {
+      if (machine_.state(record->id) != ResidencyState::kOnHost) continue;
+      on_host.emplace_back(record->next_use.load(), -std::ssize(on_host), record);
+    }
+    std::ranges::make_heap(on_host);
+    while (going < bytes && !on_host.empty()) {
+      std::ranges::pop_heap(on_host);
+      StorageRecord* const record = std::get<StorageRecord*>(on_host.back());
+      on_host.pop_back();
+      if (!demote(*record)) break;
+      going += copies_.copied(*record);
+    }
   }
   if (used_before - rooms_.host().used() >= bytes) return false;
   return going.count != 0;

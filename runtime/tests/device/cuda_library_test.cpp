@@ -12,6 +12,7 @@
 #include "spillway/base/error.hpp"
 #include "spillway/runtime/device/cuda_driver.hpp"
 #include "spillway/runtime/device/cuda_library.hpp"
+#include "spillway/testing/device/stand_in_card.hpp"
 
 namespace spillway::runtime {
 namespace {
@@ -177,6 +178,35 @@ TEST(CudaDriverTest, ServesAThreadThatNoContextIsCurrentIn) {
   DeviceEvent another{};
   EXPECT_TRUE(
       in_new_thread([&] { return driver.create_event(EventTiming::kYes, another); }).done());
+}
+
+// As of a thread that works on a second card, where stream 0 is another's.
+TEST(CudaDriverTest, ServesAThreadInWhichAnotherCardsContextIsCurrent) {
+  const auto library = std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA);
+  CudaDriver driver(library, 0);
+  const cuda::Functions& call = library->functions();
+  auto* const other = reinterpret_cast<cuda::Context>(spillway::testing::kSecondCardsContext);
+  std::vector<std::byte> host(4096);
+  std::jthread([&] {
+    DeviceEvent event{};
+    DeviceStream stream{};
+    DeviceMemoryInfo info;
+    ASSERT_EQ(call.context_set(other), cuda::kSuccess);
+    EXPECT_TRUE(driver.create_event(EventTiming::kNo, event).done());
+    EXPECT_TRUE(driver.create_stream(stream).done());
+    EXPECT_TRUE(driver.record(event, DeviceStream{0}).done());
+    EXPECT_TRUE(driver.stream_wait(stream, event).done());
+    EXPECT_TRUE(driver.synchronize_stream(stream).done());
+    EXPECT_TRUE(driver.synchronize().done());
+    EXPECT_TRUE(driver.memory_info(info).done());
+    EXPECT_TRUE(driver.register_host(host.data(), {host.size()}).done());
+    EXPECT_TRUE(driver.unregister_host(host.data()).done());
+    EXPECT_TRUE(driver.destroy_stream(stream).done());
+    EXPECT_TRUE(driver.destroy_event(event).done());
+    cuda::Context current = nullptr;
+    ASSERT_EQ(call.context_get(&current), cuda::kSuccess);
+    EXPECT_EQ(current, other) << "the program goes on there";
+  }).join();
 }
 
 TEST(CudaDriverTest, TellsTheNumberAndMeaningOfAnError) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spillway/runtime/device/device_transfers.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <optional>
@@ -196,6 +198,51 @@ TEST_F(DeviceTransfersTest, AHurriedCopyThatTheDriverRefusesIsToldOf) {
   const TransferResult result = over.get_future().get();
   EXPECT_EQ(result.error, EIO);
   EXPECT_THAT(result.said, HasSubstr("refused the copy"));
+}
+
+// Behind work that is held, so its stream has to wait, and the driver refuses that.
+TEST_F(DeviceTransfersTest, AHurriedCopyThatFailsIsToldOfToo) {
+  begin(Looking::kCaller);
+  std::byte* const host = host_.allocate(kSize);
+  HeldStream held(device_, one_);
+  std::promise<TransferResult> over;
+  const auto id = copy_in(make(1), host, false, over);
+  device_.fail(DeviceCall::kStreamWait, 1, ThreadDevice::kInvalid);
+  EXPECT_THROW(transfers_->hurry(*id), DeviceFailure);
+  EXPECT_FALSE(transfers_->hurry(*id)) << "it is over";
+  transfers_->look();
+  const auto told = over.get_future();
+  ASSERT_EQ(told.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  held.release();
+  transfers_->drain();
+}
+
+// Of one who is told of a copy's end, be it that the card is lost by then.
+TEST_F(DeviceTransfersTest, WhoIsToldAndFailsKeepsNoOtherFromBeingTold) {
+  for (const bool lost : {false, true}) {
+    begin(Looking::kThread);
+    HeldStream held(device_, one_);
+    std::promise<TransferResult> other;
+    transfers_->copy({.from = make(3).address, .to = host_.allocate(kSize), .bytes = kSize},
+                     [](const TransferResult&) { throw UserError("no thread can be started"); });
+    ASSERT_TRUE(copy_out(make(4), host_.allocate(kSize), other));
+    if (lost) device_.lose();
+    held.release();
+    EXPECT_EQ(other.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    transfers_->drain();
+  }
+}
+
+TEST_F(DeviceTransfersTest, WhoWondersIsToldWhichStreamHoldsACopyUp) {
+  begin(Looking::kCaller);
+  HeldStream held(device_, one_);
+  std::promise<TransferResult> left;
+  ASSERT_TRUE(copy_out(make(1), host_.allocate(kSize), left));
+  transfers_->look();
+  EXPECT_THAT(transfers_->awaited(), HasSubstr(fmt::format("stream {:#x} is before tick",
+                                                           static_cast<std::uintptr_t>(one_))));
+  held.release();
+  transfers_->drain();
 }
 
 TEST_F(DeviceTransfersTest, AChunkThatTheDriverRefusesIsNoErrorOfTheDisk) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device_fixture.hpp"
+#include "spillway/base/error.hpp"
 #include "spillway/base/fault.hpp"
 #include "spillway/runtime/transfer/spool.hpp"
 #include "spillway/runtime/transfer/transfer_pool.hpp"
@@ -197,6 +198,43 @@ TEST_F(DiskPassageTest, ARefusedCopyOfTheDeviceIsAnErrorToo) {
   clock_.wait(failed.fence);
   passage_->submit(copy(Direction::kIn, kSize, extent));
   EXPECT_EQ(next().stage, CopyStage::kIssued);
+}
+
+// As where a process may have no more threads.
+class NoThreads final : public Transfers {
+ public:
+  explicit NoThreads(Transfers& others) : others_(others) {}
+  TransferId submit(Transfer transfer, TransferDone done) override {
+    if (refusals_-- > 0) throw UserError("no thread can be started");
+    return others_.submit(transfer, std::move(done));
+  }
+  bool cancel(TransferId id) override { return others_.cancel(id); }
+  bool hurry(TransferId id) override { return others_.hurry(id); }
+  void drain() override { others_.drain(); }
+  void before_fork() override { others_.before_fork(); }
+  [[nodiscard]] IoMethod method() const override { return others_.method(); }
+
+ private:
+  Transfers& others_;
+  int refusals_ = 1;
+};
+
+TEST_F(DiskPassageTest, ADiskThatTakesNoCopyIsAnErrorInWords) {
+  const Extent extent = *spool_.allocate(kSize);
+  for (const Direction direction : {Direction::kOut, Direction::kIn}) {
+    NoThreads disk(disk_);
+    passage_.emplace(clock_, transfers_, disk, host_, kChunk, kChunks);
+    passage_->submit(copy(direction, kSize, extent, now()));
+    const DiskNews failed = next();
+    EXPECT_EQ(failed.error, EIO);
+    EXPECT_EQ(failed.said, "no thread can be started");
+    EXPECT_FALSE(failed.by_device);
+    passage_->submit(copy(direction, kSize, extent, now()));
+    EXPECT_NE(next().stage, CopyStage::kFailed) << "its chunks are free again";
+    while (passage_->busy()) static_cast<void>(news());
+    passage_.reset();
+  }
+  passage_.emplace(clock_, transfers_, disk_, host_, kChunk, kChunks);
 }
 
 TEST_F(DiskPassageTest, WithoutHostMemoryItFails) {

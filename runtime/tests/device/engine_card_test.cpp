@@ -335,6 +335,81 @@ TEST_F(EngineCardTest, FreedMemoryIsNobodysBeforeTheWorkOfARecordedStream) {
   EXPECT_EQ(read(*storages_.back(), one_), 20);
 }
 
+//   one    [held] writes all                     release
+//   thread         make: copies out are under way
+//   host               waits for them            ...      goes on
+TEST_F(EngineCardTest, WhoCapturesAGraphWaitsForCopiesUnderWay) {
+  start();
+  fill(4);
+  engine_->wait_for_copies();
+  HeldStream held(device_, one_);
+  auto made = make_behind_writes();
+  auto waited = std::async(std::launch::async, [this] { engine_->wait_for_copies(); });
+  EXPECT_EQ(waited.wait_for(kAWhile), std::future_status::timeout);
+  held.release();
+  waited.get();
+  storages_.push_back(made.get());
+}
+
+//   one    [held] writes a, which then is dead                     release
+//   host                                     the peak begins anew
+TEST_F(EngineCardTest, APeakBeginsAnewWithoutWaitingForTheCard) {
+  start();
+  fill(2);
+  HeldStream held(device_, one_);
+  ASSERT_TRUE(write(at(0), 10, one_));
+  { const FakeOp next(*engine_); }
+  drop(storages_[0]);
+  auto reset = std::async(std::launch::async, [this] { engine_->reset_peak(); });
+  EXPECT_EQ(reset.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  held.release();
+  reset.get();
+  EXPECT_EQ(engine_->statistics().peak_live, kStorage);
+}
+
+// Copies into the card begin late.
+class LateCopies final : public spillway::testing::ForwardingDriver {
+ public:
+  explicit LateCopies(spillway::testing::ThreadDevice& device)
+      : ForwardingDriver(device), device_(device) {}
+  DeviceStatus copy_in(DeviceAddress to, const std::byte* from, Bytes bytes,
+                       DeviceStream stream) override {
+    EXPECT_TRUE(
+        device_.launch(stream, {}, [](auto) { std::this_thread::sleep_for(kAWhile); }).done());
+    return ForwardingDriver::copy_in(to, from, bytes, stream);
+  }
+
+ private:
+  spillway::testing::ThreadDevice& device_;
+};
+
+//   in     [late] a                      the op takes memory for work of `two` before it uses a
+//   one             reads a
+TEST_F(EngineCardTest, MemoryForAnotherStreamLeavesAnOpOnItsOwn) {
+  engine_ = std::make_unique<Engine>(
+      framework_,
+      std::make_unique<CardTiers>(
+          std::make_unique<LateCopies>(device_),
+          CardOptions{.addresses = kMiB * 256, .slab = kMiB, .chunk = kGranule, .ticks = {}}));
+  start();
+  fill(8);
+  ASSERT_NE(state(at(0)), ResidencyState::kResident);
+  engine_->on_stream(one_);
+  int seen = -1;
+  {
+    FakeOp op(*engine_);
+    std::byte* const other = engine_->allocate(kStorage.count, two_);
+    ASSERT_TRUE(op.read(at(0)));
+    const auto look = [&seen](std::span<std::byte* const> in) {
+      seen = static_cast<int>(in[0][0]);
+    };
+    EXPECT_TRUE(device_.launch(one_, {{address(at(0)), kStorage}}, look).done());
+    engine_->free(other);
+  }
+  EXPECT_TRUE(device_.synchronize_stream(one_).done());
+  EXPECT_EQ(seen, 0);
+}
+
 TEST_F(EngineCardTest, TellsTheLiveBytesWithoutWhatWasFreed) {
   start();
   fill(2);

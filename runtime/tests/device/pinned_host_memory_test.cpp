@@ -2,7 +2,11 @@
 #include "spillway/runtime/device/pinned_host_memory.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <vector>
 
@@ -77,6 +81,21 @@ TEST_F(PinnedHostMemoryTest, WhatACopyLacksIsToldUntilItLeaves) {
   EXPECT_EQ(memory_.short_by(kSlab), kSlab) << "a page is left";
   static_cast<void>(memory_.give_back(first, kSlab));
   EXPECT_EQ(memory_.short_by(kSlab), Bytes{0});
+}
+
+TEST_F(PinnedHostMemoryTest, AForkedChildHasNoneOfIt) {
+  std::byte* const mine = memory_.allocate(kPage);
+  ASSERT_NE(mine, nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    unsigned char resident = 0;
+    const bool gone = ::mincore(mine, kPage.count, &resident) != 0 && errno == ENOMEM;
+    ::_exit(gone ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::memset(mine, 1, kPage.count);
 }
 
 TEST_F(PinnedHostMemoryTest, WithoutPageLockingThereIsMemoryAndAReason) {

@@ -14,7 +14,7 @@ namespace spillway::testing {
 /// same for what a card can answer.
 cudaError_t answer(cudaError_t error);
 inline cudaError_t answer(runtime::DeviceStatus status) {
-  context_is_current() = true;  // the runtime makes it so where the card is used
+  current_context() = kCardsContext;  // the runtime makes it so where the card is used
   return answer(static_cast<cudaError_t>(status.code));
 }
 

@@ -14,7 +14,6 @@ namespace cuda = spillway::runtime::cuda;
 
 namespace {
 
-constexpr std::uintptr_t kContext = 0x1000;  // as stand_in_cuda.cpp has it
 constexpr int kAttributeMemoryType = 2;
 constexpr int kAttributeDeviceOrdinal = 9;
 
@@ -23,8 +22,7 @@ constexpr int kAttributeDeviceOrdinal = 9;
 extern "C" {
 
 cuda::Result cuCtxGetCurrent(cuda::Context* context) {
-  const std::uintptr_t current = context_is_current() ? kContext : 0;
-  return *context = reinterpret_cast<cuda::Context>(current), 0;
+  return *context = reinterpret_cast<cuda::Context>(current_context()), 0;
 }
 cuda::Result cuDevicePrimaryCtxGetState(cuda::Device, unsigned* flags, int* active) {
   *flags = 0;

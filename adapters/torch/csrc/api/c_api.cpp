@@ -15,6 +15,7 @@
 #include "ops/op_facts.hpp"
 #include "session/adoption.hpp"
 #include "session/at_exit.hpp"
+#include "session/card.hpp"
 #include "session/made_storages.hpp"
 #include "session/small_versions.hpp"
 #include "session/watch.hpp"
@@ -47,6 +48,13 @@ char* report(Function&& function) noexcept {
 
 // The frames that spillway_begin_frame began, outermost first.
 thread_local std::vector<runtime::FrameScope> t_frames;
+
+// What code that is no op does to a storage on the card, it does in the stream that is current.
+void enter_stream() {
+  runtime::Engine& engine = main_engine();
+  Card* const card = Engines::get().card();
+  if (card != nullptr && !engine.in_child()) static_cast<void>(card->enter_stream(engine));
+}
 
 char* failed() {
   const bool shortage = runtime::Engine::last_failure_kind() == runtime::FailureKind::kShortage;
@@ -145,6 +153,7 @@ SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
     return nullptr;
   }
   auto& engine = found.engine();
+  spillway::torch::enter_stream();
   using spillway::runtime::Access;
   if (use != 0) engine.expect_unseen_writes(*found.record);
   const bool ready = use == 2
@@ -176,6 +185,7 @@ SPILLWAY_API void spillway_release_tensor(void* storage_impl) {
 /// The storage never moves until released.
 SPILLWAY_API char* spillway_keep(void* storage_impl) {
   const auto found = Engines::get().find_bound(*static_cast<c10::StorageImpl*>(storage_impl));
+  spillway::torch::enter_stream();
   return !found || found.engine().keep(*found.record) ? nullptr : spillway::torch::failed();
 }
 
@@ -193,6 +203,7 @@ SPILLWAY_API char* spillway_keep_address(const void* address, int kept) {
     found.engine().release(*found.record);
     return nullptr;
   }
+  spillway::torch::enter_stream();
   return found.engine().keep(*found.record) ? nullptr : spillway::torch::failed();
 }
 
@@ -207,6 +218,7 @@ SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
     *begun = 1;
     auto& engine = main_engine();
     if (engine.watching()) {
+      spillway::torch::enter_stream();
       frames.back().begin(engine, {.name = name, .signature = 0, .boundary = false});
     }
   });
@@ -219,6 +231,7 @@ SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
     if (written != 0) spillway::torch::begin_small_version(storage);
     return nullptr;
   }
+  spillway::torch::enter_stream();
   using spillway::runtime::Access;
   return found.engine().use(*found.record, written != 0 ? Access::kWrite : Access::kRead)
              ? nullptr

@@ -298,7 +298,12 @@ struct VisitOfCapture final : ValueVisitor {
 bool enter_card(const Engines& engines, Engine& engine, const OpFacts& facts,
                 const at::RecordFunction& function) {
   Card* const card = engines.card();
-  if (card == nullptr || t_hook.frames != 0 || engine.in_child()) return true;
+  if (card == nullptr || engine.in_child()) return true;
+  if (t_hook.frames != 0) {
+    // An op may go on in another stream inside. It was none of a capture when it began.
+    static_cast<void>(card->enter_stream(engine));
+    return true;
+  }
   card->follow_unmanaged();
   if (card->enter_stream(engine)) return true;
   VisitOfCapture visit(engines);
@@ -404,6 +409,9 @@ void close_frame(const Engines& engines, const at::RecordFunction& function, Ope
   if (opened.leaf) t_hook.traced.leave(function);
   allow_again(engines, opened.refused);
   engine.end_writes();
+  if (Card* const card = engines.card(); card != nullptr && !engine.in_child()) {
+    static_cast<void>(card->enter_stream(engine));  // ops inside may have been another's
+  }
   for (const c10::StorageImpl* storage : opened.written) begin_small_version(*storage);
   Visit visit{engines, *opened.facts};
   visit.is_output = true;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/card.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -12,6 +14,7 @@
 #include "session/watch.hpp"
 #include "spillway/runtime/device/cuda_driver.hpp"
 #include "spillway/runtime/exec/card_tiers.hpp"
+#include "spillway/runtime/memory_probe.hpp"
 #include "spillway/runtime/steady_time.hpp"
 
 namespace spillway::torch {
@@ -34,7 +37,15 @@ std::string bus_of_first_card(const runtime::CudaLibrary& library) {
 
 std::shared_ptr<const runtime::CudaLibrary> library_for_torch() {
   cuda::require_allocator();
-  return std::make_shared<runtime::CudaLibrary>();
+  auto library = std::make_shared<runtime::CudaLibrary>();
+  if (const int others = library->device_count() - 1; others > 0) {
+    runtime::warn_once(
+        fmt::format("the budget is of the first graphics card alone, and {} more {} to be seen, "
+                    "whose memory is not managed. Show each process its card by "
+                    "CUDA_VISIBLE_DEVICES.",
+                    others, others == 1 ? "is" : "are"));
+  }
+  return library;
 }
 
 }  // namespace
@@ -97,16 +108,19 @@ bool Card::measure_others() {
                        .ended = runtime::now_ns()});
 }
 
-// The tensors that a capture uses are known by its ops.
-void Card::pool_opens() { Watch::get().wake(); }
+// The tensors that a capture uses are known by its ops. A copy that is issued beside one may make
+// the stream that is captured wait for it, or wait for that, which neither may.
+void Card::pool_opens() {
+  Watch::get().wake();
+  engine_->wait_for_copies();
+}
 
 void* Card::allocate(std::size_t bytes, void* stream) {
   follow_unmanaged();
   Watch::get().consider_waking();
   raise_pending_failure();
   try {
-    engine_->on_stream(stream_of(stream));
-    return engine_->allocate(bytes);
+    return engine_->allocate(bytes, stream_of(stream));
   } catch (const runtime::OutOfBudget& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
   } catch (const runtime::DeviceFailure& failure) {

@@ -39,9 +39,9 @@ ThreadDevice* make_card() {
 
 }  // namespace
 
-bool& context_is_current() {
-  thread_local bool is_current = false;
-  return is_current;
+std::uintptr_t& current_context() {
+  thread_local std::uintptr_t current = 0;
+  return current;
 }
 
 // As a card's of NVIDIA do: the first product of matrices loads most, others follow.

@@ -27,17 +27,16 @@ using namespace spillway;           // NOLINT(google-build-using-namespace)
 using namespace spillway::runtime;  // NOLINT(google-build-using-namespace)
 namespace cuda = spillway::runtime::cuda;
 
-constexpr std::uintptr_t kContext = 0x1000;
 constexpr std::uintptr_t kModule = 0x2000;
 constexpr cuda::Result kInvalidContext = 201;
 
 testing::ThreadDevice& card() { return testing::stand_in_card(); }
 
 cuda::Result code(DeviceStatus status) { return status.code; }
-/// Of what needs a context that is current.
+/// Of what needs the card's context to be current.
 template <typename Call>
 cuda::Result in_context(Call call) {
-  return testing::context_is_current() ? code(call()) : kInvalidContext;
+  return testing::current_context() == testing::kCardsContext ? code(call()) : kInvalidContext;
 }
 DeviceAddress at(cuda::Pointer pointer) { return DeviceAddress{pointer}; }
 DeviceStream stream_of(cuda::Stream stream) { return testing::stream_of_handle(stream); }
@@ -76,7 +75,7 @@ cuda::Result error_string(cuda::Result error, const char** text) {
   if (error_name(error, &name) != 0) return 1;
   return *text = "an error of the stand-in's", 0;
 }
-cuda::Result device_count(int* count) { return *count = 1, 0; }
+cuda::Result device_count(int* count) { return *count = is_asked_for("two-cards") ? 2 : 1, 0; }
 cuda::Result device_get(cuda::Device* device, int ordinal) { return *device = ordinal, 0; }
 cuda::Result device_name(char* name, int length, cuda::Device) {
   std::strncpy(name, "stand-in card", static_cast<std::size_t>(length) - 1);
@@ -89,16 +88,18 @@ cuda::Result device_memory(std::size_t* bytes, cuda::Device) {
   return *bytes = card().facts().memory.count, 0;
 }
 cuda::Result context_retain(cuda::Context* context, cuda::Device) {
-  return *context = reinterpret_cast<cuda::Context>(kContext), 0;
+  return *context = reinterpret_cast<cuda::Context>(testing::kCardsContext), 0;
 }
 cuda::Result context_release(cuda::Device) { return 0; }
 cuda::Result context_set(cuda::Context context) {
-  if (context != nullptr && context != reinterpret_cast<cuda::Context>(kContext)) return 1;
-  return testing::context_is_current() = context != nullptr, 0;
+  const auto wanted = reinterpret_cast<std::uintptr_t>(context);
+  if (wanted != 0 && wanted != testing::kCardsContext && wanted != testing::kSecondCardsContext) {
+    return 1;
+  }
+  return testing::current_context() = wanted, 0;
 }
 cuda::Result context_get(cuda::Context* context) {
-  const std::uintptr_t current = testing::context_is_current() ? kContext : 0;
-  return *context = reinterpret_cast<cuda::Context>(current), 0;
+  return *context = reinterpret_cast<cuda::Context>(testing::current_context()), 0;
 }
 cuda::Result context_synchronize() {
   return in_context([] { return card().synchronize(); });

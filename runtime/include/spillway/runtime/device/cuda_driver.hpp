@@ -62,7 +62,7 @@ class CudaDriver final : public DeviceDriver {
  private:
   void read_facts(const CudaCard& card);
   void make_pause();
-  void make_current();
+  class InContext;
 
   const std::shared_ptr<const CudaLibrary> library_;
   const cuda::Functions& call_;

@@ -21,6 +21,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -91,7 +92,8 @@ class DeviceTransfers final : public Transfers {
   [[nodiscard]] static TransferResult refusal_of(const Pending& copy);
   void take_news(std::vector<Over>& over);
   void take_disk_news(std::vector<Over>& over);
-  void tell(std::vector<Over>& over);
+  /// Calls all of them, whatever one throws, and returns that.
+  std::exception_ptr tell(std::vector<Over>& over);
   void end_all(const std::string& why);
   void wake();
 

@@ -28,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -56,6 +57,7 @@ struct DiskNews {
   Fence fence;    ///< of all copies into the device, those of a copy that failed included
   int error = 0;  ///< kFailed: the errno of the disk, or EIO of the device, or ENOMEM of chunks
   bool by_device = false;  ///< kFailed: the device refused a copy; the disk is well
+  std::string said{};      ///< kFailed: by whoever knows more than the errno
 };
 
 class DiskPassage {
@@ -93,6 +95,7 @@ class DiskPassage {
     unsigned under_way = 0;   // chunks
     int error = 0;
     bool by_device = false;  // what made the error
+    std::string said{};      // of it
     bool urgent = false;
     Fence fence;
   };

@@ -6,7 +6,8 @@
 //
 // Page-locking costs some 0.4 s per GiB, so slabs are made when first needed and kept. What is
 // larger than a slab gets one of its own. Where page-locking is refused, memory is had all the
-// same, and copies of it hold the program up: `refusal` says so once, in words.
+// same, and copies of it hold the program up: `refusal` says so once, in words. A forked child has
+// none of it.
 //
 // A copy may be read by the device after the host has given it back: memory of which `note_use`
 // told a fence is kept from others until that has passed, as `settle` finds out.

@@ -85,7 +85,8 @@ class StreamClock {
   [[nodiscard]] std::vector<bool> passed(std::span<const Fence> fences);
   /// The host waits for it.
   void wait(const Fence& fence);
-  /// What is awaited, for people who wonder why nothing goes on; empty if nothing is.
+  /// The streams that are before a tick of theirs, as far as the device has told, and who waits for
+  /// them; for people who wonder why nothing goes on. Empty if there are none.
   [[nodiscard]] std::string awaited() const;
 
   [[nodiscard]] DeviceDriver& driver() const { return driver_; }

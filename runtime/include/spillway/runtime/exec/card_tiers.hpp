@@ -2,8 +2,9 @@
 // The tiers below and on a graphics card: its memory, page-locked memory of the host, and the disk
 // through chunks of that.
 //
-// The budget of the host tier is SPILLWAY_HOST_BUDGET, else kHostShare of what the machine, its
-// cgroup and the limit on locked memory allow. The chunks for the disk, 32 MiB, come on top of it.
+// The budget of the host tier is SPILLWAY_HOST_BUDGET, else kHostShare of what the machine and its
+// cgroup allow; the limit on locked memory does not bound it, since a card's driver does not count
+// on that. The chunks for the disk, 32 MiB, come on top of it.
 #pragma once
 
 #include <memory>

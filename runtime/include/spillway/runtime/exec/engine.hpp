@@ -68,6 +68,8 @@ class Engine {
 
   /// Device memory, 64-byte aligned, null for zero bytes. Throws OutOfBudget. Any thread.
   std::byte* allocate(std::size_t bytes);
+  /// The same for work of `stream`, be it that the calling thread's is another's.
+  std::byte* allocate(std::size_t bytes, DeviceStream stream);
   /// Any thread, any lock held.
   void free(std::byte* pointer) noexcept;
 
@@ -256,6 +258,8 @@ class Engine {
   /// Gives back the memory that the device tier holds for nobody.
   void release_idle();
   void reset_peak();
+  /// Waits until no copy is queued or under way; others may begin any time after. No lock held.
+  void wait_for_copies();
   /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
   [[nodiscard]] bool tracing() const {
     return recorder_.get() != nullptr && mode() == Mode::kRecord;

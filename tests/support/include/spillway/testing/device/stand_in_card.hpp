@@ -20,9 +20,12 @@ ThreadDevice& stand_in_card();
 /// memory for them.
 bool load_libraries();
 
-/// Whether the card's context is current in the calling thread, as CUDA counts: after a call that
-/// makes it so, or any of the runtime's that use the card. False in a new thread.
-bool& context_is_current();
+/// The context that is current in the calling thread, as CUDA counts: the card's after a call that
+/// makes it so, or any of the runtime's that use the card; 0, for none, in a new thread. Of the
+/// second card there is its context alone, in which nothing of the first may be used.
+std::uintptr_t& current_context();
+inline constexpr std::uintptr_t kCardsContext = 0x1000;
+inline constexpr std::uintptr_t kSecondCardsContext = 0x3000;
 
 /// Between the handles of streams that CUDA's functions give out. As CUDA's are: even, and neither
 /// 1 nor 2, by which programs may name stream 0.
