@@ -67,17 +67,42 @@ def test_storages_of_the_card_have_their_purpose(recorded):
     assert min(row["bytes"] for row in trace["storages"]) > MIB
 
 
-def test_the_step_is_planned_and_simulated(recorded, tmp_path):
+@pytest.fixture(scope="module")
+def planned(recorded, tmp_path_factory):
+    """(the plan's path, what `spillway plan` told)."""
+    _, path, _ = recorded
+    plan = tmp_path_factory.mktemp("planned") / "plan.json"
+    told = _spillway("plan", path, "--budget", "60%", "--host", "1GiB", "--recorded-times",
+                     "-o", plan, "--json")  # fmt: skip
+    return plan, told
+
+
+def test_the_step_is_planned_and_simulated(recorded, planned):
     _, path, trace = recorded
-    plan = tmp_path / "plan.json"
-    planned = _spillway("plan", path, "--budget", "60%", "--host", "1GiB", "--recorded-times",
-                        "-o", plan, "--json")  # fmt: skip
-    assert planned["recorded_on"] == trace["machine"]
-    assert planned["compute_ns"] == sum(op.get("ns", 0) for op in trace["ops"])
-    assert planned["evictions"] > 0
-    assert planned["peak"]["device"]["bytes"] <= planned["budgets"]["device"]
+    plan, told = planned
+    assert told["recorded_on"] == trace["machine"]
+    assert told["compute_ns"] == sum(op.get("ns", 0) for op in trace["ops"])
+    assert told["evictions"] > 0
+    assert told["peak"]["device"]["bytes"] <= told["budgets"]["device"]
     simulated = _spillway("simulate", path, "--plan", plan, "--json")
-    assert simulated["step_ns"] == planned["step_ns"]
+    assert simulated["step_ns"] == told["step_ns"]
+
+
+def test_the_plan_is_explained(recorded, planned):
+    _, _, trace = recorded
+    explained = _spillway("explain", planned[0], "--recorded-times", "--json")
+    known = {row["id"] for row in trace["storages"]}
+    moved = {decision["storage"] for decision in explained["decisions"]}
+    assert moved
+    assert moved <= known
+
+
+def test_the_step_and_its_plan_are_drawn(recorded, planned, tmp_path):
+    _, path, trace = recorded
+    for of in (path, planned[0]):
+        page = tmp_path / f"{of.stem}.html"
+        _spillway("report", of, "-o", page, "--json")
+        assert trace["machine"] in page.read_text(encoding="utf-8")
 
 
 def _spillway(*words):
