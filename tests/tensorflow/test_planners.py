@@ -76,7 +76,7 @@ def test_swap_ins_are_held_back_in_every_step():
     assert found.statistics["peak_device_bytes"] <= 2 * MIB
 
 
-@pytest.mark.parametrize("branch", ["first", "second", "both"])
+@pytest.mark.parametrize("branch", selected(["first", "second", "both"], in_turn=1))
 def test_steps_in_branches_are_counted_and_planned(branch):
     found = run("branches.py", branch, SPILLWAY_BUDGET="7MiB")
     assert found.status == 0, found.errors
@@ -88,7 +88,7 @@ def test_steps_in_branches_are_counted_and_planned(branch):
     assert statistics["peak_device_bytes"] <= 7 * MIB
 
 
-@pytest.mark.parametrize("step", ["graph", "function"])
+@pytest.mark.parametrize("step", selected(["graph", "function"], in_turn=1))
 def test_a_session_that_runs_ops_inline_waits_for_no_copy_in_vain(step):
     stock = run("inline_session.py", step)
     for variables in ({"SPILLWAY_BUDGET": "7MiB"}, {"SPILLWAY_MODE": "fuzz"}):
