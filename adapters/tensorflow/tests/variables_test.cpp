@@ -299,6 +299,7 @@ TEST_F(VariablesTest, OpsThatBeginTogetherBringItOnce) {
   // Room is said to be on its way, so nobody gives up.
   memory.expect_room(kMiB);
   std::vector<std::thread> ops;
+  ops.reserve(2);
   std::atomic<int> begun{0};
   for (int i = 0; i < 2; ++i) {
     ops.emplace_back([&] {

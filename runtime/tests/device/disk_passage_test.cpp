@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device_fixture.hpp"
@@ -72,7 +73,7 @@ class DiskPassageTest : public DeviceFixture {
       told_ = news();
       std::this_thread::yield();
     }
-    const DiskNews first = told_.front();
+    DiskNews first = std::move(told_.front());
     told_.erase(told_.begin());
     return first;
   }
