@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from spillway._imports import when_imported
-from spillway._native import UserError
+from spillway._native import UserError, is_of_a_card
 
 #: Where variables lie.
 HOST = "/device:CPU:0"
@@ -29,8 +29,7 @@ _TRACED = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 
 def is_asked_for() -> bool:
     """Whether SPILLWAY_BUDGET is of a card: ``cuda:8GiB``."""
-    device, colon, _ = os.environ.get("SPILLWAY_BUDGET", "").partition(":")
-    return bool(colon) and device.strip() == "cuda"
+    return is_of_a_card(os.environ.get("SPILLWAY_BUDGET", ""))
 
 
 def watch() -> None:

@@ -90,6 +90,11 @@ class BudgetedMemory {
     return memory_.find(pointer) != nullptr;
   }
 
+  /// The calling thread waits for room that it, or somebody for it, has not got: so the time is in
+  /// the figures. Returns when it began, which end_waiting() is given. No lock held.
+  [[nodiscard]] TimeNs begin_waiting();
+  void end_waiting(TimeNs begun);
+
   /// A copy begins after whose end the framework frees so many bytes, or, of 0 bytes, others may
   /// leave; and has ended.
   void expect_room(Bytes bytes);
@@ -129,9 +134,6 @@ class BudgetedMemory {
   };
   Tried try_locked(Bytes bytes, std::size_t alignment, runtime::Overbooking overbooking);
   void note_peaks_locked();
-  /// Of the calling thread, for room that it has not got. Returns when it began.
-  [[nodiscard]] TimeNs begin_waiting();
-  void end_waiting(TimeNs begun);
   /// Waits until little enough is on its way out. Whether it had to.
   [[nodiscard]] bool hold_back();
   [[nodiscard]] std::optional<Bytes> charge_locked(Bytes bytes);

@@ -117,7 +117,7 @@ std::string Variables::use(VariableMemory& variable, runtime::Access access) {
   if (note_use(variable)) return {};
   {
     std::unique_lock lock(mutex_);
-    came_.wait(lock, [&variable] { return !variable.comes_; });
+    while (variable.comes_) wait_until_came(variable, lock);
     if (variable.counted_) return {};
     variable.comes_ = true;
   }
@@ -128,6 +128,17 @@ std::string Variables::use(VariableMemory& variable, runtime::Access access) {
   }
   came_.notify_all();
   return reason;
+}
+
+void Variables::wait_until_came(const VariableMemory& variable,
+                                std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  const TimeNs begun = memory_.begin_waiting();
+  lock.lock();
+  came_.wait(lock, [&variable] { return !variable.comes_; });
+  lock.unlock();
+  memory_.end_waiting(begun);
+  lock.lock();
 }
 
 std::string Variables::bring(VariableMemory& variable, runtime::Access access) {

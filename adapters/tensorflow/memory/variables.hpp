@@ -149,6 +149,8 @@ class Variables {
 
  private:
   friend class VariableMemory;
+  /// For somebody else to whom it comes, with the lock free meanwhile.
+  void wait_until_came(const VariableMemory& variable, std::unique_lock<std::mutex>& lock);
   /// Charges it and has its bytes come. Empty, or why not.
   std::string bring(VariableMemory& variable, runtime::Access access);
   /// The victim of those that are counted: one whose next use is not foretold, the one used longest

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "spillway/base/ids.hpp"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/env.h"
@@ -34,19 +33,9 @@ class SwapKernel : public ::tensorflow::AsyncOpKernel {
 
   void Compute(::tensorflow::OpKernelContext* context) final {
     const TimeNs begun = Owner::get()->begins_to_block();
-    std::mutex mutex;
-    std::condition_variable ended;
-    bool has_ended = false;
-    begin(context, true, [&] {
-      // Notified with the lock held: whoever waits takes all this away.
-      const std::lock_guard lock(mutex);
-      has_ended = true;
-      ended.notify_one();
-    });
-    {
-      std::unique_lock lock(mutex);
-      ended.wait(lock, [&] { return has_ended; });
-    }
+    absl::Notification ended;
+    begin(context, true, [&ended] { ended.Notify(); });
+    ended.WaitForNotification();
     Owner::get()->has_blocked(begun);
   }
 

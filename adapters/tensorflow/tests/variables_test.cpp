@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -290,9 +289,22 @@ TEST_F(VariablesTest, AFullDiskGivesNoneAndOneThatFailsLeavesItInMemory) {
   EXPECT_TRUE(holds(*first, 1));
 }
 
+class WaitingThreads final : public MemoryObserver {
+ public:
+  void allocated(const std::byte* /*pointer*/, Bytes /*bytes*/, Bytes /*live*/) override {}
+  void freed(const std::byte* /*pointer*/) noexcept override {}
+  void begins_to_wait(TimeNs /*now*/) override { ++begun; }
+  void has_waited(TimeNs /*now*/) override { ++ended; }
+
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
+};
+
 // It is away, of 6 MiB in a budget of 16, when two ops that use it begin: it is counted once.
 TEST_F(VariablesTest, OpsThatBeginTogetherBringItOnce) {
   BudgetedMemory memory(kMiB * 16, runtime::Poison::kNo);
+  WaitingThreads waiting;
+  memory.set_observer(waiting);
   Variables variables({.smallest = Bytes{100}}, memory, store_, [](const std::string&) {});
   const auto variable = variables.make(kMiB * 6);
   std::byte* const blocker = memory.allocate(kMiB * 14, 64);
@@ -300,22 +312,20 @@ TEST_F(VariablesTest, OpsThatBeginTogetherBringItOnce) {
   memory.expect_room(kMiB);
   std::vector<std::thread> ops;
   ops.reserve(2);
-  std::atomic<int> begun{0};
   for (int i = 0; i < 2; ++i) {
     ops.emplace_back([&] {
-      ++begun;
       EXPECT_EQ(variables.begin_op(*variable, Part::kAll), "");
       variables.end_op(*variable);
     });
   }
-  while (begun != 2 || memory.usage().waits == 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one's, to come so far
+  while (waiting.begun != 2) std::this_thread::yield();
   memory.free(blocker);
   memory.clear_peak();
   memory.room_came(kMiB);
   for (std::thread& op : ops) op.join();
   EXPECT_EQ(memory.usage().peak_live, kMiB * 6);
   EXPECT_EQ(memory.usage().waits, 1U);
+  EXPECT_EQ(waiting.ended, 2) << "both are in the figures of time";
 }
 
 // Whoever gets no room leaves the others to try.

@@ -127,19 +127,22 @@ bool DeviceTransfers::issue_now(TransferId id) {
     fence = streams_.hurry(id);
   } catch (const DeviceFailure& failure) {
     // It is queued no more, and nobody else would tell of it.
-    refused_.push_back({std::move(found->second.done), {.error = EIO, .said = failure.what()}});
-    copies_.erase(found);
-    wake();
+    refuse(found, {.error = EIO, .said = failure.what()});
     throw;
   }
-  if (fence) {
-    issued(found->second, *fence);
-  } else {
-    refused_.push_back({std::move(found->second.done), refusal_of(found->second)});
-    wake();
+  if (!fence) {
+    refuse(found, refusal_of(found->second));
+    return false;
   }
+  issued(found->second, *fence);
   copies_.erase(found);
-  return fence.has_value();
+  return true;
+}
+
+void DeviceTransfers::refuse(Table::iterator copy, TransferResult why) {
+  refused_.push_back({std::move(copy->second.done), std::move(why)});
+  copies_.erase(copy);
+  wake();
 }
 
 void DeviceTransfers::issued(const Pending& copy, const Fence& fence) {

@@ -157,16 +157,13 @@ std::byte* Engine::allocate(std::size_t bytes) {
 // An op may allocate for another stream than that to which its own work goes.
 std::byte* Engine::allocate(std::size_t bytes, DeviceStream stream) {
   if (streams_ == nullptr || in_child_) return allocate(bytes);
-  ThreadFrames& frames = this_thread_frames();
-  const auto before = frames.stream;
-  if (before && before->handle == stream) return allocate(bytes);
   struct Restored {
-    ThreadFrames& frames;
-    std::optional<NumberedStream> before;
-    ~Restored() { frames.stream = before; }
+    std::optional<NumberedStream>& stream;
+    const std::optional<NumberedStream> before = stream;
+    ~Restored() { stream = before; }
   };
-  const Restored restored{frames, before};
-  frames.stream = streams_->number(stream);
+  const Restored restored{this_thread_frames().stream};
+  on_stream(stream);
   return allocate(bytes);
 }
 
@@ -736,8 +733,8 @@ void Engine::reset_peak() {
 
 void Engine::wait_for_copies() {
   if (in_child_) return;
-  std::unique_lock lock(parts_->mutex.mutex());
-  parts_->mutex.settled().wait(lock, [this] { return parts_->mover.in_flight() == 0; });
+  EngineLock lock(parts_->mutex);
+  parts_->waits.for_all_copies(lock);
 }
 
 // ---- Forks --------------------------------------------------------------------------------------

@@ -51,9 +51,8 @@ thread_local std::vector<runtime::FrameScope> t_frames;
 
 // What code that is no op does to a storage on the card, it does in the stream that is current.
 void enter_stream() {
-  runtime::Engine& engine = main_engine();
-  Card* const card = Engines::get().card();
-  if (card != nullptr && !engine.in_child()) static_cast<void>(card->enter_stream(engine));
+  if (Card* const card = Engines::get().card())
+    static_cast<void>(card->enter_stream(main_engine()));
 }
 
 char* failed() {

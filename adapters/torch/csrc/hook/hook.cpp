@@ -409,9 +409,8 @@ void close_frame(const Engines& engines, const at::RecordFunction& function, Ope
   if (opened.leaf) t_hook.traced.leave(function);
   allow_again(engines, opened.refused);
   engine.end_writes();
-  if (Card* const card = engines.card(); card != nullptr && !engine.in_child()) {
-    static_cast<void>(card->enter_stream(engine));  // ops inside may have been another's
-  }
+  // Ops inside may have been another's.
+  if (Card* const card = engines.card()) static_cast<void>(card->enter_stream(engine));
   for (const c10::StorageImpl* storage : opened.written) begin_small_version(*storage);
   Visit visit{engines, *opened.facts};
   visit.is_output = true;

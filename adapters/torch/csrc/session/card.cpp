@@ -68,6 +68,7 @@ void Card::install(runtime::Engine& engine) {
 }
 
 bool Card::enter_stream(runtime::Engine& engine) const {
+  if (engine.in_child()) return true;
   void* const stream = cuda::current_stream(device_);
   int capturing = 0;
   if (cuda::pool_is_open() && is_capturing_(stream, &capturing) == runtime::cuda::kSuccess &&

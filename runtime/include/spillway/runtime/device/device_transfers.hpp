@@ -90,6 +90,8 @@ class DeviceTransfers final : public Transfers {
   bool issue_now(TransferId id);
   void issued(const Pending& copy, const Fence& fence);
   [[nodiscard]] static TransferResult refusal_of(const Pending& copy);
+  /// One that is queued no more is told of soon.
+  void refuse(Table::iterator copy, TransferResult why);
   void take_news(std::vector<Over>& over);
   void take_disk_news(std::vector<Over>& over);
   /// Calls all of them, whatever one throws, and returns that.
