@@ -219,13 +219,14 @@ TEST_F(DeviceTransfersTest, AHurriedCopyThatFailsIsToldOfToo) {
 
 // Of one who is told of a copy's end, be it that the card is lost by then.
 TEST_F(DeviceTransfersTest, WhoIsToldAndFailsKeepsNoOtherFromBeingTold) {
+  std::byte* const hosts[] = {host_.allocate(kSize), host_.allocate(kSize)};  // more is not there
   for (const bool lost : {false, true}) {
     begin(Looking::kThread);
     HeldStream held(device_, one_);
     std::promise<TransferResult> other;
-    transfers_->copy({.from = make(3).address, .to = host_.allocate(kSize), .bytes = kSize},
+    transfers_->copy({.from = make(3).address, .to = hosts[0], .bytes = kSize},
                      [](const TransferResult&) { throw UserError("no thread can be started"); });
-    ASSERT_TRUE(copy_out(make(4), host_.allocate(kSize), other));
+    ASSERT_TRUE(copy_out(make(4), hosts[1], other));
     if (lost) device_.lose();
     held.release();
     EXPECT_EQ(other.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
