@@ -112,7 +112,7 @@ def ways(plain, recompute, disk, directory, preload):
         Way("checkpoint", RECOMPUTE, tuned, recompute.needs.peak),
     ]
     for budget in dict.fromkeys((matched, least)):
-        settings = {"SPILLWAY_BUDGET": str(budget), "SPILLWAY_SPOOL_DIR": str(directory)}
+        settings = {"SPILLWAY_BUDGET": f"cpu:{budget}", "SPILLWAY_SPOOL_DIR": str(directory)}
         name = f"Spillway, {size(budget)} ({budget / plain.needs.peak:.0%})"
         found.append(Way(name, KEEP, environment(**settings), budget=budget))
     found.append(

@@ -181,7 +181,7 @@ class Contest:
 
     def spillway(self, stock, until, needs, share):
         budget = needs.budget(share)
-        settings = {"SPILLWAY_BUDGET": str(budget), "SPILLWAY_SPOOL_DIR": str(self.directory)}
+        settings = {"SPILLWAY_BUDGET": f"cpu:{budget}", "SPILLWAY_SPOOL_DIR": str(self.directory)}
         name = f"Spillway, {size(budget)} ({budget / needs.peak:.0%})"
         row, done = self.against(stock, name, environment(**settings), until)
         if not done:

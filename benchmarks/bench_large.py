@@ -229,7 +229,7 @@ class Trial:
         """In front of the program."""
         tool = os.environ.get("COMMAND_UNDER_TEST") or str(Path(sys.executable).parent / "spillway")
         return [
-            tool, "run", "--budget", str(self.budget), "--spool-dir", str(self.directory),
+            tool, "run", "--budget", f"cpu:{self.budget}", "--spool-dir", str(self.directory),
             "--disk-budget", str(self.disk_budget), "--status", "on", "--summary", "off", "--",
         ]  # fmt: skip
 

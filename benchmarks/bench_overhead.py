@@ -68,7 +68,7 @@ def start(width, variables=None):
 
 
 def start_by_variable(width):
-    return start(width, {"SPILLWAY_BUDGET": str(AMPLE)})
+    return start(width, {"SPILLWAY_BUDGET": f"cpu:{AMPLE}"})
 
 
 def start_as_notebook(width):
@@ -165,7 +165,10 @@ class HookRound:
 
 def round_under(budget, effort):
     """None if bytes had to move."""
-    with start(HOOK_WIDTH) as stock, start(HOOK_WIDTH, {"SPILLWAY_BUDGET": str(budget)}) as other:
+    with (
+        start(HOOK_WIDTH) as stock,
+        start(HOOK_WIDTH, {"SPILLWAY_BUDGET": f"cpu:{budget}"}) as other,
+    ):
         stock.run(effort.warm_up)
         warm = managed(other.run(effort.warm_up)[1])
         if moved(other.run(effort.steps)[1]) != moved(warm):

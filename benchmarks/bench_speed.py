@@ -193,7 +193,7 @@ class Contest:
                 continue
             budget = None if share == FITS else needs.budget(share)
             fit = f"{size(budget)} ({budget / needs.peak:.0%})" if budget else "auto"
-            settings = {"SPILLWAY_BUDGET": str(budget or "auto")}
+            settings = {"SPILLWAY_BUDGET": f"cpu:{budget or 'auto'}"}
             contestant = Contestant(
                 f"Spillway, {fit}",
                 environment(SPILLWAY_SPOOL_DIR=str(self.directory), **settings),

@@ -257,7 +257,7 @@ class Contest:
         """The environment of a program with this planner."""
         named = {} if planner == LOOK_AHEAD else {"SPILLWAY_PLANNER": planner}
         return environment(
-            SPILLWAY_BUDGET=str(self.seed.budget), SPILLWAY_SPOOL_DIR=str(self.directory),
+            SPILLWAY_BUDGET=f"cpu:{self.seed.budget}", SPILLWAY_SPOOL_DIR=str(self.directory),
             SPILLWAY_SUMMARY="0", **named,
         )  # fmt: skip
 

@@ -66,7 +66,7 @@ def set_budget(size):
     import spillway  # here: a stock worker must not load it
 
     if size:
-        spillway.enable(budget=size)
+        spillway.enable(budget=f"cpu:{size}")
     else:
         spillway.disable()
 

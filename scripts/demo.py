@@ -6,7 +6,8 @@
 2. stock: PyTorch alone, for the time, the losses and the weights to compare with;
 3. Spillway: the same program under a budget of 30 % (text: 25 %) of the measured peak, or 1.15
    times the floor where that is more;
-4. auto: the first steps again under SPILLWAY_BUDGET=auto, where all fits: what it gains in speed.
+4. auto: the first steps again under SPILLWAY_BUDGET=cpu:auto, where all fits: what it gains in
+   speed.
 
 Exit status 1 if the weights or losses differ, the budget was exceeded, or a run failed.
 """
@@ -73,12 +74,12 @@ def measure(name, arguments, console):
     # Nothing of ours is even loaded into the run that the other one is compared with.
     stock = trainer.run("stock", steps, environment={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     stats = folder / "managed.json"
-    prefix = [arguments.spillway, "run", "--budget", str(budget.granted), "--stats", str(stats)]
+    prefix = [arguments.spillway, "run", "--budget", f"cpu:{budget.granted}", "--stats", str(stats)]
     prefix += ["--status", "off", "--summary", "off", "--"]
     managed = trainer.run("managed", steps, prefix, stats=stats)
 
     stats = folder / "auto.json"
-    environment = {"SPILLWAY_BUDGET": "auto", "SPILLWAY_STATS": str(stats)}
+    environment = {"SPILLWAY_BUDGET": "cpu:auto", "SPILLWAY_STATS": str(stats)}
     stop = min(steps, arguments.auto_steps or demo.auto_steps)
     auto = trainer.run("auto", steps, (), environment, stats, stop)
 

@@ -13,30 +13,52 @@ Called where TensorFlow is managed, by what opens the plugin.
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from spillway._imports import when_imported
-from spillway._native import UserError, is_of_a_card
+from spillway._native import UserError
 
 #: Where variables lie.
 HOST = "/device:CPU:0"
 
 _MIB = 1 << 20
+_CONTEXT = "tensorflow.python.eager.context"
 _TRACED = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 
 
 def is_asked_for() -> bool:
     """Whether SPILLWAY_BUDGET is of a card: ``cuda:8GiB``."""
-    return is_of_a_card(os.environ.get("SPILLWAY_BUDGET", ""))
+    device, colon, _ = os.environ.get("SPILLWAY_BUDGET", "").partition(":")
+    return bool(colon) and device.strip() == "cuda"
 
 
 def watch() -> None:
-    when_imported("tensorflow.python.eager.context", _limit_before_the_first_device)
+    when_imported(_CONTEXT, lambda module: before_the_first_device(module, _limit_to_budget))
     when_imported("tensorflow.python.ops.variables", place_variables)
     when_imported("tensorflow.python.ops.variable_v1", place_variables)
     when_imported(_TRACED, place_variables_of_functions)
+
+
+def watch_for_one() -> None:
+    """Says, where TensorFlow has a card, that a budget which names none is the processor's."""
+    from tensorflow.python.platform import build_info
+
+    if build_info.build_info["is_cuda_build"] and ":" not in os.environ.get("SPILLWAY_BUDGET", ""):
+        when_imported(_CONTEXT, lambda module: before_the_first_device(module, warn_of_cards))
+
+
+def warn_of_cards(context: Any) -> None:
+    if context.get_visible_devices("GPU"):
+        print(
+            "spillway: warning: in TensorFlow a budget that names no device is of the processor's "
+            "memory, and the card's memory has no limit. To give it one: "
+            "SPILLWAY_BUDGET=cuda:8GiB",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def limit(context: Any, budget: int) -> None:
@@ -71,21 +93,30 @@ def limit(context: Any, budget: int) -> None:
         )
 
 
-def _limit_before_the_first_device(module: ModuleType) -> None:
+def _limit_to_budget(context: Any) -> None:
+    from spillway import tensorflow
+
+    managed = tensorflow.stats()
+    if managed is not None:
+        limit(context, managed["budget_bytes"])
+
+
+def before_the_first_device(module: ModuleType, act: Callable[[Any], None]) -> None:
+    """Calls ``act`` with TensorFlow's context just before it makes the first device.
+
+    Args:
+        module: ``tensorflow.python.eager.context``.
+    """
     ensure = module.Context.ensure_initialized
 
     @functools.wraps(ensure)
-    def limited(self: Any) -> None:
+    def acting(self: Any) -> None:
         if self._context_handle is None:
-            from spillway import tensorflow
-
-            managed = tensorflow.stats()
-            if managed is not None:
-                limit(self, managed["budget_bytes"])
+            act(self)
         ensure(self)
         module.Context.ensure_initialized = ensure
 
-    module.Context.ensure_initialized = limited
+    module.Context.ensure_initialized = acting
 
 
 def place_variables(module: ModuleType) -> None:

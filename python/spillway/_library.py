@@ -31,6 +31,7 @@ _DECLARED = {
     "spillway_stop": (_TEXT,),
     "spillway_statistics": (_TEXT,),
     "spillway_budget_page": (_TEXT,),
+    "spillway_holds_a_card": (_FLAG,),
     "spillway_note_step": (None,),
     "spillway_end": (None, _FLAG, _FLAG),
     "spillway_reset_peak": (None,),
@@ -125,6 +126,10 @@ class Library:
     def budget_page(self) -> str | None:
         """The file by which processes started from this one find the budget to share, if any."""
         return self.take(self.functions.spillway_budget_page())
+
+    def holds_a_card(self) -> bool:
+        """Whether a graphics card's memory is managed. Only after `start`."""
+        return self.functions.spillway_holds_a_card() != 0
 
     def reset_peak(self) -> None:
         self.functions.spillway_reset_peak()

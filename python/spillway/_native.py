@@ -41,15 +41,9 @@ def loaded() -> "Library | None":
     return _library
 
 
-def is_of_a_card(budget: str) -> bool:
-    """Whether a budget is of a graphics card's memory: ``cuda:8GiB``."""
-    device, colon, _ = budget.partition(":")
-    return bool(colon) and device.strip() == "cuda"
-
-
 def budget_is_of_a_card() -> bool:
     """Whether a graphics card's memory is managed now."""
-    return is_of_a_card((settings or {}).get("SPILLWAY_BUDGET", ""))
+    return settings is not None and _library is not None and _library.holds_a_card()
 
 
 def require_torch() -> None:

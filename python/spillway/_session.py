@@ -88,7 +88,8 @@ def enable(
     enabling again replaces what was named before.
 
     Args:
-        budget: bytes, ``"12GiB"``, ``"80%"`` of RAM, or ``"auto"``; ``"cuda:12GiB"`` on a card.
+        budget: bytes, ``"12GiB"``, ``"80%"`` of the whole, or ``"auto"``; of a card's memory where
+            PyTorch sees one and the budget does not say ``"cpu:12GiB"``.
         mode: ``enforce`` (default), ``record``, ``fuzz``, ``verify`` or ``off``.
         min_size: storages smaller than this never move.
         start_at: share of the budget, 0 to 1, at which eviction begins.

@@ -66,6 +66,8 @@ def watch() -> None:
     when_imported("keras.src.trainers.trainer", _watch_trainers)
     if _card.is_asked_for():
         _card.watch()
+    else:
+        _card.watch_for_one()
 
 
 def _say(text: str) -> None:

@@ -97,7 +97,7 @@ Bytes parse_device_bytes(std::string_view text, std::string_view what) {
 
 struct DeviceBudget {
   BudgetSpec spec;
-  BudgetDevice device = BudgetDevice::kCpu;
+  std::optional<BudgetDevice> device = std::nullopt;
 };
 
 /// A budget as in parse_budget, or that of a device: `cpu:8GiB`, `cuda:12GiB`.
@@ -137,7 +137,8 @@ DeviceBudget parse_device_budget(std::string_view text, std::string_view what) {
                     what, text));
   }
   if (cuda) return {.spec = *cuda, .device = BudgetDevice::kCuda};
-  return {.spec = *cpu};  // every part named a device, and there is at least one
+  // Every part named a device, and there is at least one.
+  return {.spec = *cpu, .device = BudgetDevice::kCpu};
 }
 
 using Apply = void (*)(Settings&, std::string_view text, std::string_view variable);
@@ -353,6 +354,11 @@ Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::s
         processes));
   }
   return budget;
+}
+
+// Processes share a budget of the CPU's memory alone.
+bool Settings::leaves_device_open() const {
+  return budget.has_value() && !budget_of && !emulate_device && budget_page.empty();
 }
 
 Mode Settings::effective_mode() const {

@@ -268,6 +268,17 @@ TEST(DeviceBudgetsTest, AreTakenForAGraphicsCard) {
   EXPECT_EQ(settings_of({{"SPILLWAY_BUDGET", "cpu:8GiB"}}).budget_of, BudgetDevice::kCpu);
 }
 
+TEST(DeviceBudgetsTest, LeaveTheDeviceToTheFrameworkWhereTheyNameNone) {
+  const Settings open = settings_of({{"SPILLWAY_BUDGET", "12GiB"}});
+  EXPECT_EQ(open.budget_of, std::nullopt);
+  EXPECT_TRUE(open.leaves_device_open());
+  EXPECT_FALSE(settings_of({{"SPILLWAY_BUDGET", "cpu:12GiB"}}).leaves_device_open());
+  EXPECT_FALSE(settings_of({{"SPILLWAY_MODE", "record"}}).leaves_device_open());
+  for (const char* other : {"SPILLWAY_EMULATE_DEVICE", "SPILLWAY_BUDGET_PAGE"}) {
+    EXPECT_FALSE(settings_of({{"SPILLWAY_BUDGET", "1GiB"}, {other, "1GiB"}}).leaves_device_open());
+  }
+}
+
 TEST(DeviceBudgetsTest, AreRefusedForSeveralCards) {
   for (const char* text : {"cuda:0=10GiB,cuda:1=22GiB", "cuda:1=22GiB"}) {
     EXPECT_THAT(error_of("SPILLWAY_BUDGET", text),

@@ -106,6 +106,53 @@ def test_half_of_the_peak_gives_the_same_bits(name, settings, unmanaged, beside,
 
 
 @on_a_card
+def test_a_budget_that_names_no_device_is_of_the_card(unmanaged, beside, tmp_path):
+    name = NETWORKS[0]
+    half = unmanaged[name]["peak"] // 2
+    printed, stats = run(
+        tmp_path,
+        "tests.gpu.card_training",
+        name,
+        budget=half + beside[name],
+        host_budget="1GiB",
+    )
+    found = json.loads(printed)
+    assert found["losses"] == unmanaged[name]["losses"]
+    assert stats["evicted_bytes"] > 0
+    assert stats["overshoot_bytes"] == 0
+    # PyTorch's own figure of the card.
+    assert found["peak"] <= half + beside[name] + BESIDE
+
+
+TRAINS_ON_THE_CPU = """
+import torch
+weight = torch.nn.Parameter(torch.ones(8))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range(2):
+    weight.sum().backward()
+    optimizer.step()
+assert weight.device.type == "cpu"
+"""
+
+
+@on_a_card
+@pytest.mark.parametrize(("budget", "told"), [("400MiB", 1), ("cpu:400MiB", 0), ("cuda:400MiB", 0)])
+def test_who_trains_on_the_cpu_beside_a_card_is_told_that_it_has_no_limit(budget, told, tmp_path):
+    settings = {"SPILLWAY_BUDGET": budget, "SPILLWAY_SPOOL_DIR": str(tmp_path)}
+    child = subprocess.run(
+        [sys.executable, *THROUGH[:1], "-c", TRAINS_ON_THE_CPU],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stderr.count("whose memory has no limit") == told, child.stderr
+    if told:
+        assert "SPILLWAY_BUDGET=cpu:400MiB" in child.stderr
+
+
+@on_a_card
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_optimizers_of_lists_need_not_have_all_states_at_once(optimizer, tmp_path):
     """On a card they are the default: their ops would need more than half of the peak."""
@@ -155,7 +202,7 @@ def test_another_allocator_than_torchs_is_refused(tmp_path):
 def test_a_card_that_cannot_map_memory_is_refused(tmp_path):
     told = told_at_import(tmp_path, 2, STAND_IN_CUDA="no-mapping")
     assert "cannot map memory at addresses of the program's choice" in told
-    assert "Leave the card out of SPILLWAY_BUDGET" in told
+    assert "SPILLWAY_BUDGET=cpu:8GiB" in told
 
 
 @pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
@@ -173,4 +220,4 @@ def test_a_budget_without_a_card_is_refused():
     assert child.returncode == 2
     assert child.stderr.count("\n") == 1
     assert "driver" in child.stderr
-    assert "leave the card out of SPILLWAY_BUDGET" in child.stderr
+    assert "SPILLWAY_BUDGET=cpu:8GiB" in child.stderr

@@ -144,7 +144,7 @@ def mode_variables(mode=None, budget_bytes=None):
         variables["SPILLWAY_MIN_SIZE"] = "1"  # tiny programs have tiny tensors; move them too
         budget_bytes = budget_bytes or FUZZ_BUDGET_BYTES
     if budget_bytes is not None:
-        variables["SPILLWAY_BUDGET"] = str(budget_bytes)
+        variables["SPILLWAY_BUDGET"] = f"cpu:{budget_bytes}"
     return variables
 
 

@@ -51,7 +51,9 @@ def main():
         sys.exit(__doc__)
     if not libraries():
         sys.exit("This build has no stand-in for CUDA: PyTorch has to be a build for CUDA 13.")
-    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], os.environ | variables())
+    environment = os.environ | variables()
+    environment.pop("CUDA_VISIBLE_DEVICES", None)  # the tests hide a card, which this is none of
+    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment)
 
 
 if __name__ == "__main__":

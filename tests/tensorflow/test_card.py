@@ -102,7 +102,7 @@ from spillway import _card
 from tensorflow.python.eager import context as contexts
 
 spillway.tensorflow.stats = lambda: {"budget_bytes": 8 << 20}
-_card._limit_before_the_first_device(contexts)
+_card.before_the_first_device(contexts, _card._limit_to_budget)
 for _ in range(2):
     try:
         tf.ones(3)
@@ -113,6 +113,32 @@ for _ in range(2):
     assert len(lines) == 3
     for line in lines[:2]:
         assert line.startswith("UserError SPILLWAY_BUDGET is of a card, and TensorFlow sees none")
+
+
+@pytest.mark.parametrize(("budget", "told"), [("8GiB", 1), ("cpu:8GiB", 0)])
+def test_who_has_a_card_and_names_no_device_is_told_what_has_no_limit(budget, told):
+    lines = succeed(
+        SEES_A_CARD
+        + f"""
+import contextlib
+import io
+import os
+from tensorflow.python.platform import build_info
+
+os.environ["SPILLWAY_BUDGET"] = {budget!r}
+build_info.build_info["is_cuda_build"] = True
+_card.watch_for_one()
+said = io.StringIO()
+with contextlib.redirect_stderr(said):
+    for _ in range(2):
+        try:
+            tf.ones(3)
+        except Exception:  # there is no such card
+            pass
+print(said.getvalue().count("the card's memory has no limit"))
+"""
+    )
+    assert lines[0] == str(told)
 
 
 # The default device stands for the card here, and a second processor for the host.

@@ -21,7 +21,7 @@ def install() -> None:
         if _native.budget_is_of_a_card():
             raise RuntimeError(
                 "Spillway: another allocator for the card's memory would keep to no budget. Leave "
-                "change_current_allocator out, or the card out of SPILLWAY_BUDGET."
+                "change_current_allocator out, or hold the CPU's memory: SPILLWAY_BUDGET=cpu:8GiB."
             )
         return original(allocator)
 

@@ -10,8 +10,8 @@ namespace spillway::runtime {
 namespace {
 
 constexpr const char* kRemedy =
-    "Install NVIDIA's driver (in a container: start it with access to the card), or leave the card "
-    "out of SPILLWAY_BUDGET.";
+    "Install NVIDIA's driver (in a container: start it with access to the card), or hold the CPU's "
+    "memory: SPILLWAY_BUDGET=cpu:8GiB.";
 
 }  // namespace
 
@@ -88,6 +88,14 @@ std::string CudaLibrary::text(cuda::Result code) const {
   functions_.error_string(code, &meaning);
   return fmt::format("{} ({}): {}", name != nullptr ? name : "unknown error", code,
                      meaning != nullptr ? meaning : "the driver has no words for it");
+}
+
+bool a_card_is_seen(const std::string& file) {
+  try {
+    return CudaLibrary(file).device_count() > 0;
+  } catch (const UserError&) {  // no framework trains on a card then, either
+    return false;
+  }
 }
 
 }  // namespace spillway::runtime

@@ -21,8 +21,8 @@ VmmPages::VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses, Op
   if (granule_ == 0) {
     throw UserError(
         fmt::format("The device {} cannot map memory at addresses of the program's "
-                    "choice (virtual memory management), which a budget of it needs. Leave the "
-                    "card out of SPILLWAY_BUDGET.",
+                    "choice (virtual memory management), which a budget of it needs. To "
+                    "hold the CPU's memory: SPILLWAY_BUDGET=cpu:8GiB.",
                     driver_.facts().name));
   }
   const DeviceStatus status = driver_.reserve(addresses_, granule_, base_);

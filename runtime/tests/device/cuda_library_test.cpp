@@ -46,7 +46,16 @@ TEST(CudaLibraryTest, SaysThatThereIsNoCard) {
   const std::string said = refusal(SPILLWAY_STAND_IN_CUDA);
   unsetenv("STAND_IN_CUDA");
   EXPECT_THAT(said, AllOf(HasSubstr("does not start"), HasSubstr("CUDA_ERROR_NO_DEVICE (100)"),
-                          HasSubstr("leave the card out")));
+                          HasSubstr("SPILLWAY_BUDGET=cpu:8GiB")));
+}
+
+TEST(CudaLibraryTest, TellsWhetherACardIsSeen) {
+  EXPECT_TRUE(a_card_is_seen(SPILLWAY_STAND_IN_CUDA));
+  EXPECT_FALSE(a_card_is_seen("libcuda-that-nobody-has.so.1"));
+  EXPECT_FALSE(a_card_is_seen("libm.so.6"));
+  setenv("STAND_IN_CUDA", "no-device", 1);
+  EXPECT_FALSE(a_card_is_seen(SPILLWAY_STAND_IN_CUDA));
+  unsetenv("STAND_IN_CUDA");
 }
 
 TEST(CudaLibraryTest, SaysOfACardWhetherItsMemoryCanBeMapped) {

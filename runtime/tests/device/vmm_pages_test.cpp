@@ -196,8 +196,8 @@ TEST_F(VmmPagesTest, SaysWhyItCannotBeHad) {
     return "";
   };
   ThreadDevice without({.granule = 0});
-  EXPECT_THAT(refusal(without), AllOf(HasSubstr("cannot map memory"),
-                                      HasSubstr("Leave the card out of SPILLWAY_BUDGET")));
+  EXPECT_THAT(refusal(without),
+              AllOf(HasSubstr("cannot map memory"), HasSubstr("SPILLWAY_BUDGET=cpu:8GiB")));
   EXPECT_THAT(refusal(device_), HasSubstr("no 4 GiB of addresses: out of memory (2)"));
 }
 

@@ -277,13 +277,14 @@ Finding check_card(const std::string& library) {
               fmt::format("{}: its memory cannot be mapped at addresses of a program's choice, so "
                           "no budget of it can be kept",
                           which),
-              "Leave the card out of SPILLWAY_BUDGET."};
+              "To hold the CPU's memory: SPILLWAY_BUDGET=cpu:8GiB."};
     }
-    return {"card", Verdict::kOk,
-            fmt::format("{}: its memory can be mapped, so PyTorch keeps a budget of it: "
-                        "SPILLWAY_BUDGET=cuda:50%",
-                        which),
-            ""};
+    return {
+        "card", Verdict::kOk,
+        fmt::format("{}: its memory can be mapped. In PyTorch a budget is of it, unless it names "
+                    "the CPU: SPILLWAY_BUDGET=cpu:8GiB",
+                    which),
+        ""};
   } catch (const UserError& error) {
     return {"card", Verdict::kWarning, error.what(), ""};
   }

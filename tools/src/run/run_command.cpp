@@ -23,6 +23,7 @@
 #include "run/status_totals.hpp"
 #include "run/summary.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/device/cuda_library.hpp"
 #include "spillway/runtime/settings.hpp"
 #include "spillway/runtime/status_page.hpp"
 #include "text/quantity_text.hpp"
@@ -68,13 +69,18 @@ bool autoload_is_off(const std::vector<NameValue>& environment) {
 }
 
 // Shares are measured by the program itself, once it runs; plain bytes can be refused right away.
-// A graphics card and an emulated device are not limited by the machine's memory.
+// A graphics card and an emulated device are not limited by the machine's memory. A budget that
+// names no device may be the card's, if there is one: that is asked only before it is refused.
 void check_against_machine(const runtime::Settings& settings) {
   if (!settings.budget || settings.budget->kind != runtime::BudgetSpec::Kind::kBytes) return;
-  if (settings.emulate_device || settings.budget_of != runtime::BudgetDevice::kCpu) return;
+  if (settings.emulate_device || settings.budget_of == runtime::BudgetDevice::kCuda) return;
   runtime::MachineMemory memory;
   memory.total = usable_memory();
   if (memory.total == Bytes{0}) return;
+  if (settings.leaves_device_open() && settings.budget->bytes > memory.total &&
+      runtime::a_card_is_seen()) {
+    return;
+  }
   static_cast<void>(runtime::resolve_budget(*settings.budget, memory, "SPILLWAY_BUDGET"));
 }
 

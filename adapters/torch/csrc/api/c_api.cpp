@@ -101,6 +101,9 @@ SPILLWAY_API char* spillway_budget_page() {
   return spillway::torch::copy(main_engine().budget_page());
 }
 
+/// Whether the storages that are managed lie on a graphics card. Only after spillway_start.
+SPILLWAY_API int spillway_holds_a_card() { return Engines::get().card() != nullptr ? 1 : 0; }
+
 /// An optimizer's step begins.
 SPILLWAY_API void spillway_note_step() { Watch::get().note_optimizer_step(); }
 

@@ -200,8 +200,8 @@ struct IpcHandle {
 IpcHandle share_ipc_handle(Allocator* object, void* pointer) {
   TORCH_CHECK(!is_ours(pointer),
               "Spillway: a tensor of more than 1 MiB on a graphics card with a budget cannot be "
-              "shared with other processes. Share a copy in CPU memory, or leave the card out of "
-              "SPILLWAY_BUDGET.");
+              "shared with other processes. Share a copy in CPU memory, or hold the "
+              "CPU's memory: SPILLWAY_BUDGET=cpu:8GiB.");
   return native<IpcHandle(Allocator*, void*)>(g_hook.slots->share_ipc_handle)(object, pointer);
 }
 
@@ -231,11 +231,13 @@ void make_table() {
 }
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw UserError(fmt::format("{}. Leave the cuda part out of SPILLWAY_BUDGET.", why));
+  throw UserError(fmt::format("{}. To hold the CPU's memory: SPILLWAY_BUDGET=cpu:8GiB.", why));
 }
 
+void* library_of_torch() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD); }
+
 Allocator* find_object() {
-  void* const library = ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  void* const library = library_of_torch();
   if (library == nullptr || slots_of_torch() == nullptr) {
     refuse("This PyTorch is built without CUDA, so it has no memory on a graphics card");
   }
@@ -285,6 +287,8 @@ std::string try_out(Allocator& object) {
 }  // namespace
 
 c10::DeleterFnPtr card_deleter() { return &free_ours; }
+
+bool is_built_for_cards() { return library_of_torch() != nullptr && slots_of_torch() != nullptr; }
 
 void require_allocator() { static_cast<void>(find_object()); }
 

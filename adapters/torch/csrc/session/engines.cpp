@@ -2,16 +2,30 @@
 #include "session/engines.hpp"
 
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "session/cpu_allocator.hpp"
 #include "spillway/base/error.hpp"
+#include "spillway/runtime/device/cuda_library.hpp"
 
 namespace spillway::torch {
 
 namespace {
 
 std::mutex g_making;
-auto g_device = runtime::BudgetDevice::kCpu;  // of the engines that are made
+std::optional<runtime::BudgetDevice> g_device;  // of the engines that are made
+
+// As torch.cuda.is_available(): a program that asks it trains on the card.
+bool torch_has_a_card() { return cuda::is_built_for_cards() && runtime::a_card_is_seen(); }
+
+runtime::BudgetDevice device_of(const runtime::Settings& settings) {
+  using runtime::BudgetDevice;
+  if (settings.budget_of) return *settings.budget_of;
+  if (!settings.leaves_device_open()) return BudgetDevice::kCpu;
+  if (g_device) return *g_device;
+  return torch_has_a_card() ? BudgetDevice::kCuda : BudgetDevice::kCpu;
+}
 
 }  // namespace
 
@@ -38,8 +52,9 @@ Engines& Engines::get() {
   return *engines;
 }
 
-void Engines::make_for(runtime::BudgetDevice device) {
+void Engines::make_for(const runtime::Settings& settings) {
   const std::lock_guard lock(g_making);
+  const runtime::BudgetDevice device = device_of(settings);
   const auto before = std::exchange(g_device, device);
   try {
     const bool has_card = get().card() != nullptr;

@@ -79,9 +79,10 @@ struct Managed {
 class Engines {
  public:
   static Engines& get();
-  /// Makes them for the device that the budget is of, unless they are there. Throws UserError where
-  /// that device cannot be managed, or they are another's.
-  static void make_for(runtime::BudgetDevice device);
+  /// Makes them for the device that the budget is of, unless they are there. One that names no
+  /// device is of theirs, or of a card if torch has one. Throws UserError where that device cannot
+  /// be managed, or they are another's.
+  static void make_for(const runtime::Settings& settings);
 
   [[nodiscard]] DeviceEngine& main() const { return *devices_.front(); }
   /// Null where the CPU's storages are managed.

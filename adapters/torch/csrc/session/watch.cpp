@@ -86,7 +86,7 @@ void Watch::after_fork(InChild in_child) {
 
 void Watch::start(const runtime::Settings& stated) {
   // A budget that is shared with the process which started this one is of the same device.
-  Engines::make_for(stated.budget_of);
+  Engines::make_for(stated);
   get().apply(stated);
 }
 

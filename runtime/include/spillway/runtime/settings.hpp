@@ -74,7 +74,9 @@ enum class BudgetDevice : std::uint8_t { kCpu, kCuda };
 
 /// Everything a person can set. Defaults are those of a program started without any setting.
 struct Settings {
-  BudgetDevice budget_of = BudgetDevice::kCpu;  ///< SPILLWAY_BUDGET=cuda:...
+  /// SPILLWAY_BUDGET=cuda:... or cpu:...; empty where it names no device: the framework's adapter
+  /// decides then.
+  std::optional<BudgetDevice> budget_of;
 
   std::optional<BudgetSpec> budget;       ///< SPILLWAY_BUDGET      RAM (or device) bytes
   std::optional<BudgetSpec> host_budget;  ///< SPILLWAY_HOST_BUDGET host tier below a device
@@ -100,6 +102,8 @@ struct Settings {
   std::string keep_ops;     ///< SPILLWAY_KEEP_OPS: ops whose tensors never move
   std::string faults;       ///< SPILLWAY_FAULTS: see base/fault.hpp; tests only
 
+  /// Whether a framework may choose the device: there is a budget, and nothing names its device.
+  [[nodiscard]] bool leaves_device_open() const;
   /// The mode in force: `mode`, else enforce where a budget or a device is stated, else off.
   [[nodiscard]] Mode effective_mode() const;
 };

@@ -30,6 +30,9 @@ struct CudaCard {
   bool maps_memory = false;  ///< at addresses of the program's choice, as a budget of it needs
 };
 
+/// Whether the driver shows a card. False, too, where it does not start. Makes no context.
+bool a_card_is_seen(const std::string& file = "libcuda.so.1");
+
 class CudaLibrary {
  public:
   /// Opens the library `file`. Throws UserError, saying what is missing and what to do, where the
