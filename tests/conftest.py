@@ -9,14 +9,14 @@ import pytest
 
 
 def pytest_configure():
-    """Sets the turn by the day: one for all processes of a run. Hides a card but from `make gpu`.
-    And a shell's background jobs ignore these signals, as the programs under test would.
+    """Sets the turn by the day: one for all processes of a run. Hides a card, except under
+    `make gpu`. A shell's background jobs ignore these signals, as the programs under test would.
     """
     today = datetime.datetime.now(tz=datetime.timezone.utc).toordinal()
     os.environ.setdefault("ORACLE_DAY", str(today))
     if os.environ.get("REQUIRE_GPU") != "1":
         # A budget that names no device would be a card's, and what the tests train is on the CPU.
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     for number, usual in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGQUIT, signal.SIG_DFL),

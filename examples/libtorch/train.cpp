@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a multilayer perceptron on noise, with plain libtorch.
 //
-//     train [--steps N] [--SETTING VALUE ...]        e.g. train --budget 64MiB
+//     train [--steps N] [--SETTING VALUE ...]        e.g. train --budget cpu:64MiB
 //
 // Settings are those of docs/settings.md. Without any, Spillway is not enabled. Prints each loss as
 // a hexadecimal float and a hash of the final weights; what was moved goes to standard error.

@@ -4,7 +4,7 @@
 import os
 import sys
 
-from spillway import _ending, _native, _no_limit, _shims
+from spillway import _ending, _native, _shims
 from spillway._native import UserError
 
 _PAGE = "SPILLWAY_BUDGET_PAGE"
@@ -25,7 +25,6 @@ def start(settings: dict[str, str]) -> None:
     _publish_page(library.budget_page())
     _shims.install()
     _ending.watch()
-    _no_limit.watch()
     if "SPILLWAY_TRACE" in settings and settings.get("SPILLWAY_MODE") == "record":
         from spillway.recording import real_run
 

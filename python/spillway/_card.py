@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from spillway._imports import when_imported
-from spillway._native import UserError
+from spillway._native import UserError, names_no_device
 
 #: Where variables lie.
 HOST = "/device:CPU:0"
@@ -44,18 +44,19 @@ def watch() -> None:
 
 def watch_for_one() -> None:
     """Says, where TensorFlow has a card, that a budget which names none is the processor's."""
-    from tensorflow.python.platform import build_info
-
-    if build_info.build_info["is_cuda_build"] and ":" not in os.environ.get("SPILLWAY_BUDGET", ""):
+    if names_no_device(os.environ.get("SPILLWAY_BUDGET", "")):
         when_imported(_CONTEXT, lambda module: before_the_first_device(module, warn_of_cards))
 
 
 def warn_of_cards(context: Any) -> None:
-    if context.get_visible_devices("GPU"):
+    from tensorflow.python.platform import build_info
+
+    # A build for processors is asked nothing, so that its devices are found when they ever were.
+    if build_info.build_info.get("is_cuda_build") and context.get_visible_devices("GPU"):
         print(
             "spillway: warning: in TensorFlow a budget that names no device is of the processor's "
-            "memory, and the card's memory has no limit. To give it one: "
-            "SPILLWAY_BUDGET=cuda:8GiB",
+            "memory, and the card's memory has no limit. Name one: SPILLWAY_BUDGET=cuda:8GiB, or "
+            "cpu:8GiB",
             file=sys.stderr,
             flush=True,
         )

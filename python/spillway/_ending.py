@@ -7,7 +7,7 @@ import sys
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from spillway import _native
+from spillway import _native, _no_limit
 
 _watching = False
 
@@ -23,9 +23,10 @@ def watch() -> None:
     atexit.register(_note_end)
 
 
-def _note_step(*_: object) -> None:
+def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
     if not torch.compiler.is_compiling():
         _native.loaded().note_step()
+        _no_limit.look(optimizer)
 
 
 def _note_end() -> None:

@@ -41,6 +41,11 @@ def loaded() -> "Library | None":
     return _library
 
 
+def names_no_device(budget: str) -> bool:
+    """Whether it is a budget, and leaves open whose memory it is of."""
+    return bool(budget) and ":" not in budget
+
+
 def budget_is_of_a_card() -> bool:
     """Whether a graphics card's memory is managed now."""
     return settings is not None and _library is not None and _library.holds_a_card()

@@ -5,42 +5,39 @@ A budget that names no device is of a card where PyTorch has one. Whether the pr
 known at an optimizer's first step.
 """
 
+import os
 import sys
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from spillway import _native
 
-_watching = False
+_process = os.getpid()  # of which it is said, not of those that are forked from it
+_looked = False
 
 
-def watch() -> None:
-    """Looks at the first step of an optimizer, once per process."""
-    global _watching
-    if _watching or not _names_no_device() or not _native.budget_is_of_a_card():
+def look(optimizer: torch.optim.Optimizer) -> None:
+    """Warns at the first step under such a budget, once per process, if it is one on the CPU."""
+    global _looked
+    if _looked or os.getpid() != _process:
         return
-    _watching = True
-
-    def look(*_: object) -> None:
-        first_step.remove()
-        if not torch.cuda.is_initialized() and _names_no_device():
-            print(f"spillway: warning: {_words(_budget())}", file=sys.stderr, flush=True)
-
-    first_step = register_optimizer_step_pre_hook(look)
-
-
-def _budget() -> str:
-    return (_native.settings or {}).get("SPILLWAY_BUDGET", "")
-
-
-def _names_no_device() -> bool:
-    budget = _budget()
-    return bool(budget) and ":" not in budget
+    budget = (_native.settings or {}).get("SPILLWAY_BUDGET", "")
+    if not _native.names_no_device(budget) or not _native.budget_is_of_a_card():
+        return
+    _looked = True
+    if not torch.cuda.is_initialized() and _is_on_the_cpu(optimizer):
+        print(
+            f"spillway: warning: the budget of {budget} is of the graphics card's memory, and this "
+            "program trains on the CPU, whose memory has no limit. It has one with a budget of "
+            f"cpu:{budget}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
-def _words(budget: str) -> str:
-    return (
-        f"the budget of {budget} is of the graphics card's memory, and this program trains on the "
-        f"CPU, whose memory has no limit. To give it one: SPILLWAY_BUDGET=cpu:{budget}"
+def _is_on_the_cpu(optimizer: torch.optim.Optimizer) -> bool:
+    return all(
+        parameter.device.type == "cpu"
+        for group in optimizer.param_groups
+        for parameter in group["params"]
     )

@@ -274,6 +274,8 @@ TEST(DeviceBudgetsTest, LeaveTheDeviceToTheFrameworkWhereTheyNameNone) {
   EXPECT_TRUE(open.leaves_device_open());
   EXPECT_FALSE(settings_of({{"SPILLWAY_BUDGET", "cpu:12GiB"}}).leaves_device_open());
   EXPECT_FALSE(settings_of({{"SPILLWAY_MODE", "record"}}).leaves_device_open());
+  EXPECT_FALSE(
+      settings_of({{"SPILLWAY_BUDGET", "1GiB"}, {"SPILLWAY_MODE", "off"}}).leaves_device_open());
   for (const char* other : {"SPILLWAY_EMULATE_DEVICE", "SPILLWAY_BUDGET_PAGE"}) {
     EXPECT_FALSE(settings_of({{"SPILLWAY_BUDGET", "1GiB"}, {other, "1GiB"}}).leaves_device_open());
   }

@@ -126,8 +126,11 @@ def test_a_budget_that_names_no_device_is_of_the_card(unmanaged, beside, tmp_pat
 
 TRAINS_ON_THE_CPU = """
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 weight = torch.nn.Parameter(torch.ones(8))
 optimizer = torch.optim.SGD([weight], lr=0.1)
+# One more for all optimizers, registered after Spillway's.
+register_optimizer_step_pre_hook(lambda *_: None)
 for _ in range(2):
     weight.sum().backward()
     optimizer.step()
@@ -149,7 +152,50 @@ def test_who_trains_on_the_cpu_beside_a_card_is_told_that_it_has_no_limit(budget
     assert child.returncode == 0, child.stderr
     assert child.stderr.count("whose memory has no limit") == told, child.stderr
     if told:
-        assert "SPILLWAY_BUDGET=cpu:400MiB" in child.stderr
+        assert "a budget of cpu:400MiB" in child.stderr
+
+
+STARTED_WITHOUT = """
+import spillway, torch
+spillway.enable("400MiB")
+assert spillway.stats().budget_bytes == 400 << 20
+spillway.enable("cpu:300MiB")  # the same device
+spillway.enable(mode="record")
+"""
+
+
+@on_a_card
+def test_a_process_that_holds_the_cpus_memory_goes_on_with_it_and_says_so(tmp_path):
+    child = subprocess.run(
+        [sys.executable, *THROUGH[:1], "-c", STARTED_WITHOUT],
+        env=os.environ | {"SPILLWAY_SPOOL_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stderr.count("the budget is of the CPU's memory, since") == 1, child.stderr
+
+
+@on_a_card
+def test_a_process_that_holds_a_cards_memory_goes_on_with_it(tmp_path):
+    again = 'import spillway, torch; spillway.enable("300MiB"); spillway.enable(mode="off")'
+    settings = {"SPILLWAY_BUDGET": "400MiB", "SPILLWAY_SPOOL_DIR": str(tmp_path)}
+    child = subprocess.run(
+        [sys.executable, *THROUGH[:1], "-c", again],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stderr == ""
+
+
+@on_a_card
+def test_a_budget_that_is_larger_than_the_card_is_refused_as_the_cards(tmp_path):
+    told = told_at_import(tmp_path, 2, SPILLWAY_BUDGET="4000GiB")
+    assert "SPILLWAY_BUDGET (of the graphics card): need 3.906 TiB, have" in told
 
 
 @on_a_card

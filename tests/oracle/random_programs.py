@@ -192,7 +192,7 @@ def repro(lines, seed):
         "    kept = {k: t for k, t in (v | grads | sums).items() if t is not None}\n"
         "    return {k: t.detach().cpu().flatten().clone() for k, t in kept.items()}\n"
         "expected = run()\n"
-        'spillway.enable(mode="fuzz", budget="2GiB", min_size=1)\n'
+        'spillway.enable(mode="fuzz", budget="cpu:2GiB", min_size=1)\n'
         "actual = run(); spillway.disable()\n"
         "assert expected.keys() == actual.keys()\n"
         "for k, e in expected.items():\n"

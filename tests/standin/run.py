@@ -52,7 +52,7 @@ def main():
     if not libraries():
         sys.exit("This build has no stand-in for CUDA: PyTorch has to be a build for CUDA 13.")
     environment = os.environ | variables()
-    environment.pop("CUDA_VISIBLE_DEVICES", None)  # the tests hide a card, which this is none of
+    environment.pop("CUDA_VISIBLE_DEVICES", None)  # tests/conftest.py hides real cards
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment)
 
 

@@ -30,7 +30,7 @@ def recorded(tmp_path_factory):
         [":".join(PROGRAM)],
         {
             "SPILLWAY_MODE": "record",
-            "SPILLWAY_BUDGET": "cuda:100%",
+            "SPILLWAY_BUDGET": "100%",
             "SPILLWAY_TRACE": str(path),
             "STAND_IN_DELAY_US": "0",
         },

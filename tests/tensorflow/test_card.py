@@ -115,7 +115,7 @@ for _ in range(2):
         assert line.startswith("UserError SPILLWAY_BUDGET is of a card, and TensorFlow sees none")
 
 
-@pytest.mark.parametrize(("budget", "told"), [("8GiB", 1), ("cpu:8GiB", 0)])
+@pytest.mark.parametrize(("budget", "told"), [("8GiB", 1), ("cpu:8GiB", 0), ("", 0)])
 def test_who_has_a_card_and_names_no_device_is_told_what_has_no_limit(budget, told):
     lines = succeed(
         SEES_A_CARD

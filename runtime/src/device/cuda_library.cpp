@@ -93,7 +93,7 @@ std::string CudaLibrary::text(cuda::Result code) const {
 bool a_card_is_seen(const std::string& file) {
   try {
     return CudaLibrary(file).device_count() > 0;
-  } catch (const UserError&) {  // no framework trains on a card then, either
+  } catch (const UserError&) {
     return false;
   }
 }

@@ -42,7 +42,10 @@ StartResources start_resources(const Settings& settings, const HeldResources& he
     result.budget = *settings.emulate_device;
     result.host_budget = host_budget(settings, machine, machine.total);
   } else if (settings.budget && mode != Mode::kOff) {
-    result.budget = resolve_budget(*settings.budget, tiers.measure(held.device), "SPILLWAY_BUDGET");
+    const bool of_a_card = usual_host.count != 0;
+    result.budget =
+        resolve_budget(*settings.budget, tiers.measure(held.device),
+                       of_a_card ? "SPILLWAY_BUDGET (of the graphics card)" : "SPILLWAY_BUDGET");
   }
   if (usual_host.count != 0) result.host_budget = host_budget(settings, machine, usual_host);
   if (moves(mode)) {

@@ -57,7 +57,7 @@ std::string_view examples(const std::string& name) {
   }
   if (name == "run") {
     return "  spillway run --budget 12GiB -- python train.py --epochs 3\n"
-           "  spillway run --budget 80% --spool-dir /fast/disk -- torchrun train.py\n";
+           "  spillway run --budget cpu:80% --spool-dir /fast/disk -- torchrun train.py\n";
   }
   if (name == "record") return "  spillway record -o step.json.zst -- python train.py\n";
   if (name == "plan") {

@@ -279,12 +279,11 @@ Finding check_card(const std::string& library) {
                           which),
               "To hold the CPU's memory: SPILLWAY_BUDGET=cpu:8GiB."};
     }
-    return {
-        "card", Verdict::kOk,
-        fmt::format("{}: its memory can be mapped. In PyTorch a budget is of it, unless it names "
-                    "the CPU: SPILLWAY_BUDGET=cpu:8GiB",
-                    which),
-        ""};
+    return {"card", Verdict::kOk,
+            fmt::format("{}: its memory can be mapped. A PyTorch that is built for CUDA keeps a "
+                        "budget of it, unless the budget names the CPU: SPILLWAY_BUDGET=cpu:8GiB",
+                        which),
+            ""};
   } catch (const UserError& error) {
     return {"card", Verdict::kWarning, error.what(), ""};
   }

@@ -238,7 +238,12 @@ void* library_of_torch() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NO
 
 Allocator* find_object() {
   void* const library = library_of_torch();
-  if (library == nullptr || slots_of_torch() == nullptr) {
+  if (library != nullptr && slots_of_torch() == nullptr) {
+    refuse(
+        "Spillway was built beside a PyTorch without CUDA, and this one has it. Install Spillway "
+        "again in this environment");
+  }
+  if (library == nullptr) {
     refuse("This PyTorch is built without CUDA, so it has no memory on a graphics card");
   }
   const auto* const object = static_cast<std::atomic<Allocator*>*>(::dlsym(library, kObject));
@@ -288,7 +293,7 @@ std::string try_out(Allocator& object) {
 
 c10::DeleterFnPtr card_deleter() { return &free_ours; }
 
-bool is_built_for_cards() { return library_of_torch() != nullptr && slots_of_torch() != nullptr; }
+bool torch_has_a_card() { return library_of_torch() != nullptr && at::hasCUDA(); }
 
 void require_allocator() { static_cast<void>(find_object()); }
 

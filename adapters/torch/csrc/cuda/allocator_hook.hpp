@@ -71,8 +71,8 @@ c10::DeleterFnPtr card_deleter();
 /// knows. A block of 2 MiB is allocated to see that it works.
 void install_allocator_hook(CardMemory& memory, c10::Device card);
 
-/// Whether this torch and this library have memory on graphics cards.
-bool is_built_for_cards();
+/// As torch.cuda.is_available(), but false with a torch for other cards than NVIDIA's.
+bool torch_has_a_card();
 
 /// Throws UserError if that is impossible; asks nothing of the card.
 void require_allocator();

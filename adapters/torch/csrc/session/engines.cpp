@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/engines.hpp"
 
+#include <atomic>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "session/cpu_allocator.hpp"
 #include "spillway/base/error.hpp"
-#include "spillway/runtime/device/cuda_library.hpp"
+#include "spillway/runtime/memory_probe.hpp"
 
 namespace spillway::torch {
 
 namespace {
 
 std::mutex g_making;
-std::optional<runtime::BudgetDevice> g_device;  // of the engines that are made
-
-// As torch.cuda.is_available(): a program that asks it trains on the card.
-bool torch_has_a_card() { return cuda::is_built_for_cards() && runtime::a_card_is_seen(); }
+auto g_device = runtime::BudgetDevice::kCpu;  // of the engines that are to be made
+std::atomic<const Engines*> g_made{nullptr};
 
 runtime::BudgetDevice device_of(const runtime::Settings& settings) {
   using runtime::BudgetDevice;
   if (settings.budget_of) return *settings.budget_of;
-  if (!settings.leaves_device_open()) return BudgetDevice::kCpu;
-  if (g_device) return *g_device;
-  return torch_has_a_card() ? BudgetDevice::kCuda : BudgetDevice::kCpu;
+  if (settings.emulate_device || !settings.budget_page.empty()) return BudgetDevice::kCpu;
+  const Engines* const made = g_made;
+  if (made != nullptr && made->card() != nullptr) return BudgetDevice::kCuda;
+  if (!settings.leaves_device_open() || !cuda::torch_has_a_card()) return BudgetDevice::kCpu;
+  if (made == nullptr) return BudgetDevice::kCuda;
+  runtime::warn_once(
+      "the budget is of the CPU's memory, since Spillway managed that before there was a budget. "
+      "To hold the graphics card's memory, start the program with the budget.");
+  return BudgetDevice::kCpu;
 }
 
 }  // namespace
@@ -60,9 +64,9 @@ void Engines::make_for(const runtime::Settings& settings) {
     const bool has_card = get().card() != nullptr;
     if (has_card == (device == runtime::BudgetDevice::kCuda)) return;
     throw UserError(has_card
-                        ? "this process holds a budget of a graphics card's memory, and cannot "
+                        ? "Spillway manages a graphics card's memory in this process, and cannot "
                           "hold the CPU's besides: start another process for that"
-                        : "this process holds a budget of the CPU's memory, and cannot hold a "
+                        : "Spillway manages the CPU's memory in this process, and cannot hold a "
                           "graphics card's besides: start another process for that");
   } catch (...) {
     g_device = before;
@@ -78,6 +82,7 @@ Engines::Engines() {
   } else {
     devices_.push_back(std::make_unique<DeviceEngine>(c10::Device(c10::kCPU), cpu_deleter()));
   }
+  g_made = this;
 }
 
 Managed Engines::find(c10::StorageImpl& storage) const {

@@ -79,9 +79,9 @@ struct Managed {
 class Engines {
  public:
   static Engines& get();
-  /// Makes them for the device that the budget is of, unless they are there. One that names no
-  /// device is of theirs, or of a card if torch has one. Throws UserError where that device cannot
-  /// be managed, or they are another's.
+  /// Makes them for the device that the budget is of, unless they are there. A budget that names
+  /// none is of the device that is managed already, else of a card if torch has one, else of the
+  /// CPU. Throws UserError where its device cannot be managed, or another is.
   static void make_for(const runtime::Settings& settings);
 
   [[nodiscard]] DeviceEngine& main() const { return *devices_.front(); }

@@ -27,8 +27,9 @@ namespace spillway::torch {
 /// Settings of docs/settings.md, named in lower case and without `SPILLWAY_`, as text.
 using Options = std::map<std::string, std::string>;
 
-/// Manages the CPU tensors that this process makes from now on. Enabling again replaces the
-/// settings. Call it before other threads use torch.
+/// Manages the tensors that this process makes from now on: those on a graphics card where torch
+/// sees one, and else, or with a budget such as `cpu:1GiB`, those on the CPU. Enabling again
+/// replaces the settings. Call it before other threads use torch.
 ///
 /// The version is that of the torch whose headers the program sees: a library for another minor
 /// might load and do nothing, so it refuses.
