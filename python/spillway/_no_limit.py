@@ -17,14 +17,14 @@ _looked = False
 
 
 def look(optimizer: torch.optim.Optimizer) -> None:
-    """Warns at the first step under such a budget, once per process, if it is one on the CPU."""
+    """Warns of it at the first step that is managed. Costs nothing at the others."""
     global _looked
-    if _looked or os.getpid() != _process:
-        return
-    budget = (_native.settings or {}).get("SPILLWAY_BUDGET", "")
-    if not _native.names_no_device(budget) or not _native.budget_is_of_a_card():
+    if _looked or _native.settings is None or os.getpid() != _process:
         return
     _looked = True
+    budget = _native.settings.get("SPILLWAY_BUDGET", "")
+    if not _native.names_no_device(budget) or not _native.budget_is_of_a_card():
+        return
     if not torch.cuda.is_initialized() and _is_on_the_cpu(optimizer):
         print(
             f"spillway: warning: the budget of {budget} is of the graphics card's memory, and this "

@@ -49,6 +49,19 @@ def run(tmp_path, *arguments, **variables):
     return child.stdout, json.loads(stats.read_text()) if settings else None
 
 
+def told(tmp_path, status, code="import torch", **variables):
+    """What a program is told on standard error that ends with that status."""
+    child = subprocess.run(
+        [sys.executable, *THROUGH[:1], "-c", code],
+        env=os.environ | {"SPILLWAY_SPOOL_DIR": str(tmp_path)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert child.returncode == status, child.stderr
+    return child.stderr
+
+
 def can_run(parts):
     """Their names; the stand-in captures no graphs."""
     return [part.__name__ for part in parts if HAS_CARD or part.__name__ != "captures"]
@@ -139,20 +152,13 @@ assert weight.device.type == "cpu"
 
 
 @on_a_card
-@pytest.mark.parametrize(("budget", "told"), [("400MiB", 1), ("cpu:400MiB", 0), ("cuda:400MiB", 0)])
-def test_who_trains_on_the_cpu_beside_a_card_is_told_that_it_has_no_limit(budget, told, tmp_path):
-    settings = {"SPILLWAY_BUDGET": budget, "SPILLWAY_SPOOL_DIR": str(tmp_path)}
-    child = subprocess.run(
-        [sys.executable, *THROUGH[:1], "-c", TRAINS_ON_THE_CPU],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert child.returncode == 0, child.stderr
-    assert child.stderr.count("whose memory has no limit") == told, child.stderr
-    if told:
-        assert "a budget of cpu:400MiB" in child.stderr
+@pytest.mark.parametrize(
+    ("budget", "times"), [("400MiB", 1), ("cpu:400MiB", 0), ("cuda:400MiB", 0)]
+)
+def test_who_trains_on_the_cpu_beside_a_card_is_told_that_it_has_no_limit(budget, times, tmp_path):
+    said = told(tmp_path, 0, TRAINS_ON_THE_CPU, SPILLWAY_BUDGET=budget)
+    assert said.count("whose memory has no limit") == times, said
+    assert said.count("a budget of cpu:400MiB") == times, said
 
 
 STARTED_WITHOUT = """
@@ -166,36 +172,20 @@ spillway.enable(mode="record")
 
 @on_a_card
 def test_a_process_that_holds_the_cpus_memory_goes_on_with_it_and_says_so(tmp_path):
-    child = subprocess.run(
-        [sys.executable, *THROUGH[:1], "-c", STARTED_WITHOUT],
-        env=os.environ | {"SPILLWAY_SPOOL_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert child.returncode == 0, child.stderr
-    assert child.stderr.count("the budget is of the CPU's memory, since") == 1, child.stderr
+    said = told(tmp_path, 0, STARTED_WITHOUT)
+    assert said.count("the budget is of the CPU's memory, since") == 1, said
 
 
 @on_a_card
 def test_a_process_that_holds_a_cards_memory_goes_on_with_it(tmp_path):
     again = 'import spillway, torch; spillway.enable("300MiB"); spillway.enable(mode="off")'
-    settings = {"SPILLWAY_BUDGET": "400MiB", "SPILLWAY_SPOOL_DIR": str(tmp_path)}
-    child = subprocess.run(
-        [sys.executable, *THROUGH[:1], "-c", again],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert child.returncode == 0, child.stderr
-    assert child.stderr == ""
+    assert told(tmp_path, 0, again, SPILLWAY_BUDGET="400MiB") == ""
 
 
 @on_a_card
 def test_a_budget_that_is_larger_than_the_card_is_refused_as_the_cards(tmp_path):
-    told = told_at_import(tmp_path, 2, SPILLWAY_BUDGET="4000GiB")
-    assert "SPILLWAY_BUDGET (of the graphics card): need 3.906 TiB, have" in told
+    said = told(tmp_path, 2, SPILLWAY_BUDGET="4000GiB")
+    assert "SPILLWAY_BUDGET (of the graphics card): need 3.906 TiB, have" in said
 
 
 @on_a_card
@@ -224,37 +214,25 @@ def test_the_hook_rests_while_a_program_fits(tmp_path):
     run(tmp_path, "tests.gpu.card_rest", *can_run(card_rest.PARTS), **WIDE)
 
 
-def told_at_import(tmp_path, status, **variables):
-    """What a program is told that imports torch, and ends with that status."""
-    settings = {"SPILLWAY_BUDGET": "cuda:400MiB", "SPILLWAY_SPOOL_DIR": str(tmp_path)}
-    child = subprocess.run(
-        [sys.executable, *THROUGH[:1], "-c", "import torch"],
-        env=os.environ | settings | variables,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert child.returncode == status, child.stderr
-    return child.stderr
-
-
 @on_a_card
 def test_another_allocator_than_torchs_is_refused(tmp_path):
-    told = told_at_import(tmp_path, 2, PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
-    assert 'unset "backend" in PYTORCH_ALLOC_CONF' in told
+    said = told(
+        tmp_path, 2, SPILLWAY_BUDGET="cuda:400MiB", PYTORCH_ALLOC_CONF="backend:cudaMallocAsync"
+    )
+    assert 'unset "backend" in PYTORCH_ALLOC_CONF' in said
 
 
 @pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
 def test_a_card_that_cannot_map_memory_is_refused(tmp_path):
-    told = told_at_import(tmp_path, 2, STAND_IN_CUDA="no-mapping")
-    assert "cannot map memory at addresses of the program's choice" in told
-    assert "SPILLWAY_BUDGET=cpu:8GiB" in told
+    said = told(tmp_path, 2, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CUDA="no-mapping")
+    assert "cannot map memory at addresses of the program's choice" in said
+    assert "SPILLWAY_BUDGET=cpu:8GiB" in said
 
 
 @pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
 def test_what_other_cards_hold_is_said_to_be_unmanaged(tmp_path):
-    told = told_at_import(tmp_path, 0, STAND_IN_CUDA="two-cards")
-    assert "the budget is of the first graphics card alone, and 1 more is to be seen" in told
+    said = told(tmp_path, 0, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CUDA="two-cards")
+    assert "the budget is of the first graphics card alone, and 1 more is to be seen" in said
 
 
 @pytest.mark.skipif(HAS_CARD, reason="there is a card here")

@@ -60,7 +60,8 @@ TEST(CheckCardTest, SaysThatThereIsNoDriver) {
 TEST(CheckCardTest, SaysHowToKeepABudgetOfTheCard) {
   const Finding card = check_card(SPILLWAY_STAND_IN_CUDA);
   EXPECT_EQ(card.verdict, Verdict::kOk);
-  EXPECT_THAT(card.what, AllOf(HasSubstr("stand-in card"), HasSubstr("budget of it")));
+  EXPECT_THAT(card.what, AllOf(HasSubstr("stand-in card"), HasSubstr("keeps a budget of it"),
+                               HasSubstr("SPILLWAY_BUDGET=cpu:8GiB")));
 }
 
 TEST(CheckCardTest, WarnsWhereNoBudgetOfTheCardCanBeKept) {

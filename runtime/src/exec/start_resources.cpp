@@ -42,10 +42,8 @@ StartResources start_resources(const Settings& settings, const HeldResources& he
     result.budget = *settings.emulate_device;
     result.host_budget = host_budget(settings, machine, machine.total);
   } else if (settings.budget && mode != Mode::kOff) {
-    const bool of_a_card = usual_host.count != 0;
     result.budget =
-        resolve_budget(*settings.budget, tiers.measure(held.device),
-                       of_a_card ? "SPILLWAY_BUDGET (of the graphics card)" : "SPILLWAY_BUDGET");
+        resolve_budget(*settings.budget, tiers.measure(held.device), tiers.budget_name());
   }
   if (usual_host.count != 0) result.host_budget = host_budget(settings, machine, usual_host);
   if (moves(mode)) {

@@ -20,14 +20,14 @@ std::atomic<const Engines*> g_made{nullptr};
 runtime::BudgetDevice device_of(const runtime::Settings& settings) {
   using runtime::BudgetDevice;
   if (settings.budget_of) return *settings.budget_of;
-  if (settings.emulate_device || !settings.budget_page.empty()) return BudgetDevice::kCpu;
+  if (settings.emulate_device) return BudgetDevice::kCpu;
   const Engines* const made = g_made;
   if (made != nullptr && made->card() != nullptr) return BudgetDevice::kCuda;
   if (!settings.leaves_device_open() || !cuda::torch_has_a_card()) return BudgetDevice::kCpu;
   if (made == nullptr) return BudgetDevice::kCuda;
   runtime::warn_once(
-      "the budget is of the CPU's memory, since Spillway managed that before there was a budget. "
-      "To hold the graphics card's memory, start the program with the budget.");
+      "the budget is of the CPU's memory, since Spillway manages that already in this process. To "
+      "hold the graphics card's memory, start the program with the budget.");
   return BudgetDevice::kCpu;
 }
 

@@ -40,6 +40,9 @@ class CardTiers final : public TierSet {
   MachineMemory measure(Bytes ours) override;
   std::unique_ptr<OpTimer> op_timer() override { return std::make_unique<OpTimer>(*driver_); }
   Bytes usual_host_budget(const MachineMemory& machine) override;
+  [[nodiscard]] std::string_view budget_name() const override {
+    return "SPILLWAY_BUDGET (of the graphics card)";
+  }
 
   [[nodiscard]] DeviceDriver& driver() { return *driver_; }
 

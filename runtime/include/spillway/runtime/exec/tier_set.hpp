@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "spillway/base/bytes.hpp"
@@ -31,6 +32,8 @@ class TierSet {
   virtual HostRoom& host() = 0;
   /// Copies among all tiers, made of those of the disk. The tiers outlive them.
   virtual std::unique_ptr<Transfers> transfers(std::unique_ptr<Transfers> disk) = 0;
+  /// The setting of the device's budget, as errors call it.
+  [[nodiscard]] virtual std::string_view budget_name() const { return "SPILLWAY_BUDGET"; }
   /// What budgets of the device are shares of; `ours`: what is held there.
   virtual MachineMemory measure(Bytes ours) = 0;
   /// Times ops where streams do the work. Null: they run when they are called.
