@@ -3,6 +3,8 @@
 
 import os
 import sys
+from collections.abc import Callable
+from types import ModuleType
 
 from spillway import _ending, _native, _shims
 from spillway._native import UserError
@@ -22,6 +24,7 @@ def start(settings: dict[str, str]) -> None:
     library = _native.load()
     library.start(settings)
     _native.settings = settings
+    _native.awaiting_card = None
     _publish_page(library.budget_page())
     _shims.install()
     _ending.watch()
@@ -29,6 +32,43 @@ def start(settings: dict[str, str]) -> None:
         from spillway.recording import real_run
 
         real_run.start()
+
+
+def _start_or_wait(settings: dict[str, str]) -> None:
+    """Starts now, or where the budget is of a graphics card, once torch begins to use one.
+
+    A process that only imports torch makes no context on the card then: a launcher, a loader's
+    worker, a compiler's.
+    """
+    import torch
+
+    library = _native.load()
+    if not (library.may_be_of_a_card(settings) and _sees_a_card(torch)):
+        start(settings)
+        return
+    library.await_card(settings)
+    _shims.install()
+    _ending.watch()
+    wait_for_card(settings)
+
+
+def _sees_a_card(torch: ModuleType) -> bool:
+    # Not is_available(): it calls the driver, after which a forked process cannot.
+    return torch.version.cuda is not None and torch.cuda.device_count() > 0
+
+
+def wait_for_card(settings: dict[str, str]) -> None:
+    """Starts by these settings as torch begins to use a card; at once if it has begun."""
+    import torch
+
+    _native.awaiting_card = settings
+    torch.cuda._lazy_call(_card_is_used)
+
+
+def _card_is_used() -> None:
+    settings = _native.awaiting_card
+    if settings is not None:  # else enable() or disable() came before
+        _or_end(lambda: start(settings))
 
 
 def _publish_page(page: str | None) -> None:
@@ -83,19 +123,29 @@ def from_environment() -> None:
     settings = settings_of_environment()
     if not settings:
         return
-    try:
-        if "SPILLWAY_WITHOUT_MEMORY" in settings:
-            from spillway.recording import program
+    if "SPILLWAY_WITHOUT_MEMORY" in settings:
+        from spillway.recording import program
 
-            program.start()
-        else:
-            start(settings)
+        _or_end(program.start)
+    else:
+        _or_end(lambda: _start_or_wait(settings))
+
+
+def _or_end(begin: Callable[[], None]) -> None:
+    """Ends the process with status 2 where it cannot begin.
+
+    Raises:
+        SystemExit: which torch lets pass, where it would make another error of an exception.
+    """
+    try:
+        begin()
     except UserError as error:
         _end(str(error))
     except Exception as error:  # import torch must not fail half-way
         if _is_strict():
             _end(f"{error}\nSet SPILLWAY_STRICT=0 to train without the limit instead.")
         print(f"spillway: not active: {error}", file=sys.stderr)
+        _native.awaiting_card = None
 
 
 def _is_strict() -> bool:
@@ -106,5 +156,4 @@ def _is_strict() -> bool:
 
 def _end(text: str) -> None:
     print(f"spillway: error: {text}", file=sys.stderr, flush=True)
-    # torch turns an exception here into one of its own about a broken plug-in; SystemExit passes.
     raise SystemExit(2)

@@ -28,7 +28,10 @@ _FLAG = ctypes.c_int
 # Result and arguments of each function. `spillway_adopt` is missing: see `Library.adopt`.
 _DECLARED = {
     "spillway_start": (_TEXT, _NAME),
+    "spillway_may_be_of_a_card": (_TEXT, _NAME, _POINTER),
+    "spillway_await_card": (_TEXT, _NAME),
     "spillway_stop": (_TEXT,),
+    "spillway_is_started": (_FLAG,),
     "spillway_statistics": (_TEXT,),
     "spillway_budget_page": (_TEXT,),
     "spillway_holds_a_card": (_FLAG,),
@@ -116,19 +119,32 @@ class Library:
         """Manages the process by these settings, variable name to text."""
         self._check(self.functions.spillway_start(json.dumps(settings).encode()))
 
+    def may_be_of_a_card(self, settings: dict[str, str]) -> bool:
+        """Whether their budget is of a graphics card where the process sees one."""
+        answer = ctypes.c_int()
+        text = json.dumps(settings).encode()
+        self._check(self.functions.spillway_may_be_of_a_card(text, ctypes.byref(answer)))
+        return answer.value != 0
+
+    def await_card(self, settings: dict[str, str]) -> None:
+        """Looks at the settings, and waits: `start` follows once the program uses a card."""
+        self._check(self.functions.spillway_await_card(json.dumps(settings).encode()))
+
     def stop(self) -> None:
         self._check(self.functions.spillway_stop())
 
-    def statistics(self) -> str:
-        """JSON, as docs/statistics.md describes it."""
-        return self.take(self.functions.spillway_statistics()) or "{}"
+    def statistics(self) -> str | None:
+        """JSON, as docs/statistics.md describes it; None where `start` never succeeded."""
+        if not self.functions.spillway_is_started():
+            return None
+        return self.take(self.functions.spillway_statistics())
 
     def budget_page(self) -> str | None:
         """The file by which processes started from this one find the budget to share, if any."""
         return self.take(self.functions.spillway_budget_page())
 
     def holds_a_card(self) -> bool:
-        """Whether a graphics card's memory is managed. Only after `start`."""
+        """Whether a graphics card's memory is managed."""
         return self.functions.spillway_holds_a_card() != 0
 
     def reset_peak(self) -> None:

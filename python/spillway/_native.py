@@ -21,6 +21,8 @@ _lock = threading.Lock()
 _library: "Library | None" = None
 #: What holds now, variable name to text; None while nothing is managed.
 settings: dict[str, str] | None = None
+#: What will hold once the program uses a graphics card; None where nothing waits for that.
+awaiting_card: dict[str, str] | None = None
 
 
 def load() -> "Library":
@@ -47,7 +49,9 @@ def names_no_device(budget: str) -> bool:
 
 
 def budget_is_of_a_card() -> bool:
-    """Whether a graphics card's memory is managed now."""
+    """Whether a graphics card's memory is managed now, or will be as soon as it is used."""
+    if awaiting_card is not None:
+        return True
     return settings is not None and _library is not None and _library.holds_a_card()
 
 

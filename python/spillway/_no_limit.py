@@ -19,10 +19,11 @@ _looked = False
 def look(optimizer: torch.optim.Optimizer) -> None:
     """Warns of it at the first step that is managed. Costs nothing at the others."""
     global _looked
-    if _looked or _native.settings is None or os.getpid() != _process:
+    settings = _native.settings or _native.awaiting_card
+    if _looked or settings is None or os.getpid() != _process:
         return
     _looked = True
-    budget = _native.settings.get("SPILLWAY_BUDGET", "")
+    budget = settings.get("SPILLWAY_BUDGET", "")
     if not _native.names_no_device(budget) or not _native.budget_is_of_a_card():
         return
     if not torch.cuda.is_initialized() and _is_on_the_cpu(optimizer):

@@ -130,6 +130,7 @@ def disable() -> None:
     if library is not None:
         library.stop()
     _native.settings = None
+    _native.awaiting_card = None
     os.environ.pop("SPILLWAY_BUDGET_PAGE", None)
 
 
@@ -140,31 +141,40 @@ def budget(limit: str | int, **options: Any) -> Iterator[None]:
     Blocks may be nested: the innermost limit holds.
     """
     previous = _native.settings
+    awaiting = _native.awaiting_card
     enable(limit, **options)
+    from spillway import _activation
+
     process = os.getpid()
     try:
         yield
     finally:
         if os.getpid() != process:
             pass  # forked inside: nothing is managed here, whatever the settings
-        elif previous is None:
-            disable()
-        else:
-            from spillway import _activation
-
+        elif previous is not None:
             _activation.start(previous)
+        else:
+            disable()
+            if awaiting is not None:
+                _activation.wait_for_card(awaiting)
 
 
 def stats() -> Statistics:
     """The counters of this process.
 
     Raises:
-        RuntimeError: Spillway was never started here.
+        RuntimeError: Spillway was never started here, or waits for the program to use a card.
     """
     library = _native.loaded()
-    if library is None:
-        raise RuntimeError("Spillway is not active: set SPILLWAY_BUDGET or call spillway.enable()")
-    return Statistics.from_json(library.statistics())
+    text = None if library is None else library.statistics()
+    if text is not None:
+        return Statistics.from_json(text)
+    if _native.awaiting_card is not None:
+        raise RuntimeError(
+            "Spillway is not active yet: the budget is of a graphics card, which this program has "
+            "not used so far"
+        )
+    raise RuntimeError("Spillway is not active: set SPILLWAY_BUDGET or call spillway.enable()")
 
 
 def reset_peak() -> None:

@@ -10,18 +10,11 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from tests.gpu import card_memory, card_rest, card_training
+from tests.gpu.processes import HAS_CARD, USES_IT, on_a_card, on_the_stand_in, run, told
 from tests.oracle.turns import of_the_day
-from tests.standin import run as stand_in
 
-HAS_CARD = torch.cuda.is_available()
-on_a_card = pytest.mark.skipif(
-    not HAS_CARD and not stand_in.libraries(), reason="no graphics card here, and no stand-in"
-)
-# Between the interpreter and what it runs.
-THROUGH = [] if HAS_CARD else ["tests/standin/run.py", "-m", "tests.standin.true_values"]
 # On the stand-in one of them in turn.
 NETWORKS = list(card_training.NETWORKS) if HAS_CARD else of_the_day(card_training.NETWORKS, 1)
 OPTIMIZERS = ["lists", "fused", "momentum"]
@@ -30,36 +23,6 @@ WIDE = {"budget": "cuda:90%", "host_budget": "2GiB"}
 MIB = 1 << 20
 # torch's figure adds its own pool's peak, which need not have been at the same time.
 BESIDE = 8 * MIB
-
-
-def run(tmp_path, *arguments, **variables):
-    """Runs a module of this folder; returns what it printed and its statistics, if managed."""
-    stats = tmp_path / "stats.json"
-    settings = {f"SPILLWAY_{name.upper()}": str(value) for name, value in variables.items()}
-    if settings:
-        settings |= {"SPILLWAY_STATS": str(stats), "SPILLWAY_SPOOL_DIR": str(tmp_path)}
-    child = subprocess.run(
-        [sys.executable, *(THROUGH or ["-m"]), *arguments],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert child.returncode == 0, child.stdout + child.stderr
-    return child.stdout, json.loads(stats.read_text()) if settings else None
-
-
-def told(tmp_path, status, code="import torch", **variables):
-    """What a program is told on standard error that ends with that status."""
-    child = subprocess.run(
-        [sys.executable, *THROUGH[:1], "-c", code],
-        env=os.environ | {"SPILLWAY_SPOOL_DIR": str(tmp_path)} | variables,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert child.returncode == status, child.stderr
-    return child.stderr
 
 
 def can_run(parts):
@@ -137,30 +100,6 @@ def test_a_budget_that_names_no_device_is_of_the_card(unmanaged, beside, tmp_pat
     assert found["peak"] <= half + beside[name] + BESIDE
 
 
-TRAINS_ON_THE_CPU = """
-import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
-weight = torch.nn.Parameter(torch.ones(8))
-optimizer = torch.optim.SGD([weight], lr=0.1)
-# One more for all optimizers, registered after Spillway's.
-register_optimizer_step_pre_hook(lambda *_: None)
-for _ in range(2):
-    weight.sum().backward()
-    optimizer.step()
-assert weight.device.type == "cpu"
-"""
-
-
-@on_a_card
-@pytest.mark.parametrize(
-    ("budget", "times"), [("400MiB", 1), ("cpu:400MiB", 0), ("cuda:400MiB", 0)]
-)
-def test_who_trains_on_the_cpu_beside_a_card_is_told_that_it_has_no_limit(budget, times, tmp_path):
-    said = told(tmp_path, 0, TRAINS_ON_THE_CPU, SPILLWAY_BUDGET=budget)
-    assert said.count("whose memory has no limit") == times, said
-    assert said.count("a budget of cpu:400MiB") == times, said
-
-
 STARTED_WITHOUT = """
 import spillway, torch
 spillway.enable("400MiB")
@@ -180,12 +119,6 @@ def test_a_process_that_holds_the_cpus_memory_goes_on_with_it_and_says_so(tmp_pa
 def test_a_process_that_holds_a_cards_memory_goes_on_with_it(tmp_path):
     again = 'import spillway, torch; spillway.enable("300MiB"); spillway.enable(mode="off")'
     assert told(tmp_path, 0, again, SPILLWAY_BUDGET="400MiB") == ""
-
-
-@on_a_card
-def test_a_budget_that_is_larger_than_the_card_is_refused_as_the_cards(tmp_path):
-    said = told(tmp_path, 2, SPILLWAY_BUDGET="4000GiB")
-    assert "SPILLWAY_BUDGET (of the graphics card): need 3.906 TiB, have" in said
 
 
 @on_a_card
@@ -214,6 +147,7 @@ def test_the_hook_rests_while_a_program_fits(tmp_path):
     run(tmp_path, "tests.gpu.card_rest", *can_run(card_rest.PARTS), **WIDE)
 
 
+
 @on_a_card
 def test_another_allocator_than_torchs_is_refused(tmp_path):
     said = told(
@@ -222,16 +156,16 @@ def test_another_allocator_than_torchs_is_refused(tmp_path):
     assert 'unset "backend" in PYTORCH_ALLOC_CONF' in said
 
 
-@pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
+@on_the_stand_in
 def test_a_card_that_cannot_map_memory_is_refused(tmp_path):
-    said = told(tmp_path, 2, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CUDA="no-mapping")
+    said = told(tmp_path, 2, USES_IT, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CUDA="no-mapping")
     assert "cannot map memory at addresses of the program's choice" in said
     assert "SPILLWAY_BUDGET=cpu:8GiB" in said
 
 
-@pytest.mark.skipif(HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card")
+@on_the_stand_in
 def test_what_other_cards_hold_is_said_to_be_unmanaged(tmp_path):
-    said = told(tmp_path, 0, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CUDA="two-cards")
+    said = told(tmp_path, 0, USES_IT, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CUDA="two-cards")
     assert "the budget is of the first graphics card alone, and 1 more is to be seen" in said
 
 

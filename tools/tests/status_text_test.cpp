@@ -320,6 +320,17 @@ TEST_F(StatusPageReadingTest, NotesTheEndOfWhoeverIsGone) {
   EXPECT_EQ(page_->slots[0].ended_ns, ended) << "the first look is the nearest";
 }
 
+TEST_F(StatusPageReadingTest, LeavesOutWhoWaitsForTheProgramToUseACard) {
+  page_->slots[0].pid = 41;
+  page_->slots[1].pid = 42;
+  EXPECT_FALSE(anyone_waits_for_a_card(*page_));
+  page_->slots[0].waits = 1;
+  EXPECT_TRUE(anyone_waits_for_a_card(*page_));
+  const auto processes = read_processes(*page_);
+  ASSERT_EQ(processes.size(), 1U);
+  EXPECT_EQ(processes[0].pid, 42U);
+}
+
 TEST_F(StatusPageReadingTest, TellsWhoDiedShort) {
   runtime::StatusSlot& slot = page_->slots[0];
   slot.pid = 42;
@@ -360,6 +371,7 @@ TEST_F(StatusPageReadingTest, TrustsNothingInASlot) {
   slot.pid = 1;
   slot.mode = 1000;
   slot.io.fill('\n');
+  slot.pages.fill('\n');
   slot.planner.fill('\n');
   slot.notes.fill('n');
   slot.notes[3] = '\n';
@@ -370,6 +382,7 @@ TEST_F(StatusPageReadingTest, TrustsNothingInASlot) {
   const auto processes = read_processes(*page_);
   EXPECT_EQ(processes[0].mode, runtime::Mode::kOff);
   EXPECT_EQ(processes[0].io, std::string(runtime::kIoNameBytes, '?'));
+  EXPECT_EQ(processes[0].pages, std::string(runtime::kPagesNameBytes, '?'));
   EXPECT_EQ(processes[0].planner, std::string(runtime::kPlannerNameBytes, '?'));
   EXPECT_EQ(processes[0].notes,
             (std::vector{std::string("nnn"), "?" + std::string(runtime::kNotesBytes - 5, 'n')}));

@@ -36,6 +36,7 @@ void StatusPublisher::publish() {
   if (slot == nullptr) return;
   const Statistics counters = counters_.read();
   publish_counters(*slot, counters);
+  std::strncpy(slot->pages.data(), memory_.description().c_str(), kPagesNameBytes - 1);
   slot->budget_bytes.store(budget_.limited() ? counters.budget.count : 0, kRelaxed);
   publish_outcome(*slot);
   rhythm_.updated(steps_.clock(), now_ns());

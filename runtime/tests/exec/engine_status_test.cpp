@@ -31,6 +31,11 @@ TEST_F(EngineStatusTest, ShowsNoBudgetOnceTheEngineHasStopped) {
   EXPECT_EQ(slot().budget_bytes, 0U);
 }
 
+TEST_F(EngineStatusTest, SaysWherePagesComeFrom) {
+  EXPECT_EQ(std::string(slot().pages.data()), engine_.statistics().pages);
+  EXPECT_NE(slot().pages[0], '\0');
+}
+
 TEST_F(EngineStatusTest, CountsTheOpsThatStatisticsCount) {
   EXPECT_EQ(engine_.ops(), 0U);
   ops(3, true);

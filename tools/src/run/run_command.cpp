@@ -164,7 +164,8 @@ void report_end(const RunRequest& request, const runtime::Settings& settings,
   if (processes.empty() && page != nullptr) {
     if (!asked || (request.summary == Show::kOff && outputs.all_written())) return;
     if (end.signal == 0 && end.code == kMistakeExplained) return;
-    say(format_never_loaded(autoload_is_off(environment)));
+    say(anyone_waits_for_a_card(*page) ? format_card_unused()
+                                       : format_never_loaded(autoload_is_off(environment)));
     return;
   }
   const bool limited = totals.sum.budget > Bytes{0};

@@ -12,8 +12,6 @@
 #include <sstream>
 #include <utility>
 
-#include "spillway/runtime/memory/page_pool.hpp"
-
 namespace spillway::tools {
 namespace {
 
@@ -128,10 +126,13 @@ ProcessStatus read_slot(const runtime::StatusSlot& slot) {
   status.io = readable_name(slot.io);
   status.planner = readable_name(slot.planner);
   status.notes = read_notes(slot);
-  const std::string& obstacle = runtime::PagePool::why_not();
-  status.pages = obstacle.empty() ? "page pool" : "plain arena: " + obstacle;
+  status.pages = readable_name(slot.pages);
   status.movers = read_movers(slot);
   return status;
+}
+
+bool waits(const runtime::StatusSlot& slot) {
+  return slot.waits.load(std::memory_order_relaxed) != 0;
 }
 
 double fullness(const ProcessStatus& status) {
@@ -211,9 +212,14 @@ void note_ends(runtime::StatusPage& page) {
 std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page) {
   std::vector<ProcessStatus> processes;
   for (const runtime::StatusSlot& slot : page.slots) {
-    if (slot.pid.load(std::memory_order_acquire) != 0) processes.push_back(read_slot(slot));
+    if (slot.pid.load(std::memory_order_acquire) == 0 || waits(slot)) continue;
+    processes.push_back(read_slot(slot));
   }
   return processes;
+}
+
+bool anyone_waits_for_a_card(const runtime::StatusPage& page) {
+  return std::ranges::any_of(page.slots, waits);
 }
 
 StatusTotals total_of(std::span<const ProcessStatus> processes) {

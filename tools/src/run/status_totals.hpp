@@ -58,7 +58,7 @@ struct ProcessStatus {
   std::string io;                        ///< how bytes move
   std::string planner;                   ///< whose plan is followed, with its options; or empty
   std::vector<std::string> notes;        ///< on the end, sentences
-  std::string pages;  ///< where pages of tensors come from; the machine's, so set by the reader
+  std::string pages;                     ///< where pages of tensors come from
   std::vector<Mover> movers;
 };
 
@@ -66,8 +66,11 @@ struct ProcessStatus {
 /// is that of looking.
 void note_ends(runtime::StatusPage& page);
 
-/// One entry per claimed slot, in the order of the page.
+/// One entry per claimed slot whose process is managed, in the order of the page.
 std::vector<ProcessStatus> read_processes(const runtime::StatusPage& page);
+
+/// Whether a process, which may have ended, has a budget of a graphics card that it did not use.
+bool anyone_waits_for_a_card(const runtime::StatusPage& page);
 
 /// Sums of bytes and times; for what cannot be added, the value of the process that matters most:
 /// `mode` and `io` of the first, `planner` of the first that has one, `steps`, `last_step` and

@@ -90,16 +90,18 @@ std::string movers_lines(const std::vector<Mover>& movers) {
   return text;
 }
 
-std::string notes_lines(const std::vector<std::string>& notes) {
+std::string wrapped_lines(std::string_view word, const std::string& sentence) {
   const std::size_t width = kColumns - line("", "").size() + 1;  // without the line's end
   std::string text;
-  for (const std::string& note : notes) {
-    std::string_view word = "note";
-    for (const std::string& part : wrap_text(note, width)) {
-      text += line(word, printable(part, width));  // a node's name may be longer
-      word = "";
-    }
+  for (const std::string& part : wrap_text(sentence, width)) {
+    text += line(text.empty() ? word : "", printable(part, width));  // a name may be longer
   }
+  return text;
+}
+
+std::string notes_lines(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes) text += wrapped_lines("note", note);
   return text;
 }
 
@@ -108,7 +110,7 @@ std::string notes_lines(const std::vector<std::string>& notes) {
 std::string format_summary(const StatusTotals& totals, bool failed) {
   const ProcessStatus& sum = totals.sum;
   std::string text = header(totals) + outcome_lines(totals, failed) + device_line(totals);
-  if (!sum.pages.empty()) text += line("pages", sum.pages);
+  if (!sum.pages.empty()) text += wrapped_lines("pages", sum.pages);
   if (!sum.planner.empty()) text += line("planner", sum.planner);
   if (sum.overshoot > Bytes{0}) {
     text += line("overshoot", fmt::format("{} above the budget at most", to_string(sum.overshoot)));
@@ -139,6 +141,11 @@ std::string format_never_loaded(bool autoload_is_off) {
   }
   return fmt::format(
       "{}  If it uses PyTorch or TensorFlow, its Python lacks Spillway: spillway doctor\n", fact);
+}
+
+std::string format_card_unused() {
+  return "spillway: the program used no graphics card, so nothing was managed: the budget is of\n"
+         "  a card's memory. To hold the CPU's: --budget cpu:8GiB\n";
 }
 
 }  // namespace spillway::tools

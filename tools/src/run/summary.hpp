@@ -17,4 +17,7 @@ std::string format_summary(const StatusTotals& totals, bool failed = false);
 /// environment holds TORCH_DEVICE_BACKEND_AUTOLOAD=0.
 std::string format_never_loaded(bool autoload_is_off);
 
+/// For a program with a budget of a graphics card that it did not use.
+std::string format_card_unused();
+
 }  // namespace spillway::tools

@@ -15,6 +15,7 @@
 #include "ops/op_facts.hpp"
 #include "session/adoption.hpp"
 #include "session/at_exit.hpp"
+#include "session/awaited_card.hpp"
 #include "session/card.hpp"
 #include "session/made_storages.hpp"
 #include "session/small_versions.hpp"
@@ -49,10 +50,22 @@ char* report(Function&& function) noexcept {
 // The frames that spillway_begin_frame began, outermost first.
 thread_local std::vector<runtime::FrameScope> t_frames;
 
+// Before the first start nothing is managed, and a question makes no engine.
+bool is_started() { return Engines::made() != nullptr; }
+
 // What code that is no op does to a storage on the card, it does in the stream that is current.
 void enter_stream() {
-  if (Card* const card = Engines::get().card())
-    static_cast<void>(card->enter_stream(main_engine()));
+  Card* const card = is_started() ? Engines::get().card() : nullptr;
+  if (card != nullptr) static_cast<void>(card->enter_stream(main_engine()));
+}
+
+runtime::Settings settings_of(const char* json) {
+  std::vector<runtime::NameValue> variables;
+  const nlohmann::json settings = nlohmann::json::parse(json);
+  for (const auto& [name, value] : settings.items()) {
+    variables.emplace_back(name, value.get<std::string>());
+  }
+  return runtime::settings_from_environment(variables);
 }
 
 char* failed() {
@@ -77,19 +90,31 @@ SPILLWAY_API void spillway_free(char* text) { std::free(text); }
 
 /// Starts with the settings of a JSON object whose keys are variable names ("SPILLWAY_BUDGET").
 SPILLWAY_API char* spillway_start(const char* json) {
+  return spillway::torch::report([&] { Watch::start(spillway::torch::settings_of(json)); });
+}
+
+/// See may_be_of_a_card. `answer` is set to 0 or 1.
+SPILLWAY_API char* spillway_may_be_of_a_card(const char* json, int* answer) {
   return spillway::torch::report([&] {
-    std::vector<spillway::runtime::NameValue> variables;
-    const nlohmann::json settings = nlohmann::json::parse(json);
-    for (const auto& [name, value] : settings.items()) {
-      variables.emplace_back(name, value.get<std::string>());
-    }
-    Watch::start(spillway::runtime::settings_from_environment(variables));
+    *answer = spillway::torch::may_be_of_a_card(spillway::torch::settings_of(json)) ? 1 : 0;
   });
 }
 
-SPILLWAY_API char* spillway_stop() {
-  return spillway::torch::report([] { Watch::get().stop(); });
+/// See await_card.
+SPILLWAY_API char* spillway_await_card(const char* json) {
+  return spillway::torch::report(
+      [&] { spillway::torch::await_card(spillway::torch::settings_of(json)); });
 }
+
+SPILLWAY_API char* spillway_stop() {
+  return spillway::torch::report([] {
+    spillway::torch::end_waiting_for_card();
+    if (spillway::torch::is_started()) Watch::get().stop();
+  });
+}
+
+/// Whether anything was ever managed: before that there are no statistics.
+SPILLWAY_API int spillway_is_started() { return spillway::torch::is_started() ? 1 : 0; }
 
 SPILLWAY_API char* spillway_statistics() {
   return spillway::torch::copy(spillway::runtime::to_json(main_engine().statistics()));
@@ -101,25 +126,32 @@ SPILLWAY_API char* spillway_budget_page() {
   return spillway::torch::copy(main_engine().budget_page());
 }
 
-/// Whether the storages that are managed lie on a graphics card. Only after spillway_start.
-SPILLWAY_API int spillway_holds_a_card() { return Engines::get().card() != nullptr ? 1 : 0; }
+/// Whether the storages that are managed lie on a graphics card.
+SPILLWAY_API int spillway_holds_a_card() {
+  return spillway::torch::is_started() && Engines::get().card() != nullptr ? 1 : 0;
+}
 
 /// An optimizer's step begins.
-SPILLWAY_API void spillway_note_step() { Watch::get().note_optimizer_step(); }
+SPILLWAY_API void spillway_note_step() {
+  if (spillway::torch::is_started()) Watch::get().note_optimizer_step();
+}
 
 /// The interpreter ends. `out_of_memory`: for an error of ours that nobody caught. `now`: no
 /// handler of exit will run, so what is to be written is written now.
 SPILLWAY_API void spillway_end(int out_of_memory, int now) {
   using spillway::runtime::Ending;
+  if (!spillway::torch::is_started()) return;
   spillway::torch::end_process(out_of_memory != 0 ? Ending::kOutOfMemory : Ending::kOther,
                                now != 0);
 }
 
-SPILLWAY_API void spillway_reset_peak() { main_engine().reset_peak(); }
+SPILLWAY_API void spillway_reset_peak() {
+  if (spillway::torch::is_started()) main_engine().reset_peak();
+}
 
-SPILLWAY_API void spillway_keep_gradients(int keep) { Watch::get().keep_gradients = keep != 0; }
+SPILLWAY_API void spillway_keep_gradients(int keep) { Watch::keep_gradients = keep != 0; }
 
-SPILLWAY_API void spillway_keep_made(int keep) { Watch::get().keep_made = keep != 0; }
+SPILLWAY_API void spillway_keep_made(int keep) { Watch::keep_made = keep != 0; }
 
 /// 0 once nothing is left for spillway_adopt.
 SPILLWAY_API int spillway_may_be_older() { return spillway::torch::may_be_older() ? 1 : 0; }
@@ -133,23 +165,27 @@ SPILLWAY_API char* spillway_adopt(c10::TensorImpl* const* tensors, std::size_t c
 }
 
 /// See Watch::wake.
-SPILLWAY_API void spillway_wake() { Watch::get().wake(); }
+SPILLWAY_API void spillway_wake() {
+  if (spillway::torch::is_started()) Watch::get().wake();
+}
 
 /// See Watch::never_rest.
 SPILLWAY_API void spillway_never_rest() {
-  Watch::get().never_rest();
-  Watch::get().wake();
+  Watch::never_rest();
+  spillway_wake();
 }
 
 /// See Engine::show_addresses.
-SPILLWAY_API void spillway_show_addresses(int shown) { main_engine().show_addresses(shown != 0); }
+SPILLWAY_API void spillway_show_addresses(int shown) {
+  if (spillway::torch::is_started()) main_engine().show_addresses(shown != 0);
+}
 
 /// Brings a storage back. `use` is 0 or 1 for code that reads or writes it before it returns: the
 /// calling thread's next op, or two more such calls, let go of it. 2: its address leaves torch. It
 /// stays until the thread's next op, and counts as written at any time from now on.
 SPILLWAY_API char* spillway_touch(void* storage_impl, int use) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  const auto found = Engines::get().find_bound(storage);
+  const auto found = Engines::find_bound(storage);
   if (!found) {
     if (use != 0) spillway::torch::expect_unseen_small_writes(storage);
     return nullptr;
@@ -180,26 +216,26 @@ SPILLWAY_API void spillway_serve_when_resized(void* storage_impl) {
 /// See DeviceEngine::release_tensor.
 SPILLWAY_API void spillway_release_tensor(void* storage_impl) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  const auto found = Engines::get().find(storage);
+  const auto found = Engines::find(storage);
   if (found) found.device->release_tensor(*found.record, storage);
 }
 
 /// The storage never moves until released.
 SPILLWAY_API char* spillway_keep(void* storage_impl) {
-  const auto found = Engines::get().find_bound(*static_cast<c10::StorageImpl*>(storage_impl));
+  const auto found = Engines::find_bound(*static_cast<c10::StorageImpl*>(storage_impl));
   spillway::torch::enter_stream();
   return !found || found.engine().keep(*found.record) ? nullptr : spillway::torch::failed();
 }
 
 SPILLWAY_API void spillway_release(void* storage_impl) {
-  const auto found = Engines::get().find(*static_cast<c10::StorageImpl*>(storage_impl));
+  const auto found = Engines::find(*static_cast<c10::StorageImpl*>(storage_impl));
   if (found) found.engine().release(*found.record);
 }
 
 /// Keeps (or releases) the storage that `address` lies in; nothing for memory that is not ours. For
 /// callers that know an address alone: a device copies from the physical pages behind it.
 SPILLWAY_API char* spillway_keep_address(const void* address, int kept) {
-  const auto found = Engines::get().find_at(address);
+  const auto found = Engines::find_at(address);
   if (!found) return nullptr;
   if (kept == 0) {
     found.engine().release(*found.record);
@@ -218,6 +254,7 @@ SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
     auto& frames = spillway::torch::t_frames;
     frames.emplace_back();
     *begun = 1;
+    if (!spillway::torch::is_started()) return;
     auto& engine = main_engine();
     if (engine.watching()) {
       spillway::torch::enter_stream();
@@ -228,7 +265,7 @@ SPILLWAY_API char* spillway_begin_frame(const char* name, int* begun) {
 
 SPILLWAY_API char* spillway_use(void* storage_impl, int written) {
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  const auto found = Engines::get().find_bound(storage);
+  const auto found = Engines::find_bound(storage);
   if (!found) {
     if (written != 0) spillway::torch::begin_small_version(storage);
     return nullptr;

@@ -44,12 +44,14 @@ void enable(const Options& options, int torch_major, int torch_minor) {
   Watch::start(runtime::settings_from_environment(variables));
 }
 
-void disable() { Watch::get().stop(); }
+void disable() {
+  if (Engines::made() != nullptr) Watch::get().stop();
+}
 
 void keep(const at::Tensor& tensor) {
   c10::StorageImpl* storage = storage_of(tensor);
   if (storage == nullptr) return;
-  const Managed found = Engines::get().find_bound(*storage);
+  const Managed found = Engines::find_bound(*storage);
   if (found && !found.engine().keep(*found.record)) {
     throw UserError(runtime::Engine::last_failure());
   }
@@ -61,6 +63,7 @@ void release(const at::Tensor& tensor) {
 }
 
 Statistics statistics() {
+  if (Engines::made() == nullptr) return {};
   const runtime::Statistics now = main_engine().statistics();
   return {.budget_bytes = now.budget.count,
           .device_bytes = now.device.count,

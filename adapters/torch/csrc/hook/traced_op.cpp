@@ -57,7 +57,7 @@ void TracedOp::input(runtime::Engine& engine, const at::Tensor& tensor, bool wri
   if (costs_) cost_.input(tensor, overwritten);
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   if (storage.nbytes() == 0) return;
-  const Managed found = Engines::get().find(storage);
+  const Managed found = Engines::find(storage);
   if (!found || &found.engine() != &engine) {
     pure_ = false;  // memory that a trace knows nothing of: it may be another when it runs again
     return;

@@ -101,7 +101,7 @@ SPILLWAY_API void spillway_record_storage(void* storage_impl, const char* role, 
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
   if (!spillway::torch::main_engine().tracing()) {
     Recording::get().describe(storage, known, name);
-  } else if (const auto found = spillway::torch::Engines::get().find(storage);
+  } else if (const auto found = spillway::torch::Engines::find(storage);
              found && found.engine().tracing()) {
     found.engine().describe(*found.record, known, name);
   }

@@ -106,7 +106,7 @@ Outcome take_in(const Accounts::Older& older) {
   std::memcpy(fresh.mutable_get(), storage._mutable_data_ptr_no_checks().get(), older.bytes.count);
   storage.set_data_ptr_noswap(std::move(fresh));
   // From here on it may leave for the next.
-  static_cast<void>(Engines::get().find_bound(storage));
+  static_cast<void>(Engines::find_bound(storage));
   return Outcome::kTaken;
 }
 

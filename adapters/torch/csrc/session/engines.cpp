@@ -51,6 +51,8 @@ void DeviceEngine::release_tensor(runtime::StorageRecord& record, c10::StorageIm
   engine_.replace_owner(record, new StorageOwner(storage, nullptr));
 }
 
+const Engines* Engines::made() { return g_made.load(std::memory_order_acquire); }
+
 Engines& Engines::get() {
   static auto* engines = new Engines();
   return *engines;
@@ -85,20 +87,23 @@ Engines::Engines() {
   g_made = this;
 }
 
-Managed Engines::find(c10::StorageImpl& storage) const {
-  DeviceEngine* const device = of(storage);
+Managed Engines::find(c10::StorageImpl& storage) {
+  const Engines* const engines = made();
+  DeviceEngine* const device = engines != nullptr ? engines->of(storage) : nullptr;
   if (device == nullptr) return {};
   return {.device = device, .record = device->record_of(storage)};
 }
 
-Managed Engines::find_bound(c10::StorageImpl& storage) const {
+Managed Engines::find_bound(c10::StorageImpl& storage) {
   const Managed found = find(storage);
   if (found) found.device->bind(*found.record, storage);
   return found;
 }
 
-Managed Engines::find_at(const void* address) const {
-  for (const auto& each : devices_) {
+Managed Engines::find_at(const void* address) {
+  const Engines* const engines = made();
+  if (engines == nullptr) return {};
+  for (const auto& each : engines->devices_) {
     const runtime::DeviceBlock* const block = each->engine().block_at(address);
     if (block != nullptr) return {.device = each.get(), .record = block->record};
   }

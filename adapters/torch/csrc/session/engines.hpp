@@ -79,6 +79,8 @@ struct Managed {
 class Engines {
  public:
   static Engines& get();
+  /// Null before `make_for`: nothing is managed yet.
+  static const Engines* made();
   /// Makes them for the device that the budget is of, unless they are there. A budget that names
   /// none is of the device that is managed already, else of a card if torch has one, else of the
   /// CPU. Throws UserError where its device cannot be managed, or another is.
@@ -95,12 +97,12 @@ class Engines {
     }
     return nullptr;
   }
-  /// The storage with the engine that moves it.
-  [[nodiscard]] Managed find(c10::StorageImpl& storage) const;
+  /// The storage with the engine that moves it; none before `make_for`.
+  [[nodiscard]] static Managed find(c10::StorageImpl& storage);
   /// The same, bound to its record.
-  [[nodiscard]] Managed find_bound(c10::StorageImpl& storage) const;
+  [[nodiscard]] static Managed find_bound(c10::StorageImpl& storage);
   /// The storage that `address` lies in. For fault handlers: takes no lock.
-  [[nodiscard]] Managed find_at(const void* address) const;
+  [[nodiscard]] static Managed find_at(const void* address);
   template <class Visit>
   void each(const Visit& visit) const {
     for (const auto& device : devices_) visit(device->engine());

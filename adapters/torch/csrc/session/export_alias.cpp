@@ -25,7 +25,7 @@ at::Tensor export_alias(const at::Tensor& tensor) {
   static_cast<void>(tensor.mutable_data_ptr());
   c10::Storage storage = tensor.storage();
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  const Managed managed = Engines::get().find(*impl);
+  const Managed managed = Engines::find(*impl);
   if (!managed) return tensor.detach();
   managed.engine().begin_export(*managed.record);
   // As torch does for the storage it exports itself: a resize would free the shared memory.

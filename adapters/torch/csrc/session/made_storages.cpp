@@ -20,7 +20,7 @@ void manage_made_storage(c10::StorageImpl& storage, bool keep_contents) {
     storage.set_data_ptr_noswap(std::move(fresh));
   }
   serve_when_resized(storage);
-  static_cast<void>(Engines::get().find_bound(storage));
+  static_cast<void>(Engines::find_bound(storage));
 }
 
 void serve_when_resized(c10::StorageImpl& storage) {

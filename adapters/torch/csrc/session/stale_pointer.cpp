@@ -43,7 +43,7 @@ class SignalText {
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   // Whatever its state is by now: what an op uses does not fault.
-  if (const Managed found = Engines::get().find_at(info->si_addr)) {
+  if (const Managed found = Engines::find_at(info->si_addr)) {
     const runtime::DeviceBlock* const block = found.record->block;
     const char* made_by = found.record->made_by.load();
     SignalText text;

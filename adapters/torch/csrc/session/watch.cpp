@@ -8,6 +8,7 @@
 
 #include "ops/op_facts.hpp"
 #include "session/at_exit.hpp"
+#include "session/awaited_card.hpp"
 #include "session/cpu_allocator.hpp"
 #include "session/small_versions.hpp"
 #include "session/stale_pointer.hpp"
@@ -84,20 +85,25 @@ void Watch::after_fork(InChild in_child) {
   mutex_.unlock();
 }
 
-void Watch::start(const runtime::Settings& stated) {
-  // A budget that is shared with the process which started this one is of the same device.
-  Engines::make_for(stated);
-  get().apply(stated);
-}
-
-void Watch::apply(const runtime::Settings& stated) {
-  const std::lock_guard lock(mutex_);
+runtime::Settings Watch::checked(const runtime::Settings& stated) {
   if (!stated.planner.empty() || !stated.plan_cache.empty()) {
     throw UserError(
         "SPILLWAY_PLANNER, SPILLWAY_PLAN_CACHE: PyTorch's steps follow no planner's plan yet. "
         "Unset them.");
   }
-  const runtime::Settings settings = runtime::with_checked_outputs(stated);
+  return runtime::with_checked_outputs(stated);
+}
+
+void Watch::start(const runtime::Settings& stated) {
+  // A budget that is shared with the process which started this one is of the same device.
+  const runtime::Settings settings = checked(stated);
+  Engines::make_for(settings);
+  get().apply(settings);
+  end_waiting_for_card();
+}
+
+void Watch::apply(const runtime::Settings& settings) {
+  const std::lock_guard lock(mutex_);
   if (!engine_.watching()) rest_.begin_watching(!hook_is_on());
   try {
     engine_.start(settings);

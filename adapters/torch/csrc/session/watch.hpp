@@ -20,6 +20,9 @@ class Watch {
  public:
   static Watch& get();
 
+  /// The settings, if a start by them may be tried: with the files that are to be written as
+  /// absolute paths. Throws UserError where torch follows no such settings. Starts nothing.
+  static runtime::Settings checked(const runtime::Settings& stated);
   /// Installs allocator and hook (once) and applies the settings. Throws UserError.
   static void start(const runtime::Settings& stated);
   /// Everything comes back, nothing moves any more, ops are not watched. Storages keep their
@@ -39,20 +42,20 @@ class Watch {
   void wake();
   /// Distributed training is in use: nothing rests any more, since the buffers of collectives that
   /// nobody sees begin would not be kept.
-  void never_rest() { never_rests_.store(true); }
+  static void never_rest() { never_rests_.store(true); }
   /// An optimizer's step begins: counted here while the hook rests.
   void note_optimizer_step();
 
   /// DistributedDataParallel is in use: gradients never move.
-  std::atomic<bool> keep_gradients{false};
+  inline static std::atomic<bool> keep_gradients{false};
   /// The results of ops never move now: DistributedDataParallel is allocating its buckets.
-  std::atomic<bool> keep_made{false};
+  inline static std::atomic<bool> keep_made{false};
 
  private:
   enum class InChild : bool { kNo, kYes };
 
   Watch();
-  void apply(const runtime::Settings& stated);
+  void apply(const runtime::Settings& settings);
   void install();
   void before_fork();
   void after_fork(InChild in_child);
@@ -71,7 +74,7 @@ class Watch {
   std::mutex hook_mutex_;  // its registration; taken after mutex_
   std::optional<at::CallbackHandle> hook_;
   HookRest rest_;
-  std::atomic<bool> never_rests_{false};
+  inline static std::atomic<bool> never_rests_{false};
   std::atomic<std::uint32_t> attempts_left_{0};  // to rest, in this step
   std::atomic<std::uint64_t> steps_looked_at_{0};
   std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer

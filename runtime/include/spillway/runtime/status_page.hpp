@@ -16,11 +16,12 @@
 
 namespace spillway::runtime {
 
-inline constexpr std::uint32_t kStatusVersion = 8;
+inline constexpr std::uint32_t kStatusVersion = 9;
 inline constexpr std::size_t kStatusSlots = 64;
 inline constexpr std::size_t kTopMovers = 5;
 inline constexpr std::size_t kMoverNameBytes = 96;
 inline constexpr std::size_t kIoNameBytes = 96;
+inline constexpr std::size_t kPagesNameBytes = 160;
 inline constexpr std::size_t kPlannerNameBytes = 64;
 inline constexpr std::size_t kNotesBytes = 2048;
 
@@ -70,10 +71,12 @@ struct StatusSlot {
   std::atomic<std::uint64_t> short_bytes;         ///< what the last of them was short
   std::atomic<std::uint64_t> ops_at_shortage;     ///< `ops` when that was found
   std::atomic<std::uint64_t> started_ns;          ///< steady clock, when the engine started
-  std::atomic<std::uint64_t> ended_ns;          ///< the same at the end: set by it, or by a reader
-  std::atomic<std::uint32_t> ending;            ///< Ending as a number
-  std::atomic<std::uint32_t> unwritten;         ///< 1: it said that it could not write a file
-  std::array<char, kIoNameBytes> io;            ///< how bytes move; NUL-terminated
+  std::atomic<std::uint64_t> ended_ns;   ///< the same at the end: set by it, or by a reader
+  std::atomic<std::uint32_t> ending;     ///< Ending as a number
+  std::atomic<std::uint32_t> unwritten;  ///< 1: it said that it could not write a file
+  std::atomic<std::uint32_t> waits;   ///< 1: for the program to use a card; nothing is managed yet
+  std::array<char, kIoNameBytes> io;  ///< how bytes move; NUL-terminated
+  std::array<char, kPagesNameBytes> pages;      ///< where pages come from; NUL-terminated
   std::array<char, kPlannerNameBytes> planner;  ///< whose plan is followed; NUL-terminated
   /// Of the end: what a person should know besides, a line each, the last of which may be cut;
   /// NUL-terminated.
