@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A budget of a graphics card's memory: the same bits within it, and torch's own functions as ever.
 
-On a card where there is one (`make gpu`), else on the stand-in for one, which captures no graphs.
+On a card where there is one (`make gpu`), else on the stand-in for one.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.gpu import card_memory, card_rest, card_training
+from tests.gpu import card_training
 from tests.gpu.processes import HAS_CARD, USES_IT, on_a_card, on_the_stand_in, run, told
 from tests.oracle.turns import of_the_day
 
@@ -23,11 +23,6 @@ WIDE = {"budget": "cuda:90%", "host_budget": "2GiB"}
 MIB = 1 << 20
 # torch's figure adds its own pool's peak, which need not have been at the same time.
 BESIDE = 8 * MIB
-
-
-def can_run(parts):
-    """Their names; the stand-in captures no graphs."""
-    return [part.__name__ for part in parts if HAS_CARD or part.__name__ != "captures"]
 
 
 @pytest.fixture(scope="module")
@@ -139,13 +134,18 @@ def test_optimizers_of_lists_need_not_have_all_states_at_once(optimizer, tmp_pat
 
 @on_a_card
 def test_functions_for_memory_serve_as_ever(tmp_path):
-    run(tmp_path, "tests.gpu.card_memory", *can_run(card_memory.PARTS), **WIDE)
+    run(tmp_path, "tests.gpu.card_memory", **WIDE)
 
 
 @on_a_card
 def test_the_hook_rests_while_a_program_fits(tmp_path):
-    run(tmp_path, "tests.gpu.card_rest", *can_run(card_rest.PARTS), **WIDE)
+    run(tmp_path, "tests.gpu.card_rest", **WIDE)
 
+
+@on_a_card
+@pytest.mark.parametrize("mode", ["enforce", "fuzz"])
+def test_graphs_are_captured_with_what_has_left(mode, tmp_path):
+    run(tmp_path, "tests.gpu.card_graphs", mode=mode, **WIDE)
 
 
 @on_a_card

@@ -146,6 +146,24 @@ class CudaDriver::InContext {
   cuda::Context before_ = nullptr;
 };
 
+// Its calls disturb no graph that any thread captures while it lives. In a thread of the program's
+// a question about an event ends a capture otherwise, whatever the event is of
+// (cuThreadExchangeStreamCaptureMode); enter_thread asks for the same in threads of ours.
+class CudaDriver::BesideCaptures {
+ public:
+  explicit BesideCaptures(const CudaDriver& driver) : driver_(driver) { exchange(); }
+  ~BesideCaptures() { exchange(); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  // Where that fails the call that follows tells of it.
+  void exchange() { static_cast<void>(driver_.call_.exchange_capture_mode(&mode_)); }
+
+  const CudaDriver& driver_;
+  int mode_ = cuda::kCaptureModeRelaxed;
+};
+
 std::string CudaDriver::text(DeviceStatus status) const { return library_->text(status.code); }
 
 DeviceStatus CudaDriver::memory_info(DeviceMemoryInfo& info) {
@@ -182,6 +200,7 @@ DeviceStatus CudaDriver::free_reservation(DeviceAddress address, Bytes bytes) {
 }
 
 DeviceStatus CudaDriver::create(Bytes bytes, PagesHandle& handle) {
+  const BesideCaptures beside_captures(*this);
   const std::lock_guard turn(mapping_);
   cuda::Handle made = 0;
   const DeviceStatus status = status_of(call_.mem_create(&made, bytes.count, &place_, 0));
@@ -190,31 +209,37 @@ DeviceStatus CudaDriver::create(Bytes bytes, PagesHandle& handle) {
 }
 
 DeviceStatus CudaDriver::map(DeviceAddress address, Bytes bytes, PagesHandle handle) {
+  const BesideCaptures beside_captures(*this);
   const std::lock_guard turn(mapping_);
   return status_of(call_.mem_map(raw(address), bytes.count, 0, raw(handle), 0));
 }
 
 DeviceStatus CudaDriver::allow_access(DeviceAddress address, Bytes bytes) {
+  const BesideCaptures beside_captures(*this);
   const std::lock_guard turn(mapping_);
   return status_of(call_.mem_set_access(raw(address), bytes.count, &access_, 1));
 }
 
 DeviceStatus CudaDriver::unmap(DeviceAddress address, Bytes bytes) {
+  const BesideCaptures beside_captures(*this);
   const std::lock_guard turn(mapping_);
   return status_of(call_.mem_unmap(raw(address), bytes.count));
 }
 
 DeviceStatus CudaDriver::release(PagesHandle handle) {
+  const BesideCaptures beside_captures(*this);
   const std::lock_guard turn(mapping_);
   return status_of(call_.mem_release(raw(handle)));
 }
 
 DeviceStatus CudaDriver::register_host(std::byte* memory, Bytes bytes) {
+  const BesideCaptures beside_captures(*this);
   const InContext in_context(*this);
   return status_of(call_.host_register(memory, bytes.count, cuda::kHostRegisterPortable));
 }
 
 DeviceStatus CudaDriver::unregister_host(std::byte* memory) {
+  const BesideCaptures beside_captures(*this);
   const InContext in_context(*this);
   return status_of(call_.host_unregister(memory));
 }
@@ -238,8 +263,14 @@ DeviceStatus CudaDriver::stream_wait(DeviceStream stream, DeviceEvent event) {
 }
 
 DeviceStatus CudaDriver::synchronize_stream(DeviceStream stream) {
+  const BesideCaptures beside_captures(*this);
   const InContext in_context(*this);
   return status_of(call_.stream_synchronize(raw(stream)));
+}
+
+bool CudaDriver::is_capturing(DeviceStream stream) {
+  int status = 0;
+  return call_.stream_is_capturing(raw(stream), &status) == cuda::kSuccess && status != 0;
 }
 
 DeviceStatus CudaDriver::create_event(EventTiming timing, DeviceEvent& event) {
@@ -264,14 +295,17 @@ DeviceStatus CudaDriver::record(DeviceEvent event, DeviceStream stream) {
 }
 
 DeviceStatus CudaDriver::query(DeviceEvent event) {
+  const BesideCaptures beside_captures(*this);
   return status_of(call_.event_query(raw(event)));
 }
 
 DeviceStatus CudaDriver::synchronize_event(DeviceEvent event) {
+  const BesideCaptures beside_captures(*this);
   return status_of(call_.event_synchronize(raw(event)));
 }
 
 DeviceStatus CudaDriver::elapsed(DeviceEvent from, DeviceEvent to, TimeNs& duration) {
+  const BesideCaptures beside_captures(*this);
   float milliseconds = 0;
   const DeviceStatus status = status_of(call_.event_elapsed(&milliseconds, raw(from), raw(to)));
   duration = std::llround(static_cast<double>(milliseconds) * 1e6);

@@ -36,7 +36,7 @@ StreamSlot StreamClock::slot_of(DeviceStream stream) {
   if (known) return slot;
   if (place != streams_.end()) {
     // Uses of the one before were noted up to now, those of this one are from here on.
-    *place = Stream{.handle = stream, .ticks = {}, .passed = moment_.fetch_add(1) + 1};
+    *place = Stream{.handle = stream, .ticks = {}, .passed = next_moment()};
   } else {
     streams_.emplace_back().handle = stream;
     slots_[slot].streams.push_back(index);
@@ -65,10 +65,9 @@ DeviceEvent StreamClock::take_event_locked() {
   return event;
 }
 
-StreamClock::Tick& StreamClock::tick_locked(Stream& stream) {
+// First the stamp, then the event: a use that saw an earlier moment was launched before both.
+StreamClock::Tick& StreamClock::tick_locked(Stream& stream, StreamMoment stamp) {
   const DeviceEvent event = take_event_locked();
-  // First the stamp, then the event: a use that saw an earlier moment was launched before both.
-  const StreamMoment stamp = moment_.fetch_add(1) + 1;
   const DeviceStatus status = driver_.record(event, stream.handle);
   if (!status.done()) unused_.push_back(event);
   expect_done(driver_, status, "recording an event");
@@ -88,16 +87,35 @@ void StreamClock::tick(StreamSlot slot) {
   slots_[slot].ops.store(0, std::memory_order_relaxed);
   slots_[slot].allocated.store(0, std::memory_order_relaxed);
   for (const std::size_t index : slots_[slot].streams) {
-    if (streams_[index].gone) continue;
+    if (streams_[index].gone || driver_.is_capturing(streams_[index].handle)) continue;
     look_locked(streams_[index]);
-    tick_locked(streams_[index]);
+    tick_locked(streams_[index], next_moment());
   }
+}
+
+void StreamClock::tick_all() {
+  const std::lock_guard lock(mutex_);
+  for (Stream& stream : streams_) {
+    if (!stream.gone && !driver_.is_capturing(stream.handle)) tick_locked(stream, next_moment());
+  }
+}
+
+StreamClock::Tick* StreamClock::last_locked(Stream& stream, StreamMoment now) {
+  look_locked(stream);
+  const auto last = std::ranges::find_if(stream.ticks.rbegin(), stream.ticks.rend(),
+                                         [](const Tick& tick) { return !tick.passed; });
+  if (last != stream.ticks.rend()) return &*last;
+  stream.passed = now;
+  return nullptr;
 }
 
 StreamClock::Tick* StreamClock::needed_locked(Stream& stream, StreamMoment moment) {
   if (stream.gone || stream.passed > moment) return nullptr;
   const auto first = std::ranges::upper_bound(stream.ticks, moment, {}, &Tick::stamp);
-  return first != stream.ticks.end() ? &*first : &tick_locked(stream);
+  if (first != stream.ticks.end()) return &*first;
+  // The stamp comes first here, too.
+  const StreamMoment now = next_moment();
+  return driver_.is_capturing(stream.handle) ? last_locked(stream, now) : &tick_locked(stream, now);
 }
 
 void StreamClock::look_locked(Stream& stream) {
@@ -136,15 +154,28 @@ void StreamClock::order_locked(DeviceStream waiter, const Fence& fence) {
 
 void StreamClock::order_after(DeviceStream waiter, const Fence& fence) {
   if (fence.empty()) return;
+  if (driver_.is_capturing(waiter)) {
+    wait(fence);
+    return;
+  }
   const std::lock_guard lock(mutex_);
   order_locked(waiter, fence);
 }
 
 void StreamClock::order_all_after(const Fence& fence) {
-  const std::lock_guard lock(mutex_);
-  for (const Stream& stream : streams_) {
-    if (!stream.gone) order_locked(stream.handle, fence);
+  bool captures = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Stream& stream : streams_) {
+      if (stream.gone) continue;
+      if (driver_.is_capturing(stream.handle)) {
+        captures = true;
+      } else {
+        order_locked(stream.handle, fence);
+      }
+    }
   }
+  if (captures) wait(fence);
 }
 
 Fence StreamClock::fence_of_all() const {

@@ -731,10 +731,8 @@ void Engine::reset_peak() {
   parts_->floor.reset();
 }
 
-void Engine::wait_for_copies() {
-  if (in_child_) return;
-  EngineLock lock(parts_->mutex);
-  parts_->waits.for_all_copies(lock);
+void Engine::before_captures() {
+  if (streams_ != nullptr && !in_child_) streams_->before_captures();
 }
 
 // ---- Forks --------------------------------------------------------------------------------------

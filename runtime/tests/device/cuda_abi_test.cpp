@@ -67,6 +67,7 @@ using Theirs_cuStreamCreateWithPriority = PFN_cuStreamCreateWithPriority_v5050;
 using Theirs_cuStreamDestroy = PFN_cuStreamDestroy_v4000;
 using Theirs_cuStreamWaitEvent = PFN_cuStreamWaitEvent_v3020;
 using Theirs_cuStreamSynchronize = PFN_cuStreamSynchronize_v2000;
+using Theirs_cuStreamIsCapturing = PFN_cuStreamIsCapturing_v10000;
 using Theirs_cuEventCreate = PFN_cuEventCreate_v2000;
 using Theirs_cuEventDestroy = PFN_cuEventDestroy_v4000;
 using Theirs_cuEventRecord = PFN_cuEventRecord_v2000;

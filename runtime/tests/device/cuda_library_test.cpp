@@ -189,6 +189,44 @@ TEST(CudaDriverTest, ServesAThreadThatNoContextIsCurrentIn) {
       in_new_thread([&] { return driver.create_event(EventTiming::kYes, another); }).done());
 }
 
+// As of a program's thread that captures a graph, in which nothing may be asked otherwise.
+TEST_F(CudaCopyTest, NoCallSpoilsAGraphThatTheCallingThreadCaptures) {
+  const CudaLibrary library(SPILLWAY_STAND_IN_CUDA);
+  using Begin = cuda::Result(cuda::Stream, int mode);
+  using End = cuda::Result(cuda::Stream, void** graph);
+  auto* const begin = reinterpret_cast<Begin*>(library.function("cuStreamBeginCapture"));
+  auto* const end = reinterpret_cast<End*>(library.function("cuStreamEndCapture"));
+  DeviceStream captured{};
+  ASSERT_TRUE(driver_.create_stream(captured).done());
+  auto* const handle = reinterpret_cast<cuda::Stream>(static_cast<std::uintptr_t>(captured));
+  std::vector<std::byte> host(kMiB.count);
+  std::jthread([&] {
+    ASSERT_EQ(begin(handle, 0), cuda::kSuccess);
+    map(kMiB * 2);
+    DeviceEvent event{};
+    DeviceEvent later{};
+    EXPECT_TRUE(driver_.create_event(EventTiming::kYes, event).done());
+    EXPECT_TRUE(driver_.create_event(EventTiming::kYes, later).done());
+    EXPECT_TRUE(driver_.register_host(host.data(), kMiB).done());
+    EXPECT_TRUE(driver_.record(event, stream_).done());
+    EXPECT_TRUE(driver_.copy_in(block_, host.data(), kMiB, stream_).done());
+    EXPECT_TRUE(driver_.copy_out(host.data(), block_, kMiB, stream_).done());
+    EXPECT_TRUE(driver_.record(later, stream_).done());
+    EXPECT_NE(driver_.query(later).outcome, DeviceOutcome::kRefused);
+    EXPECT_TRUE(driver_.synchronize_event(later).done());
+    TimeNs duration = 0;
+    EXPECT_TRUE(driver_.elapsed(event, later, duration).done());
+    EXPECT_TRUE(driver_.synchronize_stream(stream_).done());
+    EXPECT_TRUE(driver_.unregister_host(host.data()).done());
+    DeviceMemoryInfo info;
+    EXPECT_TRUE(driver_.memory_info(info).done());
+    EXPECT_TRUE(driver_.destroy_event(event).done());
+    void* graph = nullptr;
+    EXPECT_EQ(end(handle, &graph), cuda::kSuccess);
+  }).join();
+  EXPECT_TRUE(driver_.destroy_stream(captured).done());
+}
+
 // As of a thread that works on a second card, where stream 0 is another's.
 TEST(CudaDriverTest, ServesAThreadInWhichAnotherCardsContextIsCurrent) {
   const auto library = std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA);

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "spillway/runtime/device/stream_clock.hpp"
+#include "spillway/testing/device/capture_device.hpp"
 #include "spillway/testing/device/held_stream.hpp"
-#include "spillway/testing/device/thread_device.hpp"
 
 namespace spillway::runtime {
 
@@ -34,7 +34,7 @@ class DeviceFixture : public ::testing::Test {
     return device_.query(event).done();
   }
 
-  ThreadDevice device_{{.memory = kMiB, .longest_delay_us = 0}};
+  spillway::testing::CaptureDevice device_{{.memory = kMiB, .longest_delay_us = 0}};
   StreamClock clock_{device_};
   DeviceStream one_ = stream();
   DeviceStream two_ = stream();

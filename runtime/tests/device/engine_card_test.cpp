@@ -335,22 +335,6 @@ TEST_F(EngineCardTest, FreedMemoryIsNobodysBeforeTheWorkOfARecordedStream) {
   EXPECT_EQ(read(*storages_.back(), one_), 20);
 }
 
-//   one    [held] writes all                     release
-//   thread         make: copies out are under way
-//   host               waits for them            ...      goes on
-TEST_F(EngineCardTest, WhoCapturesAGraphWaitsForCopiesUnderWay) {
-  start();
-  fill(4);
-  engine_->wait_for_copies();
-  HeldStream held(device_, one_);
-  auto made = make_behind_writes();
-  auto waited = std::async(std::launch::async, [this] { engine_->wait_for_copies(); });
-  EXPECT_EQ(waited.wait_for(kAWhile), std::future_status::timeout);
-  held.release();
-  waited.get();
-  storages_.push_back(made.get());
-}
-
 //   one    [held] writes a, which then is dead                     release
 //   host                                     the peak begins anew
 TEST_F(EngineCardTest, APeakBeginsAnewWithoutWaitingForTheCard) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <set>
 #include <string>
 #include <thread>
@@ -123,6 +124,67 @@ TEST_F(StreamClockTest, TellsWhatAHostThreadWaitsFor) {
   waiter.join();
   EXPECT_THAT(told, HasSubstr("stream 0x2 is before tick 2, 1 host thread(s) wait for it"));
   EXPECT_EQ(clock_.awaited(), "");
+}
+
+class CapturedStreamTest : public StreamClockTest {
+ protected:
+  using CaptureMode = spillway::testing::CaptureMode;
+
+  CapturedStreamTest() {
+    clock_.slot_of(two_);
+    // As a program's thread.
+    spillway::testing::CaptureDevice::thread_mode() = CaptureMode::kGlobal;
+  }
+  void begin() {
+    clock_.tick_all();
+    EXPECT_TRUE(device_.begin_capture(two_, CaptureMode::kRelaxed).done());
+  }
+  void end_well() {
+    spillway::testing::CapturedGraph graph;
+    EXPECT_TRUE(device_.end_capture(two_, graph).done());
+    EXPECT_TRUE(graph.empty()) << "work that is not the program's";
+  }
+};
+
+TEST_F(CapturedStreamTest, WhatWasGivenToItBeforeIsAwaited) {
+  HeldStream held(device_, two_);
+  begin();
+  const Fence fence = clock_.fence(clock_.slot_of(two_));
+  EXPECT_FALSE(clock_.passed(fence));
+  clock_.order_after(one_, fence);
+  EXPECT_FALSE(idle(one_));
+  held.release();
+  clock_.wait(fence);
+  EXPECT_TRUE(clock_.passed(fence)) << "nothing more comes of it";
+  clock_.tick(clock_.slot_of(two_));
+  end_well();
+}
+
+TEST_F(CapturedStreamTest, TheHostWaitsInItsPlace) {
+  HeldStream held(device_, one_);
+  const Fence fence = clock_.fence(clock_.slot_of(one_));
+  begin();
+  std::atomic<int> ordered{0};
+  std::thread one([&] { clock_.order_after(two_, fence), ++ordered; });
+  std::thread all([&] { clock_.order_all_after(fence), ++ordered; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(ordered, 0);
+  held.release();
+  one.join();
+  all.join();
+  EXPECT_TRUE(clock_.passed(fence));
+  end_well();
+}
+
+TEST_F(CapturedStreamTest, AfterwardsItIsAsAnyOther) {
+  begin();
+  clock_.wait(clock_.fence_of_all());
+  end_well();
+  HeldStream held(device_, two_);
+  const Fence fence = clock_.fence(clock_.slot_of(two_));
+  EXPECT_FALSE(clock_.passed(fence));
+  held.release();
+  clock_.wait(fence);
 }
 
 TEST_F(StreamClockTest, AFailureSaysWhatWasDone) {

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.gpu import card_memory, card_rest
+from tests.gpu import card_graphs, card_memory, card_rest
 from tests.gpu.check import bits, children, graphs
 from tests.gpu.check.children import Job
 from tests.gpu.check.driver_figures import DriverFigures
@@ -63,7 +63,7 @@ def functions(_):
     """PyTorch's functions for memory, streams, captures and compiled work; how the hook rests."""
     jobs = [
         Job(f"{module.__name__}.{part.__name__}", module.__name__, (part.__name__,), WIDE)
-        for module in (card_memory, card_rest)
+        for module in (card_memory, card_rest, card_graphs)
         for part in module.PARTS
     ]
     recorded = [

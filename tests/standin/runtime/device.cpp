@@ -18,8 +18,6 @@ constexpr int kThreadsPerBlock = 1024;
 constexpr int kThreadsPerProcessor = 2048;
 constexpr int kSharedPerBlock = 232448;
 
-thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
-
 cudaError_t asked(bool rightly, cudaError_t otherwise = cudaErrorInvalidDevice) {
   return answer(rightly ? cudaSuccess : otherwise);
 }
@@ -100,11 +98,6 @@ cudaError_t cudaGetDriverEntryPointByVersion(
   if (result != nullptr) {
     *result = code == 0 ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   }
-  return cudaSuccess;
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  std::swap(*mode, capture_mode);
   return cudaSuccess;
 }
 

@@ -33,7 +33,6 @@ cuda::Result cuDeviceGetPCIBusId(char* bus, int bytes, cuda::Device) {
   std::snprintf(bus, static_cast<std::size_t>(bytes), "0000:00:00.0");
   return 0;
 }
-cuda::Result cuStreamIsCapturing(cuda::Stream, int* status) { return *status = 0, 0; }
 cuda::Result cuPointerGetAttribute(void* value, int attribute, cuda::Pointer pointer) {
   if (!stand_in_card().is_device(spillway::runtime::DeviceAddress{pointer})) return 1;
   if (attribute != kAttributeMemoryType && attribute != kAttributeDeviceOrdinal) return 1;

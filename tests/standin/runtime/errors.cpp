@@ -26,7 +26,20 @@ const std::map<cudaError_t, std::pair<const char*, const char*>>& known() {
        {"cudaErrorIllegalAddress", "an illegal memory access was encountered"}},
       {cudaErrorNotPermitted, {"cudaErrorNotPermitted", "operation not permitted"}},
       {cudaErrorStreamCaptureUnsupported,
-       {"cudaErrorStreamCaptureUnsupported", "the stand-in card captures no graphs"}}};
+       {"cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"}},
+      {cudaErrorStreamCaptureInvalidated,
+       {"cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error"}},
+      {cudaErrorStreamCaptureUnmatched,
+       {"cudaErrorStreamCaptureUnmatched", "the capture was not begun in this stream"}},
+      {cudaErrorStreamCaptureUnjoined,
+       {"cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"}},
+      {cudaErrorStreamCaptureIsolation,
+       {"cudaErrorStreamCaptureIsolation",
+        "dependency created on uncaptured work in another stream"}},
+      {cudaErrorCapturedEvent,
+       {"cudaErrorCapturedEvent",
+        "operation not permitted on an event last recorded in a "
+        "capturing stream"}}};
   return *errors;
 }
 

@@ -118,6 +118,7 @@ extern "C" {
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
+  if (const auto status = stand_in_card().unsafe_call(); !status.done()) return answer(status);
   const std::uint64_t granule = stand_in_card().facts().granule;
   runtime::DeviceAddress address{};
   const auto status = allocate({(bytes + granule - 1) / granule * granule}, address);
@@ -128,6 +129,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
 cudaError_t cudaFree(void* pointer) {
   Allocation allocation{};
   if (pointer == nullptr) return cudaSuccess;
+  if (const auto status = stand_in_card().unsafe_call(); !status.done()) return answer(status);
   if (!allocations.take(pointer, allocation)) return answer(cudaErrorInvalidValue);
   return answer(deallocate(address_of(pointer), allocation));
 }

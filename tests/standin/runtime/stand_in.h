@@ -15,10 +15,12 @@ typedef struct {
   size_t bytes;
 } StandInAccess;
 
-/* Enqueues `work(argument)`, which touches of the card's memory `accesses` alone. Refuses, as a
- * cudaError_t, what touches memory that is not mapped. */
+/* Enqueues `work(argument)`, which touches of the card's memory `accesses` alone, or keeps it for
+ * the graph that the stream captures: then it is done as often as the graph is launched. Refuses,
+ * as a cudaError_t, what touches memory that is not mapped. `drop(argument)` is called once, in
+ * every case, when nothing needs it any more. */
 int stand_in_launch(void* stream, const StandInAccess* accesses, size_t count,
-                    void (*work)(void* argument), void* argument);
+                    void (*work)(void* argument), void (*drop)(void* argument), void* argument);
 
 /* How far behind a device address lies the memory that work reads and writes for it. */
 ptrdiff_t stand_in_distance(void);

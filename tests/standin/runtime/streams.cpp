@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events of the runtime's functions, and functions of the host that run in streams.
-// Nothing captures: a program that captures a graph is told so.
 #include <unistd.h>
 
 #include <cmath>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -57,20 +57,6 @@ cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
   return *priority = 0, cudaSuccess;
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  return *status = cudaStreamCaptureStatusNone, cudaSuccess;
-}
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id,  // NOLINT(google-runtime-int)
-                                     cudaGraph_t*, const cudaGraphNode_t**,
-                                     const cudaGraphEdgeData**, std::size_t*) {
-  if (id != nullptr) *id = 0;
-  return cudaStreamIsCapturing(stream, status);
-}
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  return answer(cudaErrorStreamCaptureUnsupported);
-}
-
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   runtime::DeviceEvent made{};
   const auto timing = (flags & cudaEventDisableTiming) != 0 ? runtime::EventTiming::kNo
@@ -112,7 +98,8 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t func
 }
 
 int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t count,
-                    void (*work)(void*), void* argument) {
+                    void (*work)(void*), void (*drop)(void*), void* argument) {
+  const std::shared_ptr<void> owned(argument, drop);
   if (is_of_parent()) return answer(cudaErrorInitializationError);
   if (!load_libraries()) return answer(cudaErrorMemoryAllocation);
   std::vector<DeviceAccess> touched;
@@ -121,7 +108,7 @@ int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t cou
     touched.push_back({address_of(accesses[i].address), {accesses[i].bytes}});
   }
   return answer(stand_in_card().launch(stream_of(static_cast<cudaStream_t>(stream)),
-                                       std::move(touched), [=](auto) { work(argument); }));
+                                       std::move(touched), [=](auto) { work(owned.get()); }));
 }
 
 std::size_t stand_in_used_bytes() { return stand_in_card().used().count; }

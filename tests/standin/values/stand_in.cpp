@@ -33,7 +33,7 @@ struct Work {
 };
 
 void perform(void* argument) {
-  const std::unique_ptr<Work> task(static_cast<Work*>(argument));
+  const auto* const task = static_cast<const Work*>(argument);
   try {
     const Unseen unseen;
     task->work();
@@ -44,6 +44,8 @@ void perform(void* argument) {
   }
 }
 
+void drop(void* argument) { delete static_cast<Work*>(argument); }
+
 }  // namespace
 
 Functions::Functions()
@@ -52,8 +54,8 @@ Functions::Functions()
       distance_(exported<decltype(stand_in_distance)>("stand_in_distance")()) {}
 
 int Functions::launch(void* stream, const std::vector<StandInAccess>& reached, void (*work)(void*),
-                      void* argument) const {
-  return launch_(stream, reached.data(), reached.size(), work, argument);
+                      void (*drop)(void*), void* argument) const {
+  return launch_(stream, reached.data(), reached.size(), work, drop, argument);
 }
 
 void Functions::lose(const std::string& why) const { lose_(why.c_str()); }
@@ -66,10 +68,9 @@ const Functions& functions() {
 void enqueue(const std::string& op, const std::vector<StandInAccess>& reached,
              std::function<void()> work) {
   auto task = std::make_unique<Work>(Work{op, std::move(work)});
-  const int code =
-      functions().launch(current_stream().native_handle(), reached, &perform, task.get());
+  const int code = functions().launch(current_stream().native_handle(), reached, &perform, &drop,
+                                      task.release());
   TORCH_CHECK(code == 0, "the stand-in card refuses ", op, " with error ", code);
-  static_cast<void>(task.release());  // `perform` has it
 }
 
 void run_and_wait(const std::string& op, const std::vector<StandInAccess>& reached,

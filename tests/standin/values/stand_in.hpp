@@ -17,7 +17,7 @@ class Functions {
   Functions();
   [[nodiscard]] std::ptrdiff_t distance() const { return distance_; }
   int launch(void* stream, const std::vector<StandInAccess>& reached, void (*work)(void*),
-             void* argument) const;
+             void (*drop)(void*), void* argument) const;
   void lose(const std::string& why) const;
 
  private:

@@ -124,7 +124,7 @@ struct Visit final : ValueVisitor {
     found.device->bind(record, storage, is_output ? shown_by : nullptr);
     if (is_output) {
       if (t_hook.keeping != 0 || t_hook.keeps_all ||
-          Watch::get().keep_made.load(std::memory_order_relaxed)) {
+          Watch::keep_made.load(std::memory_order_relaxed)) {
         engine.exempt(record);
       }
     } else if (const bool stays = goes_on_using(facts) || facts.keep;
@@ -196,7 +196,7 @@ struct Visit final : ValueVisitor {
 void on_scope(const Engines& engines, const at::RecordFunction& function) {
   const char* name = function.name();
   if (std::strncmp(name, "Optimizer.step#", 15) == 0) t_hook.boundary = true;
-  if (!Watch::get().keep_gradients.load(std::memory_order_relaxed) ||
+  if (!Watch::keep_gradients.load(std::memory_order_relaxed) ||
       std::strcmp(name, "torch::autograd::AccumulateGrad") != 0) {
     return;
   }
@@ -265,27 +265,17 @@ void say_that_nothing_leaves(const OpFacts& facts, const std::string& closed_par
 }
 
 // A graph that is captured uses its tensors whenever it is replayed, unseen: they stay. What is
-// away could be fetched by work of other streams alone, which a capture may not wait for.
+// away comes back before the op goes on: a capture may not wait for it, but the host may.
 // NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it is final
 struct VisitOfCapture final : ValueVisitor {
-  explicit VisitOfCapture(const Engines& of_process) : engines(of_process) {}
-
-  const Engines& engines;
-
   void storage(c10::StorageImpl& storage) override {
-    const Managed found = engines.find_bound(storage);
+    const Managed found = Engines::find_bound(storage);
     if (!found) return;
-    const auto state = found.record->state.load();
-    if ((state == residency::ResidencyState::kResident ||
-         state == residency::ResidencyState::kExempt) &&
-        found.engine().exempt(*found.record)) {
-      return;
-    }
-    const std::string text =
-        "Spillway: a tensor that a graph is being captured with has left the card: hold it with "
-        "spillway.keep before the capture.";
+    if (found.engine().exempt(*found.record)) return;
+    const std::string text = "Spillway: a graph is being captured with a tensor that has left: " +
+                             Engine::last_failure();
     refuse_access(storage, text);
-    set_pending_failure(text);
+    set_pending_failure(text, Engine::last_failure_kind());
   }
   void tensor(const at::Tensor& tensor) override {
     if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) return;
@@ -306,18 +296,18 @@ bool enter_card(const Engines& engines, Engine& engine, const OpFacts& facts,
   }
   card->follow_unmanaged();
   if (card->enter_stream(engine)) return true;
-  VisitOfCapture visit(engines);
+  VisitOfCapture visit;
   for (const c10::IValue& input : arguments_of(facts, function)) visit_value(input, visit);
   return false;
 }
 
 // Before the op's other inputs are pinned, beside which there may be no room for it.
-void make_dropped_inputs(const Engines& engines, c10::ArrayRef<const c10::IValue> inputs) {
+void make_dropped_inputs(c10::ArrayRef<const c10::IValue> inputs) {
   for (const c10::IValue& input : inputs) {
     each_tensor(input, [&](const at::Tensor& tensor) {
       c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
       if (!impl.has_storage()) return;
-      const Managed found = engines.find(*impl.unsafe_storage().unsafeGetStorageImpl());
+      const Managed found = Engines::find(*impl.unsafe_storage().unsafeGetStorageImpl());
       if (found) found.engine().make_dropped(*found.record);
     });
   }
@@ -357,7 +347,7 @@ void open_frame(const Engines& engines, const at::RecordFunction& function, Open
                .key = facts.needs_much.load(std::memory_order_relaxed) ? op_key(facts, inputs) : 0,
                .between = facts.reads_number});
   if (outermost && engine.blind()) Watch::get().op_begins_while_blind(function);
-  if (outermost && engine.any_dropped()) make_dropped_inputs(engines, inputs);
+  if (outermost && engine.any_dropped()) make_dropped_inputs(inputs);
   Visit visit{engines, facts};
   if (engine.recomputes()) {
     for (Open& around : t_hook.open) around.calls_itself |= around.facts == &facts;

@@ -50,10 +50,7 @@ std::shared_ptr<const runtime::CudaLibrary> library_for_torch() {
 
 }  // namespace
 
-Card::Card()
-    : library_(library_for_torch()),
-      is_capturing_(reinterpret_cast<IsCapturing*>(library_->function("cuStreamIsCapturing"))),
-      process_(bus_of_first_card(*library_)) {}
+Card::Card() : library_(library_for_torch()), process_(bus_of_first_card(*library_)) {}
 
 std::unique_ptr<runtime::TierSet> Card::make_tiers() {
   auto driver = std::make_unique<runtime::CudaDriver>(library_, device_.index());
@@ -71,8 +68,9 @@ bool Card::enter_stream(runtime::Engine& engine) const {
   if (engine.in_child()) return true;
   void* const stream = cuda::current_stream(device_);
   int capturing = 0;
-  if (cuda::pool_is_open() && is_capturing_(stream, &capturing) == runtime::cuda::kSuccess &&
-      capturing != 0) {
+  const auto& call = library_->functions();
+  if (cuda::pool_is_open() &&
+      call.stream_is_capturing(stream, &capturing) == runtime::cuda::kSuccess && capturing != 0) {
     return false;
   }
   engine.on_stream(stream_of(stream));
@@ -109,11 +107,14 @@ bool Card::measure_others() {
                        .ended = runtime::now_ns()});
 }
 
-// The tensors that a capture uses are known by its ops. A copy that is issued beside one may make
-// the stream that is captured wait for it, or wait for that, which neither may.
+// The tensors that a capture uses are known by its ops, which have to be seen.
 void Card::pool_opens() {
   Watch::get().wake();
-  engine_->wait_for_copies();
+  try {
+    engine_->before_captures();
+  } catch (const runtime::DeviceFailure& failure) {
+    TORCH_CHECK(false, "Spillway: ", failure.what());
+  }
 }
 
 void* Card::allocate(std::size_t bytes, void* stream) {

@@ -52,12 +52,9 @@ class Card final : public cuda::CardMemory {
   [[nodiscard]] Use use() const override;
 
  private:
-  using IsCapturing = runtime::cuda::Result(void* stream, int* status);
-
   bool measure_others();
 
   std::shared_ptr<const runtime::CudaLibrary> library_;
-  IsCapturing* is_capturing_;
   c10::Device device_{c10::kCUDA, 0};
   std::string name_;
   runtime::Engine* engine_ = nullptr;

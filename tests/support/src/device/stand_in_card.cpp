@@ -20,16 +20,16 @@ std::uint64_t number(const char* variable, std::uint64_t otherwise) {
   return found.empty() ? otherwise : std::stoull(found);
 }
 
-ThreadDevice* make_card() {
+CaptureDevice* make_card() {
   // Addresses are never given twice, so there are many.
-  auto* const card =
-      new ThreadDevice({.memory = kMiB * number("STAND_IN_MIB", 1024),
-                        .granule = std::uint64_t{2} << 20,
-                        .addresses = kGiB * 4096,
-                        .lockable = kGiB * 4,
-                        .seed = number("STAND_IN_SEED", 1),
-                        .longest_delay_us = static_cast<unsigned>(number("STAND_IN_DELAY_US", 200)),
-                        .account = text("STAND_IN_ACCOUNT")});
+  auto* const card = new CaptureDevice(
+      {.memory = kMiB * number("STAND_IN_MIB", 1024),
+       .granule = std::uint64_t{2} << 20,
+       .addresses = kGiB * 4096,
+       .lockable = kGiB * 4,
+       .seed = number("STAND_IN_SEED", 1),
+       .longest_delay_us = static_cast<unsigned>(number("STAND_IN_DELAY_US", 200)),
+       .account = text("STAND_IN_ACCOUNT")});
   if (const std::uint64_t context = number("STAND_IN_CONTEXT_MIB", 0); context != 0) {
     runtime::PagesHandle handle{};
     static_cast<void>(card->create(kMiB * context, handle));
@@ -60,8 +60,8 @@ bool load_libraries() {
   return stand_in_card().create(kMiB * (mebibytes / load->share), handle).done();
 }
 
-ThreadDevice& stand_in_card() {
-  static ThreadDevice* const card = make_card();
+CaptureDevice& stand_in_card() {
+  static CaptureDevice* const card = make_card();
   return *card;
 }
 

@@ -15,6 +15,7 @@
 #include <map>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "spillway/runtime/device/cuda_abi.hpp"
 #include "spillway/testing/device/stand_in_card.hpp"
@@ -30,7 +31,7 @@ namespace cuda = spillway::runtime::cuda;
 constexpr std::uintptr_t kModule = 0x2000;
 constexpr cuda::Result kInvalidContext = 201;
 
-testing::ThreadDevice& card() { return testing::stand_in_card(); }
+testing::CaptureDevice& card() { return testing::stand_in_card(); }
 
 cuda::Result code(DeviceStatus status) { return status.code; }
 /// Of what needs the card's context to be current.
@@ -104,7 +105,13 @@ cuda::Result context_get(cuda::Context* context) {
 cuda::Result context_synchronize() {
   return in_context([] { return card().synchronize(); });
 }
-cuda::Result exchange_capture_mode(int* mode) { return *mode == 2 ? (*mode = 0, 0) : 1; }
+cuda::Result exchange_capture_mode(int* mode) {
+  if (*mode < 0 || *mode > 2) return 1;
+  testing::CaptureMode& current = testing::CaptureDevice::thread_mode();
+  const auto wanted = static_cast<testing::CaptureMode>(*mode);
+  *mode = static_cast<int>(std::exchange(current, wanted));
+  return 0;
+}
 cuda::Result memory_info(std::size_t* free, std::size_t* total) {
   DeviceMemoryInfo info;
   const cuda::Result result = in_context([&info] { return card().memory_info(info); });
@@ -170,6 +177,9 @@ cuda::Result stream_wait(cuda::Stream stream, cuda::Event event, unsigned) {
 }
 cuda::Result stream_synchronize(cuda::Stream stream) {
   return in_context([=] { return card().synchronize_stream(stream_of(stream)); });
+}
+cuda::Result stream_is_capturing(cuda::Stream stream, int* status) {
+  return *status = static_cast<int>(card().capture_of(stream_of(stream)).status), 0;
 }
 cuda::Result event_create(cuda::Event* event, unsigned flags) {
   DeviceEvent made{};
@@ -242,6 +252,21 @@ void* exported_here(const char* name) {
 }
 
 }  // namespace
+
+// CudaDriver makes no captures: programs do, and tests.
+extern "C" {
+#define SPILLWAY_CUDA __attribute__((visibility("default"))) cuda::Result
+
+SPILLWAY_CUDA cuStreamBeginCapture(cuda::Stream stream, int mode) {
+  return code(card().begin_capture(stream_of(stream), static_cast<testing::CaptureMode>(mode)));
+}
+SPILLWAY_CUDA cuStreamEndCapture(cuda::Stream stream, void** graph) {
+  testing::CapturedGraph captured;
+  *graph = nullptr;  // nobody launches one by the driver's functions
+  return code(card().end_capture(stream_of(stream), captured));
+}
+#undef SPILLWAY_CUDA
+}
 
 extern "C" __attribute__((visibility("default"))) int cuGetProcAddress_v2(const char* name,
                                                                           void** found, int,

@@ -119,6 +119,7 @@ struct MemAccessDesc {
   SPILLWAY_CUDA_FUNCTION(stream_destroy, cuStreamDestroy, (Stream))                               \
   SPILLWAY_CUDA_FUNCTION(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))               \
   SPILLWAY_CUDA_FUNCTION(stream_synchronize, cuStreamSynchronize, (Stream))                       \
+  SPILLWAY_CUDA_FUNCTION(stream_is_capturing, cuStreamIsCapturing, (Stream, int*))                \
   SPILLWAY_CUDA_FUNCTION(event_create, cuEventCreate, (Event*, unsigned))                         \
   SPILLWAY_CUDA_FUNCTION(event_destroy, cuEventDestroy, (Event))                                  \
   SPILLWAY_CUDA_FUNCTION(event_record, cuEventRecord, (Event, Stream))                            \

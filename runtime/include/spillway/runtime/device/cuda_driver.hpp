@@ -42,6 +42,7 @@ class CudaDriver final : public DeviceDriver {
   DeviceStatus destroy_stream(DeviceStream stream) override;
   DeviceStatus stream_wait(DeviceStream stream, DeviceEvent event) override;
   DeviceStatus synchronize_stream(DeviceStream stream) override;
+  [[nodiscard]] bool is_capturing(DeviceStream stream) override;
 
   DeviceStatus create_event(EventTiming timing, DeviceEvent& event) override;
   DeviceStatus destroy_event(DeviceEvent event) override;
@@ -63,6 +64,7 @@ class CudaDriver final : public DeviceDriver {
   void read_facts(const CudaCard& card);
   void make_pause();
   class InContext;
+  class BesideCaptures;
 
   const std::shared_ptr<const CudaLibrary> library_;
   const cuda::Functions& call_;

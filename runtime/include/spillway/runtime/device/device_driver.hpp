@@ -124,6 +124,9 @@ class DeviceDriver {
   /// Later work of the stream starts after the event.
   virtual DeviceStatus stream_wait(DeviceStream stream, DeviceEvent event) = 0;
   virtual DeviceStatus synchronize_stream(DeviceStream stream) = 0;
+  /// Whether its work is captured for a graph, and done at no time of its own. Nothing may be
+  /// awaited there then, nor an event recorded for others. False, too, where the driver refuses.
+  [[nodiscard]] virtual bool is_capturing(DeviceStream stream) = 0;
 
   virtual DeviceStatus create_event(EventTiming timing, DeviceEvent& event) = 0;
   virtual DeviceStatus destroy_event(DeviceEvent event) = 0;

@@ -15,6 +15,10 @@
 // tick may be recorded between an op's number and its launch, and clocks of lanes cannot be
 // compared. Taken after the launch, the order holds for any number of threads.
 //
+// A stream whose work is captured for a graph does nothing at a time of its own: no tick is
+// recorded there, and once the last one has passed, all has that the stream was given (`tick_all`
+// comes before a capture). Nothing may be awaited there either: the host waits in its place.
+//
 // Waiting on an event that was never recorded is a no-op for a driver; so a tick is always recorded
 // before anyone waits for it. Events are pooled, without timing. A framework's streams are known by
 // their handles; from the 64th on they share the last slot, so what is awaited of one is awaited of
@@ -72,11 +76,13 @@ class StreamClock {
   void launched(StreamSlot slot, Bytes allocated = {});
   /// A tick now.
   void tick(StreamSlot slot);
+  /// A tick in every stream that is known: some of them may be captured from now on.
+  void tick_all();
 
-  /// Later work of `waiter` starts when the fence has passed. The host does not wait. Work of
-  /// `waiter` itself needs no wait.
+  /// Later work of `waiter` starts when the fence has passed. The host does not wait, unless
+  /// `waiter` is captured. Work of `waiter` itself needs no wait.
   void order_after(DeviceStream waiter, const Fence& fence);
-  /// Later work of every stream that is known starts when the fence has passed.
+  /// Later work of every stream that is known starts when the fence has passed, as above.
   void order_all_after(const Fence& fence);
   /// Whether the fence has passed, as far as the device has told. Records ticks where the fence
   /// needs some, so asking again leads somewhere.
@@ -114,7 +120,10 @@ class StreamClock {
 
   std::deque<Stream>::iterator find_locked(DeviceStream stream);
   DeviceEvent take_event_locked();
-  Tick& tick_locked(Stream& stream);
+  StreamMoment next_moment() { return moment_.fetch_add(1) + 1; }
+  Tick& tick_locked(Stream& stream, StreamMoment stamp);
+  /// The last tick of a stream that was captured at `now`; null if it has passed.
+  Tick* last_locked(Stream& stream, StreamMoment now);
   /// The first tick that the fence needs of this stream, null if it has passed.
   Tick* needed_locked(Stream& stream, StreamMoment moment);
   void look_locked(Stream& stream);

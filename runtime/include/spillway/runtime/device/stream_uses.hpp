@@ -57,6 +57,9 @@ class StreamUses {
   virtual void begin_unknown_uses(const NumberedStream& stream) = 0;
   /// It was launched.
   virtual void end_unknown_uses(const NumberedStream& stream) noexcept = 0;
+  /// Streams may be captured for a graph from now on: what they were given is told apart from what
+  /// is captured. Any thread.
+  virtual void before_captures() = 0;
   /// The host waits until all is done that any stream was given, also one without a number. Between
   /// uses that are noted and uses that nobody sees this alone is an order. Any thread.
   virtual void wait_for_all() = 0;

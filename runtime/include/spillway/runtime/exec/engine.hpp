@@ -258,8 +258,8 @@ class Engine {
   /// Gives back the memory that the device tier holds for nobody.
   void release_idle();
   void reset_peak();
-  /// Waits until no copy is queued or under way; others may begin any time after. No lock held.
-  void wait_for_copies();
+  /// Graphs may be captured from streams of a card from now on. Throws DeviceFailure.
+  void before_captures();
   /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
   [[nodiscard]] bool tracing() const {
     return recorder_.get() != nullptr && mode() == Mode::kRecord;

@@ -22,6 +22,7 @@ class ForwardingDriver : public runtime::DeviceDriver {
   [[nodiscard]] std::string text(Status status) const override { return to_.text(status); }
   Status memory_info(runtime::DeviceMemoryInfo& info) override { return to_.memory_info(info); }
   Status enter_thread() override { return to_.enter_thread(); }
+  [[nodiscard]] bool is_capturing(Stream stream) override { return to_.is_capturing(stream); }
   Status synchronize() override { return to_.synchronize(); }
   Status reserve(Bytes bytes, std::uint64_t alignment, Address& address) override {
     return to_.reserve(bytes, alignment, address);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "spillway/testing/device/thread_device.hpp"
+#include "spillway/testing/device/capture_device.hpp"
 
 namespace spillway::testing {
 
@@ -14,7 +14,7 @@ namespace spillway::testing {
 ///     STAND_IN_DELAY_US       longest delay before a task (200)
 ///     STAND_IN_SEED           of the delays (1)
 ///     STAND_IN_ACCOUNT        a file: processes that name the same one share the memory
-ThreadDevice& stand_in_card();
+CaptureDevice& stand_in_card();
 
 /// A kernel is about to be launched: the first ones load libraries. False where the card has no
 /// memory for them.

@@ -75,7 +75,7 @@ enum class DeviceCall : std::uint8_t {
 /// What a kernel is given: a pointer for each access, in the same order.
 using DeviceKernel = std::function<void(std::span<std::byte* const>)>;
 
-class ThreadDevice final : public runtime::DeviceDriver {
+class ThreadDevice : public runtime::DeviceDriver {
  public:
   using Status = runtime::DeviceStatus;
   using Address = runtime::DeviceAddress;
@@ -88,14 +88,14 @@ class ThreadDevice final : public runtime::DeviceDriver {
   // Beyond what a driver has.
 
   /// Enqueues a kernel that reads and writes `accesses` alone.
-  Status launch(Stream stream, std::vector<DeviceAccess> accesses, DeviceKernel kernel);
+  virtual Status launch(Stream stream, std::vector<DeviceAccess> accesses, DeviceKernel kernel);
   /// The `nth` (from 1) such call from now on, and with `and_later` all after it, ends with
   /// `status` and does nothing.
   void fail(DeviceCall call, unsigned nth, Status status, bool and_later = false);
   /// From now on everything fails, and work that is enqueued is not done. `why` is a complaint.
   void lose(std::string why = {});
   /// Whether all work of a stream is done: kNotReady if it is not.
-  Status query_stream(Stream stream);
+  virtual Status query_stream(Stream stream);
   [[nodiscard]] bool is_device(Address address) const { return memory_.holds(address); }
   [[nodiscard]] bool is_page_locked(const std::byte* memory);
   /// Where work of the card reads and writes what programs know as `address`.
@@ -131,6 +131,7 @@ class ThreadDevice final : public runtime::DeviceDriver {
   Status destroy_stream(Stream stream) override;
   Status stream_wait(Stream stream, Event event) override;
   Status synchronize_stream(Stream stream) override;
+  [[nodiscard]] bool is_capturing(Stream) override { return false; }  ///< see CaptureDevice
   Status create_event(runtime::EventTiming timing, Event& event) override;
   Status destroy_event(Event event) override;
   Status record(Event event, Stream stream) override;
