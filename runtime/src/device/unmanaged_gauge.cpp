@@ -40,8 +40,9 @@ bool UnmanagedGauge::note(const Look& look) {
   const std::lock_guard lock(mutex_);
   const auto [least, most] = std::minmax(look.managed_before, look.managed_after);
   const Bytes before = held();
+  const Bytes counted = saturating_sub(least, look.opening);
   const Bytes now = std::clamp(before, saturating_sub(look.process, most + look.pool),
-                               saturating_sub(look.process, least + look.pool));
+                               saturating_sub(look.process, counted + look.pool));
   if (first_.count == 0) {
     first_ = now;
     first_at_ = look.began;

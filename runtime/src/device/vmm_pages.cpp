@@ -196,6 +196,14 @@ bool VmmPages::open_ahead(DeviceAddress block, Bytes bytes, Overbooking overbook
   return true;
 }
 
+Bytes VmmPages::bytes_opening() const {
+  Bytes sum = exchanges_.surplus();
+  for (const auto& [block, pages] : mapped_) {
+    if (pages.opening != nullptr && !pages.opening->over()) sum += pages.bytes;
+  }
+  return sum;
+}
+
 std::shared_ptr<PageOpening> VmmPages::opening(DeviceAddress block) const {
   const auto found = mapped_.find(block);
   return found == mapped_.end() ? nullptr : found->second.opening;

@@ -706,6 +706,12 @@ void Engine::note_end(Ending ending, bool unwritten) {
   parts_->status.note_end(ending, unwritten);
 }
 
+Engine::DeviceBytes Engine::device_bytes() {
+  const EngineLock lock(parts_->mutex);
+  return {.held = memory_->budget().used(),
+          .opening = streams_ != nullptr ? streams_->bytes_opening() : Bytes{}};
+}
+
 Statistics Engine::statistics() {
   const EngineLock lock(parts_->mutex);
   if (!in_child_) {

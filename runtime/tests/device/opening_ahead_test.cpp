@@ -133,8 +133,10 @@ TEST_F(OpeningAheadTest, TheBudgetIsClaimedAtOnce) {
   for (StorageRecord* const storage : all) ASSERT_TRUE(storages_->prefetch(*storage));
   EXPECT_EQ(storages_->tier().budget().used(), kGranule * 4);
   EXPECT_EQ(device_.used(), Bytes{0});
+  EXPECT_EQ(storages_->tier().bytes_opening(), kGranule * 4) << "so a driver counts less";
   EXPECT_EQ(storages_->create(kGranule, one_), nullptr);
   settle();
+  EXPECT_EQ(storages_->tier().bytes_opening(), Bytes{0});
   for (int value = 0; value < 4; ++value)
     EXPECT_EQ(read(*all[static_cast<std::size_t>(value)]), value);
 }

@@ -91,18 +91,19 @@ void Card::follow_unmanaged() {
 bool Card::measure_others() {
   const TimeNs began = runtime::now_ns();
   if (!others_.claim_look(began)) return false;
-  const Bytes before = engine_->statistics().device;
+  const runtime::Engine::DeviceBytes before = engine_->device_bytes();
   const auto all = process_.read();
   if (!all) {
     others_.note_nothing(began, runtime::now_ns());
     return false;
   }
-  const runtime::Statistics after = engine_->statistics();
+  const runtime::Engine::DeviceBytes after = engine_->device_bytes();
   return others_.note({.process = *all,
-                       .managed_before = before,
-                       .managed_after = after.device,
+                       .managed_before = before.held,
+                       .managed_after = after.held,
+                       .opening = std::max(before.opening, after.opening),
                        .pool = {pool_},
-                       .steps = after.steps,
+                       .steps = engine_->steps(),
                        .began = began,
                        .ended = runtime::now_ns()});
 }

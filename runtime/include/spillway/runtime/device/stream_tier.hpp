@@ -65,6 +65,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
   void made(DeviceBlock& block, const NumberedStream& stream) override {
     as_stream(block).uses.arrives(clock_.fence(stream.slot));
   }
+  [[nodiscard]] Bytes bytes_opening() const override { return pages_.bytes_opening(); }
   void before_captures() override { clock_.tick_all(); }
   void begin_use_anywhere(DeviceBlock& block) override {
     as_stream(block).uses.begin_anywhere(clock_);

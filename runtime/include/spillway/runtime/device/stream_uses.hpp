@@ -57,6 +57,9 @@ class StreamUses {
   virtual void begin_unknown_uses(const NumberedStream& stream) = 0;
   /// It was launched.
   virtual void end_unknown_uses(const NumberedStream& stream) noexcept = 0;
+  /// Of the bytes that the tier holds, at most what its driver does not count yet. Under the
+  /// owner's lock.
+  [[nodiscard]] virtual Bytes bytes_opening() const = 0;
   /// Streams may be captured for a graph from now on: what they were given is told apart from what
   /// is captured. Any thread.
   virtual void before_captures() = 0;

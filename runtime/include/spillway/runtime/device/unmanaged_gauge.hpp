@@ -29,7 +29,8 @@ class UnmanagedGauge {
     Bytes process{};         ///< all that the driver counts for the process
     Bytes managed_before{};  ///< held for tensors before the driver was asked, and after
     Bytes managed_after{};
-    Bytes pool{};  ///< the framework's own
+    Bytes opening{};  ///< of that, at most what the driver did not count yet
+    Bytes pool{};     ///< the framework's own
     std::uint64_t steps = 0;
     TimeNs began = 0;
     TimeNs ended = 0;
@@ -38,8 +39,9 @@ class UnmanagedGauge {
   /// Whether a look is due. True for one caller alone, who then calls `note` or `note_nothing`. Any
   /// thread.
   [[nodiscard]] bool claim_look(TimeNs now);
-  /// Returns whether `held` or `expected` changed. What is allocated while the driver is asked
-  /// makes the count uncertain: then what was known stays as far as it agrees with what was seen.
+  /// Returns whether `held` or `expected` changed. What is allocated while the driver is asked, or
+  /// paid for and not there yet, makes the count uncertain: then what was known stays as far as it
+  /// agrees with what was seen.
   bool note(const Look& look);
   /// The driver did not tell.
   void note_nothing(TimeNs began, TimeNs ended);

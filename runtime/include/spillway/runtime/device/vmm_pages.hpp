@@ -114,6 +114,8 @@ class VmmPages {
   [[nodiscard]] Bytes mapped() const { return mapped_bytes_; }
   [[nodiscard]] Bytes leaving() const { return leaving_bytes_; }
   [[nodiscard]] Bytes ready() const { return ready_bytes_; }
+  /// Of what is paid for, at most what the driver does not count yet, as a thread is at it.
+  [[nodiscard]] Bytes bytes_opening() const;
   /// That openings give back besides what they take: the budget's when they are done.
   [[nodiscard]] Bytes surplus() const { return exchanges_.surplus(); }
   /// Whether `open_ahead` leaves the calls to a thread: not since an opening failed.

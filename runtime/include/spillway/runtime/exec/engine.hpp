@@ -254,6 +254,12 @@ class Engine {
   /// hold more soon, and that stays free until an op cannot run otherwise. Any thread.
   void set_unmanaged(Bytes bytes, Bytes expected = {});
 
+  /// What the device tier holds now. `opening`: of that, at most what a driver does not count yet.
+  struct DeviceBytes {
+    Bytes held{};
+    Bytes opening{};
+  };
+  [[nodiscard]] DeviceBytes device_bytes();
   Statistics statistics();
   /// Gives back the memory that the device tier holds for nobody.
   void release_idle();
