@@ -3,15 +3,21 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable
-from types import ModuleType
 
 from spillway import _ending, _native, _shims
+from spillway._library import BEGIN, CardBudget, Library
 from spillway._native import UserError
 
 _PAGE = "SPILLWAY_BUDGET_PAGE"
 # Where the planning commands find machines, and a report the command: nothing to a program.
 _OF_THE_COMMANDS = ("SPILLWAY_COMMAND", "SPILLWAY_MACHINES")
+#: There where the driver is, of Linux and of Windows' Linux.
+_CARDS = ("/dev/nvidiactl", "/dev/dxg")
+
+_first_use = threading.RLock()
+_refused = False  # the start that was awaited
 
 
 def start(settings: dict[str, str]) -> None:
@@ -22,16 +28,42 @@ def start(settings: dict[str, str]) -> None:
         RuntimeError: the library cannot be loaded into this torch.
     """
     library = _native.load()
+    if _native.awaiting_card is not None and not _goes_with_a_card(library, settings):
+        return
     library.start(settings)
     _native.settings = settings
     _native.awaiting_card = None
     _publish_page(library.budget_page())
+    _install(settings)
+
+
+def _install(settings: dict[str, str]) -> None:
+    """What is watched besides ops, once per process."""
     _shims.install()
     _ending.watch()
     if "SPILLWAY_TRACE" in settings and settings.get("SPILLWAY_MODE") == "record":
         from spillway.recording import real_run
 
         real_run.start()
+
+
+def _goes_with_a_card(library: Library, settings: dict[str, str]) -> bool:
+    """Whether there is anything to start by settings that the program gives while it waits.
+
+    Raises:
+        UserError: they are of the CPU's memory. An engine of that would be the process's for good.
+    """
+    kind = library.card_budget(settings)
+    if kind is CardBudget.NONE:
+        raise UserError(
+            "Spillway waits for this program to use a graphics card, whose memory the budget in "
+            "the environment is of, and cannot hold the CPU's besides: call spillway.disable() "
+            "first, or start without that budget"
+        )
+    if kind is CardBudget.OFF:
+        _native.awaiting_card = None
+        library.end_waiting(refused=False)
+    return kind is CardBudget.YES
 
 
 def _start_or_wait(settings: dict[str, str]) -> None:
@@ -43,32 +75,57 @@ def _start_or_wait(settings: dict[str, str]) -> None:
     import torch
 
     library = _native.load()
-    if not (library.may_be_of_a_card(settings) and _sees_a_card(torch)):
+    kind = library.card_budget(settings)
+    if kind is CardBudget.NONE or not _may_see_a_card():
         start(settings)
-        return
-    library.await_card(settings)
-    _shims.install()
-    _ending.watch()
-    wait_for_card(settings)
+    elif kind is CardBudget.OFF:
+        library.await_card(settings, None)
+    else:
+        library.await_card(settings, _begin)
+        _install(settings)
+        _native.awaiting_card = settings
+        torch.cuda._lazy_call(_card_is_used)
 
 
-def _sees_a_card(torch: ModuleType) -> bool:
-    # Not is_available(): it calls the driver, after which a forked process cannot.
-    return torch.version.cuda is not None and torch.cuda.device_count() > 0
-
-
-def wait_for_card(settings: dict[str, str]) -> None:
-    """Starts by these settings as torch begins to use a card; at once if it has begun."""
+def _may_see_a_card() -> bool:
     import torch
 
-    _native.awaiting_card = settings
-    torch.cuda._lazy_call(_card_is_used)
+    if torch.version.cuda is None:
+        return False
+    # Not torch.cuda.is_available(): it calls the driver, after which a forked process cannot.
+    count = torch.cuda._device_count_nvml()
+    # Negative where NVIDIA's library is missing, or parts of a card are shown (MIG).
+    return count > 0 if count >= 0 else any(map(os.path.exists, _CARDS))
 
 
 def _card_is_used() -> None:
-    settings = _native.awaiting_card
-    if settings is not None:  # else enable() or disable() came before
-        _or_end(lambda: start(settings))
+    """Called by torch as it begins to use a card, and before its first memory there.
+
+    Raises:
+        SystemExit: the start was refused, now or before.
+    """
+    global _refused
+    with _first_use:
+        settings = _native.awaiting_card
+        if settings is None:  # enable() or disable() came before
+            return
+        if _refused:
+            raise SystemExit(2)
+        try:
+            _or_end(lambda: start(settings))
+        except SystemExit:
+            _refused = True
+            _native.load().end_waiting(refused=True)
+            raise
+
+
+@BEGIN
+def _begin() -> int:
+    try:
+        _card_is_used()
+    except SystemExit:
+        return 1
+    return 0
 
 
 def _publish_page(page: str | None) -> None:
@@ -145,7 +202,9 @@ def _or_end(begin: Callable[[], None]) -> None:
         if _is_strict():
             _end(f"{error}\nSet SPILLWAY_STRICT=0 to train without the limit instead.")
         print(f"spillway: not active: {error}", file=sys.stderr)
-        _native.awaiting_card = None
+        if _native.awaiting_card is not None:
+            _native.awaiting_card = None
+            _native.load().end_waiting(refused=False)
 
 
 def _is_strict() -> bool:

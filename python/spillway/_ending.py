@@ -26,16 +26,8 @@ def watch() -> None:
 def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
     if torch.compiler.is_compiling():
         return
-    if _native.awaiting_card is not None and _is_on_a_card(optimizer):
-        torch.cuda.init()  # an extension made the tensors, which torch's Python has not seen
     _native.loaded().note_step()
     _no_limit.look(optimizer)
-
-
-def _is_on_a_card(optimizer: torch.optim.Optimizer) -> bool:
-    return any(
-        parameter.is_cuda for group in optimizer.param_groups for parameter in group["params"]
-    )
 
 
 def _note_end() -> None:

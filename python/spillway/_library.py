@@ -7,6 +7,7 @@ and those that describe an error are raised.
 """
 
 import ctypes
+import enum
 import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 #: holds it for as long as the library may call it.
 WHERE = ctypes.CFUNCTYPE(ctypes.c_uint32)
 
+#: A function that starts, or returns 1 to refuse what it was called for.
+BEGIN = ctypes.CFUNCTYPE(ctypes.c_int)
+
 _TEXT = ctypes.c_void_p  # freed by `take`, so not c_char_p
 _POINTER = ctypes.c_void_p
 _NAME = ctypes.c_char_p
@@ -28,8 +32,9 @@ _FLAG = ctypes.c_int
 # Result and arguments of each function. `spillway_adopt` is missing: see `Library.adopt`.
 _DECLARED = {
     "spillway_start": (_TEXT, _NAME),
-    "spillway_may_be_of_a_card": (_TEXT, _NAME, _POINTER),
-    "spillway_await_card": (_TEXT, _NAME),
+    "spillway_card_budget": (_TEXT, _NAME, _POINTER),
+    "spillway_await_card": (_TEXT, _NAME, BEGIN),
+    "spillway_end_waiting": (None, _FLAG),
     "spillway_stop": (_TEXT,),
     "spillway_is_started": (_FLAG,),
     "spillway_statistics": (_TEXT,),
@@ -70,6 +75,14 @@ _DECLARED = {
     "spillway_step_facts": (_TEXT, _POINTER),
     "spillway_step_free": (None, _POINTER),
 }
+
+
+class CardBudget(enum.IntEnum):
+    """What settings mean where the process sees a graphics card."""
+
+    NONE = 0
+    YES = 1  #: the budget is of its memory
+    OFF = 2  #: so it would be, but the mode is off
 
 
 class Library:
@@ -119,16 +132,24 @@ class Library:
         """Manages the process by these settings, variable name to text."""
         self._check(self.functions.spillway_start(json.dumps(settings).encode()))
 
-    def may_be_of_a_card(self, settings: dict[str, str]) -> bool:
-        """Whether their budget is of a graphics card where the process sees one."""
+    def card_budget(self, settings: dict[str, str]) -> CardBudget:
         answer = ctypes.c_int()
         text = json.dumps(settings).encode()
-        self._check(self.functions.spillway_may_be_of_a_card(text, ctypes.byref(answer)))
-        return answer.value != 0
+        self._check(self.functions.spillway_card_budget(text, ctypes.byref(answer)))
+        return CardBudget(answer.value)
 
-    def await_card(self, settings: dict[str, str]) -> None:
-        """Looks at the settings, and waits: `start` follows once the program uses a card."""
-        self._check(self.functions.spillway_await_card(json.dumps(settings).encode()))
+    def await_card(self, settings: dict[str, str], begin: Callable[[], int] | None) -> None:
+        """Looks at the settings, and waits: `start` follows once the program uses a card.
+
+        Args:
+            begin: a BEGIN, called before memory of a card is given out of which torch told nobody.
+        """
+        text = json.dumps(settings).encode()
+        self._check(self.functions.spillway_await_card(text, begin or BEGIN()))
+
+    def end_waiting(self, refused: bool) -> None:
+        """No start follows. `refused`: one was tried, which the program's end shows."""
+        self.functions.spillway_end_waiting(refused)
 
     def stop(self) -> None:
         self._check(self.functions.spillway_stop())

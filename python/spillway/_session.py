@@ -151,12 +151,10 @@ def budget(limit: str | int, **options: Any) -> Iterator[None]:
     finally:
         if os.getpid() != process:
             pass  # forked inside: nothing is managed here, whatever the settings
-        elif previous is not None:
-            _activation.start(previous)
+        elif previous is not None or awaiting is not None:
+            _activation.start(previous or awaiting)  # the block was of the card, too
         else:
             disable()
-            if awaiting is not None:
-                _activation.wait_for_card(awaiting)
 
 
 def stats() -> Statistics:

@@ -203,11 +203,35 @@ def another_thread_computes_beside_it():
     thread.join()
 
 
+def what_a_stream_did_before_it_joins_is_awaited():
+    side = torch.cuda.Stream()
+    away = filled(6, 40)
+    others = crowd()
+    used, total = filled(7, 40), filled(0, 40)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        here = torch.cuda.current_stream()
+        with torch.cuda.stream(side):
+            for _ in range(4):
+                total.add_(used)  # at once: the stream is not captured yet
+        side.wait_stream(here)  # from here on it is
+        del used
+        result = away * 2  # comes back, into the memory of what died or of others
+        here.wait_stream(side)
+    torch.cuda.synchronize()
+    assert total.eq(28).all().item()
+    graph.replay()
+    assert result.eq(12).all().item()
+    assert len(others) == 12
+
+
 PARTS = (
     what_does_not_fit_is_refused,  # first: after a rest the budget may be exceeded for a step
     graphed_callables_train_to_the_same_bits,
     a_whole_step_is_captured,
     branches_of_a_capture_are_joined,
+    what_a_stream_did_before_it_joins_is_awaited,
     what_is_freed_inside_does_not_spoil_it,
     what_has_left_comes_back_for_it,
     a_capture_that_fails_leaves_all_as_it_was,

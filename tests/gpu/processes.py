@@ -21,6 +21,8 @@ on_the_stand_in = pytest.mark.skipif(
 # Between the interpreter and what it runs.
 THROUGH = [] if HAS_CARD else ["tests/standin/run.py", "-m", "tests.standin.true_values"]
 
+# Else a line tells of the others.
+ONE_CARD = {"CUDA_VISIBLE_DEVICES": "0"} if HAS_CARD else {}
 #: A program that does.
 USES_IT = """
 import torch
@@ -54,7 +56,7 @@ def told(tmp_path, status, code="import torch", before=(), **variables):
     """
     child = subprocess.run(
         [*before, sys.executable, *THROUGH[:1], "-c", code],
-        env=os.environ | {"SPILLWAY_SPOOL_DIR": str(tmp_path)} | variables,
+        env=os.environ | {"SPILLWAY_SPOOL_DIR": str(tmp_path), **ONE_CARD} | variables,
         capture_output=True,
         text=True,
         timeout=600,

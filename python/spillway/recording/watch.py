@@ -69,7 +69,8 @@ class Watch:
         if torch.compiler.is_compiling():
             return
         stack = self._stack()
-        stack.pop()
+        if stack:  # else it began before this was installed
+            stack.pop()
         self._library.record_module(stack[-1] if stack else "")
 
     def _stack(self) -> list[str]:

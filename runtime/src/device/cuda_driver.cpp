@@ -151,17 +151,20 @@ class CudaDriver::InContext {
 // (cuThreadExchangeStreamCaptureMode); enter_thread asks for the same in threads of ours.
 class CudaDriver::BesideCaptures {
  public:
-  explicit BesideCaptures(const CudaDriver& driver) : driver_(driver) { exchange(); }
-  ~BesideCaptures() { exchange(); }
+  explicit BesideCaptures(const CudaDriver& driver) : driver_(driver), entered_(exchange()) {}
+  ~BesideCaptures() {
+    if (entered_) exchange();
+  }
   BesideCaptures(const BesideCaptures&) = delete;
   BesideCaptures& operator=(const BesideCaptures&) = delete;
 
  private:
   // Where that fails the call that follows tells of it.
-  void exchange() { static_cast<void>(driver_.call_.exchange_capture_mode(&mode_)); }
+  bool exchange() { return driver_.call_.exchange_capture_mode(&mode_) == cuda::kSuccess; }
 
   const CudaDriver& driver_;
   int mode_ = cuda::kCaptureModeRelaxed;
+  bool entered_;
 };
 
 std::string CudaDriver::text(DeviceStatus status) const { return library_->text(status.code); }
@@ -270,7 +273,9 @@ DeviceStatus CudaDriver::synchronize_stream(DeviceStream stream) {
 
 bool CudaDriver::is_capturing(DeviceStream stream) {
   int status = 0;
-  return call_.stream_is_capturing(raw(stream), &status) == cuda::kSuccess && status != 0;
+  const cuda::Result code = call_.stream_is_capturing(raw(stream), &status);
+  // The default stream waits for a capturing one that blocks: nothing may be asked of it either.
+  return code == cuda::kErrorStreamCaptureImplicit || (code == cuda::kSuccess && status != 0);
 }
 
 DeviceStatus CudaDriver::create_event(EventTiming timing, DeviceEvent& event) {

@@ -79,25 +79,29 @@ void StreamClock::launched(StreamSlot slot, Bytes allocated) {
   const std::uint32_t ops = of.ops.fetch_add(1, std::memory_order_relaxed) + 1;
   const std::uint64_t bytes =
       of.allocated.fetch_add(allocated.count, std::memory_order_relaxed) + allocated.count;
-  if (ops >= rate_.ops || bytes >= rate_.allocated.count) tick(slot);
+  if (ops >= rate_.ops || bytes >= rate_.allocated.count || captures_.load() != 0) tick(slot);
 }
 
-void StreamClock::tick(StreamSlot slot) {
-  const std::lock_guard lock(mutex_);
-  slots_[slot].ops.store(0, std::memory_order_relaxed);
-  slots_[slot].allocated.store(0, std::memory_order_relaxed);
-  for (const std::size_t index : slots_[slot].streams) {
+void StreamClock::tick_locked(Slot& slot) {
+  slot.ops.store(0, std::memory_order_relaxed);
+  slot.allocated.store(0, std::memory_order_relaxed);
+  for (const std::size_t index : slot.streams) {
     if (streams_[index].gone || driver_.is_capturing(streams_[index].handle)) continue;
     look_locked(streams_[index]);
     tick_locked(streams_[index], next_moment());
   }
 }
 
-void StreamClock::tick_all() {
+void StreamClock::tick(StreamSlot slot) {
   const std::lock_guard lock(mutex_);
-  for (Stream& stream : streams_) {
-    if (!stream.gone && !driver_.is_capturing(stream.handle)) tick_locked(stream, next_moment());
-  }
+  tick_locked(slots_[slot]);
+}
+
+// Counted first: an op that sees no capture yet has its tick here.
+void StreamClock::begin_captures() {
+  captures_.fetch_add(1);
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) tick_locked(slot);
 }
 
 StreamClock::Tick* StreamClock::last_locked(Stream& stream, StreamMoment now) {

@@ -737,8 +737,12 @@ void Engine::reset_peak() {
   parts_->floor.reset();
 }
 
-void Engine::before_captures() {
-  if (streams_ != nullptr && !in_child_) streams_->before_captures();
+void Engine::begin_captures() {
+  if (streams_ != nullptr && !in_child_) streams_->begin_captures();
+}
+
+void Engine::end_captures() noexcept {
+  if (streams_ != nullptr && !in_child_) streams_->end_captures();
 }
 
 // ---- Forks --------------------------------------------------------------------------------------

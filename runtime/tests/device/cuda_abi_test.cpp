@@ -119,6 +119,7 @@ static_assert(kLegacyStream == CU_GET_PROC_ADDRESS_LEGACY_STREAM);
 static_assert(kSuccess == CUDA_SUCCESS);
 static_assert(kErrorOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(kErrorDeinitialized == CUDA_ERROR_DEINITIALIZED);
+static_assert(kErrorStreamCaptureImplicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 static_assert(kErrorStubLibrary == CUDA_ERROR_STUB_LIBRARY);
 static_assert(kErrorDeviceUnavailable == CUDA_ERROR_DEVICE_UNAVAILABLE);
 static_assert(kErrorNoDevice == CUDA_ERROR_NO_DEVICE);

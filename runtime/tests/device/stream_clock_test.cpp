@@ -136,13 +136,14 @@ class CapturedStreamTest : public StreamClockTest {
     spillway::testing::CaptureDevice::thread_mode() = CaptureMode::kGlobal;
   }
   void begin() {
-    clock_.tick_all();
+    clock_.begin_captures();
     EXPECT_TRUE(device_.begin_capture(two_, CaptureMode::kRelaxed).done());
   }
   void end_well() {
     spillway::testing::CapturedGraph graph;
     EXPECT_TRUE(device_.end_capture(two_, graph).done());
     EXPECT_TRUE(graph.empty()) << "work that is not the program's";
+    clock_.end_captures();
   }
 };
 
@@ -174,6 +175,35 @@ TEST_F(CapturedStreamTest, TheHostWaitsInItsPlace) {
   all.join();
   EXPECT_TRUE(clock_.passed(fence));
   end_well();
+}
+
+//   begin_captures    two   [held] op    begins to be captured         release
+//                     who asks                        has not passed           has
+TEST_F(CapturedStreamTest, WhatItWasGivenSinceCapturesWerePossibleIsAwaitedToo) {
+  const StreamSlot slot = clock_.slot_of(two_);
+  clock_.begin_captures();
+  HeldStream held(device_, two_);
+  const Fence fence = clock_.fence(slot);
+  clock_.launched(slot);
+  EXPECT_TRUE(device_.begin_capture(two_, CaptureMode::kRelaxed).done());
+  EXPECT_FALSE(clock_.passed(fence));
+  EXPECT_FALSE(clock_.passed(fence));
+  held.release();
+  clock_.wait(fence);
+  EXPECT_TRUE(clock_.passed(fence));
+  end_well();
+  const StreamMoment before = clock_.moment();
+  clock_.launched(slot);
+  EXPECT_EQ(clock_.moment(), before) << "seldom again";
+}
+
+TEST_F(CapturedStreamTest, PossibleCapturesCostNoEventsForEver) {
+  for (int i = 0; i < 100; ++i) {
+    clock_.begin_captures();
+    clock_.end_captures();
+    ASSERT_TRUE(device_.synchronize().done());
+  }
+  EXPECT_LE(clock_.event_count(), 4U);
 }
 
 TEST_F(CapturedStreamTest, AfterwardsItIsAsAnyOther) {

@@ -93,17 +93,27 @@ SPILLWAY_API char* spillway_start(const char* json) {
   return spillway::torch::report([&] { Watch::start(spillway::torch::settings_of(json)); });
 }
 
-/// See may_be_of_a_card. `answer` is set to 0 or 1.
-SPILLWAY_API char* spillway_may_be_of_a_card(const char* json, int* answer) {
+/// See card_budget_of. `answer` is set to a CardBudget.
+SPILLWAY_API char* spillway_card_budget(const char* json, int* answer) {
   return spillway::torch::report([&] {
-    *answer = spillway::torch::may_be_of_a_card(spillway::torch::settings_of(json)) ? 1 : 0;
+    const auto settings = spillway::torch::settings_of(json);
+    *answer = static_cast<int>(spillway::torch::card_budget_of(settings));
   });
 }
 
 /// See await_card.
-SPILLWAY_API char* spillway_await_card(const char* json) {
+SPILLWAY_API char* spillway_await_card(const char* json, int (*begin)()) {
   return spillway::torch::report(
-      [&] { spillway::torch::await_card(spillway::torch::settings_of(json)); });
+      [&] { spillway::torch::await_card(spillway::torch::settings_of(json), begin); });
+}
+
+/// See end_waiting_for_card, and refuse_card.
+SPILLWAY_API void spillway_end_waiting(int refused) {
+  if (refused != 0) {
+    spillway::torch::refuse_card();
+  } else {
+    spillway::torch::end_waiting_for_card();
+  }
 }
 
 SPILLWAY_API char* spillway_stop() {

@@ -38,19 +38,29 @@ constexpr std::size_t kHead = 2;
 constexpr std::size_t kFunctions = 96;
 constexpr std::size_t kProbe = std::size_t{2} << 20;
 
+using Table = std::array<Function, kHead + kFunctions>;
+
 struct Hook {
   CardMemory* memory = nullptr;
   c10::Device card{c10::kCUDA, 0};
   const Slots* slots = nullptr;
   Allocator* object = nullptr;
   const Function* native = nullptr;  // the table that was there
-  std::array<Function, kHead + kFunctions> table{};
+  Table table{};
   std::atomic<int> open_pools{0};
   std::atomic<bool> pool_grows{true};
   std::atomic<int> looks{0};
   bool told_of_growth = false;
 };
 Hook g_hook;  // set before torch sees the table
+
+/// Of an allocator that nobody has used yet.
+struct FirstUse {
+  int (*begin)() = nullptr;
+  const Function* native = nullptr;
+  Table table{};
+};
+FirstUse g_first_use;  // likewise
 
 // A function f(object, ...) is called as a virtual member function is: the address of a result that
 // is no plain value first, then the object.
@@ -183,6 +193,7 @@ void begin_pool(Allocator* object, c10::DeviceIndex device, PoolId pool, void* f
     native<void(Allocator*, c10::DeviceIndex, PoolId, void*)>(g_hook.slots->begin_pool)(
         object, device, pool, filter);
   } catch (...) {  // it is not open, and nobody will end it
+    g_hook.memory->pool_closes();
     g_hook.open_pools.fetch_sub(1);
     throw;
   }
@@ -190,6 +201,7 @@ void begin_pool(Allocator* object, c10::DeviceIndex device, PoolId pool, void* f
 
 void end_pool(Allocator* object, c10::DeviceIndex device, PoolId pool) {
   native<void(Allocator*, c10::DeviceIndex, PoolId)>(g_hook.slots->end_pool)(object, device, pool);
+  g_hook.memory->pool_closes();
   g_hook.open_pools.fetch_sub(1);
 }
 
@@ -210,9 +222,13 @@ void replace(std::size_t slot, F* function) {
   g_hook.table.at(kHead + slot) = reinterpret_cast<Function>(function);
 }
 
+void copy_table(const Function* from, Table& to) {
+  const Function* const whole = from - kHead;
+  std::copy(whole, whole + to.size(), to.begin());
+}
+
 void make_table() {
-  const Function* const whole = g_hook.native - kHead;
-  std::copy(whole, whole + g_hook.table.size(), g_hook.table.begin());
+  copy_table(g_hook.native, g_hook.table);
   const Slots& slots = *g_hook.slots;
   replace(slots.allocate, &allocate);
   replace(slots.raw_deleter, &raw_deleter);
@@ -274,8 +290,36 @@ void require_same_library(const Function* table) {
   }
 }
 
-void set_table(const Function* table) {
-  __atomic_store_n(reinterpret_cast<const Function**>(g_hook.object), table, __ATOMIC_RELEASE);
+void set_table(Allocator* object, const Function* table) {
+  __atomic_store_n(reinterpret_cast<const Function**>(object), table, __ATOMIC_RELEASE);
+}
+
+const Function* table_of(const Allocator* object) {
+  return __atomic_load_n(reinterpret_cast<const Function* const*>(object), __ATOMIC_ACQUIRE);
+}
+
+const Function* waiting_table() { return g_first_use.table.data() + kHead; }
+
+// The function in this place of whatever table the allocator has when somebody began.
+template <class Signature>
+Signature* begun(Allocator* object, std::size_t slot) {
+  TORCH_CHECK(g_first_use.begin() == 0,
+              "Spillway: the budget of the graphics card's memory was refused, so there is none");
+  if (table_of(object) == waiting_table()) set_table(object, g_first_use.native);
+  return reinterpret_cast<Signature*>(table_of(object)[slot]);
+}
+
+DataPtr first_allocate(Allocator* object, std::size_t bytes) {
+  return begun<DataPtr(Allocator*, std::size_t)>(object, slots_of_torch()->allocate)(object, bytes);
+}
+
+void* first_raw_alloc(Allocator* object, std::size_t bytes) {
+  return begun<void*(Allocator*, std::size_t)>(object, slots_of_torch()->raw_alloc)(object, bytes);
+}
+
+void* first_raw_alloc_with_stream(Allocator* object, std::size_t bytes, void* stream) {
+  return begun<void*(Allocator*, std::size_t, void*)>(
+      object, slots_of_torch()->raw_alloc_with_stream)(object, bytes, stream);
 }
 
 // As torch calls it. What is wrong; empty: nothing.
@@ -297,10 +341,28 @@ bool torch_has_a_card() { return library_of_torch() != nullptr && at::hasCUDA();
 
 void require_allocator() { static_cast<void>(find_object()); }
 
+void await_first_use(int (*begin)()) {
+  Allocator* const object = find_object();
+  const Function* const table = table_of(object);
+  require_same_library(table);
+  g_first_use.begin = begin;
+  g_first_use.native = table;
+  copy_table(table, g_first_use.table);
+  const Slots& slots = *slots_of_torch();
+  const auto replace = [](std::size_t slot, auto* function) {
+    g_first_use.table.at(kHead + slot) = reinterpret_cast<Function>(function);
+  };
+  replace(slots.allocate, &first_allocate);
+  replace(slots.raw_alloc, &first_raw_alloc);
+  replace(slots.raw_alloc_with_stream, &first_raw_alloc_with_stream);
+  set_table(object, waiting_table());
+}
+
 void install_allocator_hook(CardMemory& memory, c10::Device card) {
   if (g_hook.memory != nullptr) return;
   Allocator* const object = find_object();
-  const auto* const table = *reinterpret_cast<const Function* const*>(object);
+  const Function* const before = table_of(object);
+  const Function* const table = before == waiting_table() ? g_first_use.native : before;
   require_same_library(table);
   g_hook.memory = &memory;
   g_hook.card = card;
@@ -308,19 +370,28 @@ void install_allocator_hook(CardMemory& memory, c10::Device card) {
   g_hook.object = object;
   g_hook.native = table;
   make_table();
-  set_table(g_hook.table.data() + kHead);
+  set_table(object, g_hook.table.data() + kHead);
   std::string trouble;
+  std::string shortage;
   try {
     trouble = try_out(*object);
+  } catch (const c10::OutOfMemoryError& error) {
+    shortage = error.what_without_backtrace();
   } catch (const c10::Error& error) {
     trouble = error.what_without_backtrace();
   }
-  if (trouble.empty()) {
+  if (trouble.empty() && shortage.empty()) {
     g_hook.told_of_growth = tell_growth(g_hook.pool_grows);
     return;
   }
-  set_table(table);
+  set_table(object, before);
   g_hook.memory = nullptr;
+  if (trouble.empty()) {
+    throw UserError(
+        fmt::format("SPILLWAY_BUDGET (of the graphics card) has no room beside the context and "
+                    "libraries: {}",
+                    shortage));
+  }
   refuse("PyTorch's allocator for graphics cards does not serve as it should: " + trouble);
 }
 

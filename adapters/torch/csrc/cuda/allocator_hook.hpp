@@ -51,6 +51,8 @@ class CardMemory {
   virtual void reset_peak() = 0;
   /// A graph may be captured from now on, or a program use a pool of its own.
   virtual void pool_opens() = 0;
+  /// Whoever opened it has no more of it, also where `pool_opens` threw.
+  virtual void pool_closes() noexcept = 0;
   /// torch's own pool may hold more since an allocation that has just ended.
   virtual void pool_grew() = 0;
   [[nodiscard]] virtual Use use() const = 0;
@@ -70,6 +72,11 @@ c10::DeleterFnPtr card_deleter();
 /// UserError, and changes nothing, where this torch or its allocator is not what this library
 /// knows. A block of 2 MiB is allocated to see that it works.
 void install_allocator_hook(CardMemory& memory, c10::Device card);
+
+/// Until `install_allocator_hook`, torch's allocator calls `begin` before it gives memory of any
+/// card out; where that returns nonzero it gives none. Once `begin` has returned 0 it is as it was,
+/// or `memory`'s. Asks nothing of the card. Throws UserError as `install_allocator_hook` does.
+void await_first_use(int (*begin)());
 
 /// As torch.cuda.is_available(), but false with a torch for other cards than NVIDIA's.
 bool torch_has_a_card();

@@ -99,7 +99,7 @@ SPILLWAY_API void spillway_record_line(std::uint32_t number, const char* text) {
 SPILLWAY_API void spillway_record_storage(void* storage_impl, const char* role, const char* name) {
   const auto known = spillway::parse_storage_role(role).value_or(spillway::StorageRole::kUnknown);
   auto& storage = *static_cast<c10::StorageImpl*>(storage_impl);
-  if (!spillway::torch::main_engine().tracing()) {
+  if (spillway::torch::Engines::made() == nullptr || !spillway::torch::main_engine().tracing()) {
     Recording::get().describe(storage, known, name);
   } else if (const auto found = spillway::torch::Engines::find(storage);
              found && found.engine().tracing()) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/awaited_card.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
+#include <string>
 #include <utility>
 
 #include "cuda/allocator_hook.hpp"
@@ -17,49 +21,83 @@ namespace spillway::torch {
 
 namespace {
 
+/// Of a file, so that another's is not overwritten; nothing where there is none.
+using FileState = std::pair<std::uintmax_t, std::int64_t>;  // size, and when it was written
+FileState state_of(const std::string& path) {
+  struct stat status {};
+  if (path.empty() || ::stat(path.c_str(), &status) != 0) return {};
+  return {static_cast<std::uintmax_t>(status.st_size),
+          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
 struct Wait {
   runtime::Settings settings;
+  FileState statistics;
   runtime::StatusMapping page;
   runtime::StatusSlot* slot = nullptr;
   pid_t process = 0;  // that waits; what it forks leaves its files and its slot alone
+  std::atomic<bool> refused{false};
 };
 Wait* g_wait = nullptr;  // never destroyed: used at exit
 
+bool is_of_this_process() { return g_wait != nullptr && ::getpid() == g_wait->process; }
+
+// False where the start was refused: the status of the process shows it then.
 bool write_unused() {
-  if (Engines::made() != nullptr || ::getpid() != g_wait->process) return true;
+  if (!is_of_this_process()) return true;
+  if (g_wait->refused) return false;
+  if (Engines::made() != nullptr) return true;
   if (g_wait->settings.summary) {
     std::fputs("spillway: the program used no graphics card, so nothing was managed\n", stderr);
   }
+  const std::string& path = g_wait->settings.stats_path;
+  if (state_of(path) != g_wait->statistics) return true;  // by a process that this one started
   runtime::Statistics nothing;
   nothing.mode = g_wait->settings.effective_mode();
-  return runtime::write_statistics(g_wait->settings.stats_path, runtime::to_json(nothing));
+  return runtime::write_statistics(path, runtime::to_json(nothing));
 }
 
 }  // namespace
 
-bool may_be_of_a_card(const runtime::Settings& settings) {
-  if (settings.effective_mode() == runtime::Mode::kOff) return false;
-  return settings.budget_of == runtime::BudgetDevice::kCuda || settings.leaves_device_open();
+CardBudget card_budget_of(const runtime::Settings& settings) {
+  const bool open = !settings.budget_of && !settings.emulate_device && settings.budget_page.empty();
+  const bool of_card = settings.budget_of == runtime::BudgetDevice::kCuda || open;
+  if (!settings.budget || !of_card) return CardBudget::kNone;
+  return settings.effective_mode() == runtime::Mode::kOff ? CardBudget::kOff : CardBudget::kYes;
 }
 
-void await_card(const runtime::Settings& stated) {
+void await_card(const runtime::Settings& stated, int (*begin)()) {
   if (g_wait != nullptr) return;
   runtime::Settings settings = Watch::checked(stated);
   cuda::require_allocator();
-  g_wait = new Wait{.settings = std::move(settings), .page = {}, .process = ::getpid()};
+  auto* const wait = new Wait;
+  wait->settings = std::move(settings);
+  wait->statistics = state_of(wait->settings.stats_path);
+  wait->process = ::getpid();
   if (!stated.status_path.empty()) {
-    g_wait->page = runtime::StatusMapping::open(stated.status_path);
-    g_wait->slot = g_wait->page.claim_slot();
+    wait->page = runtime::StatusMapping::open(stated.status_path);
+    wait->slot = wait->page.claim_slot();
     // A program that ran in this process before may have left its counters there.
-    if (g_wait->slot != nullptr && g_wait->slot->started_ns == 0) g_wait->slot->waits = 1;
+    if (wait->slot != nullptr && wait->slot->started_ns == 0) wait->slot->waits = 1;
   }
+  g_wait = wait;
   runtime::write_at_exit(write_unused);
+  if (begin != nullptr) cuda::await_first_use(begin);
 }
 
 void end_waiting_for_card() {
-  if (g_wait != nullptr && g_wait->slot != nullptr && ::getpid() == g_wait->process) {
-    g_wait->slot->waits = 0;
-  }
+  if (!is_of_this_process()) return;
+  g_wait->refused = false;
+  if (g_wait->slot != nullptr) g_wait->slot->waits = g_wait->slot->unwritten = 0;
+}
+
+void refuse_card() {
+  end_waiting_for_card();
+  if (!is_of_this_process()) return;
+  g_wait->refused = true;
+  if (g_wait->slot == nullptr) return;
+  g_wait->slot->unwritten = 1;
+  g_wait->slot->ending = static_cast<std::uint32_t>(runtime::Ending::kOther);
 }
 
 }  // namespace spillway::torch

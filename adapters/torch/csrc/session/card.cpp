@@ -77,8 +77,8 @@ bool Card::enter_stream(runtime::Engine& engine) const {
   return true;
 }
 
-// The pool takes a segment before anybody could make room for it: so the room for one is kept.
-// Nothing may leave beside a capture.
+// The pool takes a segment before anybody could make room for it: so the room for one is kept. What
+// it takes while a graph is captured is the graph's, and comes on top until that is closed.
 void Card::follow_unmanaged() {
   if (cuda::pool_is_open()) return;
   const auto pool = cuda::changed_pool();
@@ -110,12 +110,12 @@ bool Card::measure_others() {
 
 // The tensors that a capture uses are known by its ops, which have to be seen.
 void Card::pool_opens() {
-  Watch::get().wake();
   try {
-    engine_->before_captures();
+    engine_->begin_captures();
   } catch (const runtime::DeviceFailure& failure) {
     TORCH_CHECK(false, "Spillway: ", failure.what());
   }
+  Watch::get().wake();
 }
 
 void* Card::allocate(std::size_t bytes, void* stream) {

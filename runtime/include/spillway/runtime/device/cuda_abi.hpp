@@ -50,6 +50,7 @@ inline constexpr Result kErrorMisalignedAddress = 716;
 inline constexpr Result kErrorInvalidAddressSpace = 717;
 inline constexpr Result kErrorInvalidPc = 718;
 inline constexpr Result kErrorLaunchFailed = 719;
+inline constexpr Result kErrorStreamCaptureImplicit = 906;
 
 inline constexpr int kAttributeVirtualMemory = 102;
 inline constexpr unsigned kStreamNonBlocking = 1;

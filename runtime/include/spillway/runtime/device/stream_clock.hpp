@@ -16,8 +16,9 @@
 // compared. Taken after the launch, the order holds for any number of threads.
 //
 // A stream whose work is captured for a graph does nothing at a time of its own: no tick is
-// recorded there, and once the last one has passed, all has that the stream was given (`tick_all`
-// comes before a capture). Nothing may be awaited there either: the host waits in its place.
+// recorded there, and once the last one has passed, all has that the stream was given before, as
+// each op had its tick while captures were possible. Nothing may be awaited there either: the host
+// waits in its place.
 //
 // Waiting on an event that was never recorded is a no-op for a driver; so a tick is always recorded
 // before anyone waits for it. Events are pooled, without timing. A framework's streams are known by
@@ -76,8 +77,10 @@ class StreamClock {
   void launched(StreamSlot slot, Bytes allocated = {});
   /// A tick now.
   void tick(StreamSlot slot);
-  /// A tick in every stream that is known: some of them may be captured from now on.
-  void tick_all();
+  /// Graphs may be captured until as many `end_captures`: every stream that is known gets a tick,
+  /// and from then on one with each op, since it may join a capture at any time.
+  void begin_captures();
+  void end_captures() { captures_.fetch_sub(1); }
 
   /// Later work of `waiter` starts when the fence has passed. The host does not wait, unless
   /// `waiter` is captured. Work of `waiter` itself needs no wait.
@@ -120,6 +123,7 @@ class StreamClock {
 
   std::deque<Stream>::iterator find_locked(DeviceStream stream);
   DeviceEvent take_event_locked();
+  void tick_locked(Slot& slot);
   StreamMoment next_moment() { return moment_.fetch_add(1) + 1; }
   Tick& tick_locked(Stream& stream, StreamMoment stamp);
   /// The last tick of a stream that was captured at `now`; null if it has passed.
@@ -134,6 +138,7 @@ class StreamClock {
   DeviceDriver& driver_;
   const TickRate rate_;
   std::atomic<StreamMoment> moment_{1};
+  std::atomic<int> captures_{0};  // that are possible
   mutable std::mutex mutex_;
   std::deque<Stream> streams_;  // addresses stay
   std::array<Slot, kStreamSlots> slots_;

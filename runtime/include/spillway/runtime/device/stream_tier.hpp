@@ -66,7 +66,8 @@ class StreamTier final : public DeviceTier, public StreamUses {
     as_stream(block).uses.arrives(clock_.fence(stream.slot));
   }
   [[nodiscard]] Bytes bytes_opening() const override { return pages_.bytes_opening(); }
-  void before_captures() override { clock_.tick_all(); }
+  void begin_captures() override { clock_.begin_captures(); }
+  void end_captures() noexcept override { clock_.end_captures(); }
   void begin_use_anywhere(DeviceBlock& block) override {
     as_stream(block).uses.begin_anywhere(clock_);
   }

@@ -60,9 +60,10 @@ class StreamUses {
   /// Of the bytes that the tier holds, at most what its driver does not count yet. Under the
   /// owner's lock.
   [[nodiscard]] virtual Bytes bytes_opening() const = 0;
-  /// Streams may be captured for a graph from now on: what they were given is told apart from what
-  /// is captured. Any thread.
-  virtual void before_captures() = 0;
+  /// Streams may be captured for a graph between these: what they were given is told apart from
+  /// what is captured. Any thread.
+  virtual void begin_captures() = 0;
+  virtual void end_captures() noexcept = 0;
   /// The host waits until all is done that any stream was given, also one without a number. Between
   /// uses that are noted and uses that nobody sees this alone is an order. Any thread.
   virtual void wait_for_all() = 0;

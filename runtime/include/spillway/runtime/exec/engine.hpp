@@ -264,8 +264,10 @@ class Engine {
   /// Gives back the memory that the device tier holds for nobody.
   void release_idle();
   void reset_peak();
-  /// Graphs may be captured from streams of a card from now on. Throws DeviceFailure.
-  void before_captures();
+  /// Graphs may be captured from streams of a card between these. The first throws DeviceFailure,
+  /// and is to be ended all the same.
+  void begin_captures();
+  void end_captures() noexcept;
   /// Whether a trace is recorded, which adapters may add to: see TraceRecorder.
   [[nodiscard]] bool tracing() const {
     return recorder_.get() != nullptr && mode() == Mode::kRecord;
