@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting and stopping the engine, and what is said when that fails."""
 
+import _thread
 import os
 import sys
 import threading
@@ -123,7 +124,10 @@ def _card_is_used() -> None:
 def _begin() -> int:
     try:
         _card_is_used()
-    except SystemExit:
+    except KeyboardInterrupt:  # what is raised here would reach nobody
+        _thread.interrupt_main()
+        return 1
+    except BaseException:
         return 1
     return 0
 
