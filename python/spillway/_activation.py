@@ -17,8 +17,17 @@ _OF_THE_COMMANDS = ("SPILLWAY_COMMAND", "SPILLWAY_MACHINES")
 #: There where the driver is, of Linux and of Windows' Linux.
 _CARDS = ("/dev/nvidiactl", "/dev/dxg")
 
-_first_use = threading.RLock()
+_changes = threading.RLock()  # of what is managed; taken after torch's own of the first use
 _refused = False  # the start that was awaited
+
+
+def _renew_lock() -> None:
+    """Another thread of the parent may have had it."""
+    global _changes
+    _changes = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def start(settings: dict[str, str]) -> None:
@@ -29,13 +38,25 @@ def start(settings: dict[str, str]) -> None:
         RuntimeError: the library cannot be loaded into this torch.
     """
     library = _native.load()
-    if _native.awaiting_card is not None and not _goes_with_a_card(library, settings):
-        return
-    library.start(settings)
-    _native.settings = settings
-    _native.awaiting_card = None
-    _publish_page(library.budget_page())
-    _install(settings)
+    with _changes:
+        if _native.awaiting_card is not None and not _goes_with_a_card(library, settings):
+            return
+        library.start(settings)
+        _native.settings = settings
+        _native.awaiting_card = None
+        _publish_page(library.budget_page())
+        _install(settings)
+
+
+def stop() -> None:
+    """Nothing is managed from now on, and nothing waits for the program to use a card."""
+    library = _native.loaded()
+    with _changes:
+        if library is not None:
+            library.stop()
+        _native.settings = None
+        _native.awaiting_card = None
+        os.environ.pop(_PAGE, None)
 
 
 def _install(settings: dict[str, str]) -> None:
@@ -82,9 +103,10 @@ def _start_or_wait(settings: dict[str, str]) -> None:
     elif kind is CardBudget.OFF:
         library.await_card(settings, None)
     else:
-        library.await_card(settings, _begin)
-        _install(settings)
-        _native.awaiting_card = settings
+        with _changes:
+            library.await_card(settings, _begin)
+            _native.awaiting_card = settings
+            _install(settings)
         torch.cuda._lazy_call(_card_is_used)
 
 
@@ -106,7 +128,7 @@ def _card_is_used() -> None:
         SystemExit: the start was refused, now or before.
     """
     global _refused
-    with _first_use:
+    with _changes:
         settings = _native.awaiting_card
         if settings is None:  # enable() or disable() came before
             return
@@ -122,14 +144,15 @@ def _card_is_used() -> None:
 
 @BEGIN
 def _begin() -> int:
+    """Whether torch's allocator may go on. What is raised here reaches nobody."""
     try:
         _card_is_used()
-    except KeyboardInterrupt:  # what is raised here would reach nobody
+    except KeyboardInterrupt:
         _thread.interrupt_main()
-        return 1
+        return False
     except BaseException:
-        return 1
-    return 0
+        return False
+    return True
 
 
 def _publish_page(page: str | None) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: holds it for as long as the library may call it.
 WHERE = ctypes.CFUNCTYPE(ctypes.c_uint32)
 
-#: A function that starts, or returns 1 to refuse what it was called for.
+#: A function that starts and returns 1, or refuses what it was called for.
 BEGIN = ctypes.CFUNCTYPE(ctypes.c_int)
 
 _TEXT = ctypes.c_void_p  # freed by `take`, so not c_char_p

@@ -126,12 +126,11 @@ def _in_keywords(text: str, named: dict[str, str]) -> str:
 
 def disable() -> None:
     """Brings everything back into memory and holds no budget any more."""
-    library = _native.loaded()
-    if library is not None:
-        library.stop()
-    _native.settings = None
-    _native.awaiting_card = None
-    os.environ.pop("SPILLWAY_BUDGET_PAGE", None)
+    if _native.loaded() is None:
+        return
+    from spillway import _activation
+
+    _activation.stop()
 
 
 @contextlib.contextmanager

@@ -166,8 +166,11 @@ def a_capture_that_fails_leaves_all_as_it_was():
         pass
     else:
         raise AssertionError
+    del graph
     torch.cuda.synchronize()
+    before = spillway.stats().evicted_bytes
     assert len(crowd()) == 12
+    assert spillway.stats().evicted_bytes > before  # it is managed
     assert tensor.eq(3).all().item()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

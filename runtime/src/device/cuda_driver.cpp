@@ -272,6 +272,7 @@ DeviceStatus CudaDriver::synchronize_stream(DeviceStream stream) {
 }
 
 bool CudaDriver::is_capturing(DeviceStream stream) {
+  const InContext in_context(*this);
   int status = 0;
   const cuda::Result code = call_.stream_is_capturing(raw(stream), &status);
   // The default stream waits for a capturing one that blocks: nothing may be asked of it either.

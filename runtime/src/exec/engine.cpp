@@ -349,6 +349,7 @@ void Engine::record_stream(const void* pointer, DeviceStream stream) {
   const NumberedStream numbered = streams_->number(stream);
   streams_->begin_use(*block, numbered);
   streams_->end_use(*block, numbered);
+  streams_->launched(numbered, {});
 }
 
 bool Engine::inputs_ready() {

@@ -184,6 +184,14 @@ void reset_peak_stats(Allocator* object, c10::DeviceIndex device) {
   if (device == g_hook.card.index()) g_hook.memory->reset_peak();
 }
 
+// One that was opened before the hook was there is not counted.
+void close_pool() {
+  int open = g_hook.open_pools.load();
+  while (open > 0 && !g_hook.open_pools.compare_exchange_weak(open, open - 1)) {
+  }
+  if (open > 0) g_hook.memory->pool_closes();
+}
+
 // A filter says which streams use the pool; it is a std::function, which goes by address. All
 // allocations are torch's own meanwhile.
 void begin_pool(Allocator* object, c10::DeviceIndex device, PoolId pool, void* filter) {
@@ -193,16 +201,14 @@ void begin_pool(Allocator* object, c10::DeviceIndex device, PoolId pool, void* f
     native<void(Allocator*, c10::DeviceIndex, PoolId, void*)>(g_hook.slots->begin_pool)(
         object, device, pool, filter);
   } catch (...) {  // it is not open, and nobody will end it
-    g_hook.memory->pool_closes();
-    g_hook.open_pools.fetch_sub(1);
+    close_pool();
     throw;
   }
 }
 
 void end_pool(Allocator* object, c10::DeviceIndex device, PoolId pool) {
   native<void(Allocator*, c10::DeviceIndex, PoolId)>(g_hook.slots->end_pool)(object, device, pool);
-  g_hook.memory->pool_closes();
-  g_hook.open_pools.fetch_sub(1);
+  close_pool();
 }
 
 struct IpcHandle {
@@ -303,9 +309,13 @@ const Function* waiting_table() { return g_first_use.table.data() + kHead; }
 // The function in this place of whatever table the allocator has when somebody began.
 template <class Signature>
 Signature* begun(Allocator* object, std::size_t slot) {
-  TORCH_CHECK(g_first_use.begin() == 0,
+  TORCH_CHECK(g_first_use.begin() == kGoesOn,
               "Spillway: the budget of the graphics card's memory was refused, so there is none");
-  if (table_of(object) == waiting_table()) set_table(object, g_first_use.native);
+  const Function* expected = waiting_table();
+  // Nobody starts: unless somebody else has meanwhile.
+  __atomic_compare_exchange_n(reinterpret_cast<const Function**>(object), &expected,
+                              g_first_use.native, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  if (g_hook.memory != nullptr) g_hook.memory->began_unseen();
   return reinterpret_cast<Signature*>(table_of(object)[slot]);
 }
 

@@ -49,6 +49,8 @@ class CardMemory {
   virtual void record_stream(const void* pointer, void* stream) = 0;
   virtual void release_idle() = 0;
   virtual void reset_peak() = 0;
+  /// The first memory was asked for by a thread that may be inside an op which nobody saw.
+  virtual void began_unseen() = 0;
   /// A graph may be captured from now on, or a program use a pool of its own.
   virtual void pool_opens() = 0;
   /// Whoever opened it has no more of it, also where `pool_opens` threw.
@@ -73,9 +75,13 @@ c10::DeleterFnPtr card_deleter();
 /// knows. A block of 2 MiB is allocated to see that it works.
 void install_allocator_hook(CardMemory& memory, c10::Device card);
 
+/// What a function returns that begins, or has nothing to begin. Not 0, which a function of Python
+/// that was interrupted returns.
+inline constexpr int kGoesOn = 1;
+
 /// Until `install_allocator_hook`, torch's allocator calls `begin` before it gives memory of any
-/// card out; where that returns nonzero it gives none. Once `begin` has returned 0 it is as it was,
-/// or `memory`'s. Asks nothing of the card. Throws UserError as `install_allocator_hook` does.
+/// card out, and gives none unless that returns kGoesOn. Then it is as it was, or `memory`'s. Asks
+/// nothing of the card. Throws UserError as `install_allocator_hook` does.
 void await_first_use(int (*begin)());
 
 /// As torch.cuda.is_available(), but false with a torch for other cards than NVIDIA's.

@@ -22,8 +22,8 @@ enum class CardBudget : int {
 CardBudget card_budget_of(const runtime::Settings& settings);
 
 /// Begins to wait, once per process. `begin` is called, by any thread, before torch gives memory of
-/// a card out that nobody else has told of: it starts, or returns nonzero to refuse the memory.
-/// Null where the mode is off. For the thread that imports torch. Throws UserError for what
+/// a card out that nobody else has told of: it starts and returns cuda::kGoesOn, or refuses the
+/// memory. Null where the mode is off. For the thread that imports torch. Throws UserError for what
 /// Watch::start would refuse without asking the driver.
 void await_card(const runtime::Settings& stated, int (*begin)());
 

@@ -108,6 +108,8 @@ bool Card::measure_others() {
                        .ended = runtime::now_ns()});
 }
 
+void Card::began_unseen() { Watch::get().doubt_this_thread(); }
+
 // The tensors that a capture uses are known by its ops, which have to be seen.
 void Card::pool_opens() {
   try {

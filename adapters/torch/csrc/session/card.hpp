@@ -47,6 +47,7 @@ class Card final : public cuda::CardMemory {
   void record_stream(const void* pointer, void* stream) override;
   void release_idle() override { engine_->release_idle(); }
   void reset_peak() override { engine_->reset_peak(); }
+  void began_unseen() override;
   void pool_opens() override;
   void pool_closes() noexcept override { engine_->end_captures(); }
   void pool_grew() override { follow_unmanaged(); }

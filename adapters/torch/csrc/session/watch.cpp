@@ -115,7 +115,13 @@ void Watch::apply(const runtime::Settings& settings) {
   set_kept_ops(settings.keep_ops);
   Engines::get().main().framework().set_null_pointers(settings.emulate_device.has_value());
   settings_ = settings;
-  if (!installed_) install();
+  try {
+    if (!installed_) install();
+  } catch (...) {
+    engine_.stop();
+    wake();
+    throw;
+  }
   steps_looked_at_ = engine_.steps();
   marked_steps_ = engine_.steps_are_marked();
   fitting_steps_ = 0;
@@ -205,6 +211,11 @@ void Watch::op_begins_while_blind(const at::RecordFunction& op) {
   }
   end_rest();
   if (!pool_is_open()) rest_.op_begins(op);
+}
+
+void Watch::doubt_this_thread() {
+  this_watched_thread().doubt();
+  rest_.begin_watching(false);
 }
 
 void Watch::wake() {

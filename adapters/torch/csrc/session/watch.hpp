@@ -38,6 +38,8 @@ class Watch {
   void consider_waking();
   /// Called by the hook while the engine is blind: `op` begins, inside no op that was seen.
   void op_begins_while_blind(const at::RecordFunction& op);
+  /// The calling thread may be inside an op that was not seen.
+  void doubt_this_thread();
   /// Called by Python: the calling thread's ops are watched from now on. It may rest again.
   void wake();
   /// Distributed training is in use: nothing rests any more, since the buffers of collectives that
