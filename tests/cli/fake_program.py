@@ -61,7 +61,9 @@ class Slot(ctypes.Structure):
         *((name, U64) for name in COUNTERS),
         ("ending", U32),
         ("unwritten", U32),
+        ("waits", U32),
         ("io", ctypes.c_char * 96),
+        ("pages", ctypes.c_char * 160),
         ("planner", ctypes.c_char * 64),
         ("notes", ctypes.c_char * 2048),
         ("movers", Mover * 5),
@@ -76,13 +78,14 @@ def claim(**counters):
     """Claims the first free slot; the order of stores is the engine's: the pid last."""
     descriptor = os.open(os.environ["SPILLWAY_STATUS_PAGE"], os.O_RDWR)
     page = Page.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(Page)))
-    assert page.version == 8, page.version
+    assert page.version == 9, page.version
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # Python has no atomic exchange
     slot = next(slot for slot in page.slots if slot.pid == 0)
     slot.mode = 2
     for name, value in counters.items():
         setattr(slot, name, value)
     slot.io = b"threads; io_uring: forbidden here, as in most containers"
+    slot.pages = b"page pool"
     slot.movers[0].name = b"aten::convolution [2, 32, 96] float"
     slot.movers[0].moved_bytes = 300 * MIB
     slot.pid = os.getpid()
