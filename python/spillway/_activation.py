@@ -83,9 +83,14 @@ def _goes_with_a_card(library: Library, settings: dict[str, str]) -> bool:
             "first, or start without that budget"
         )
     if kind is CardBudget.OFF:
-        _native.awaiting_card = None
-        library.end_waiting(refused=False)
+        _wait_no_more()
     return kind is CardBudget.YES
+
+
+def _wait_no_more() -> None:
+    if _native.awaiting_card is not None:
+        _native.awaiting_card = None
+        _native.load().end_waiting(refused=False)
 
 
 def _start_or_wait(settings: dict[str, str]) -> None:
@@ -229,9 +234,7 @@ def _or_end(begin: Callable[[], None]) -> None:
         if _is_strict():
             _end(f"{error}\nSet SPILLWAY_STRICT=0 to train without the limit instead.")
         print(f"spillway: not active: {error}", file=sys.stderr)
-        if _native.awaiting_card is not None:
-            _native.awaiting_card = None
-            _native.load().end_waiting(refused=False)
+        _wait_no_more()
 
 
 def _is_strict() -> bool:

@@ -24,10 +24,9 @@ def watch() -> None:
 
 
 def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
-    if torch.compiler.is_compiling():
-        return
-    _native.loaded().note_step()
-    _no_limit.look(optimizer)
+    if not torch.compiler.is_compiling():
+        _native.loaded().note_step()
+        _no_limit.look(optimizer)
 
 
 def _note_end() -> None:

@@ -357,9 +357,12 @@ Bytes resolve_budget(const BudgetSpec& spec, const MachineMemory& memory, std::s
 }
 
 // Processes share a budget of the CPU's memory alone.
+bool Settings::names_no_device() const {
+  return budget.has_value() && !budget_of && !emulate_device && budget_page.empty();
+}
+
 bool Settings::leaves_device_open() const {
-  return budget.has_value() && !budget_of && !emulate_device && budget_page.empty() &&
-         effective_mode() != Mode::kOff;
+  return names_no_device() && effective_mode() != Mode::kOff;
 }
 
 Mode Settings::effective_mode() const {

@@ -272,6 +272,8 @@ TEST(DeviceBudgetsTest, LeaveTheDeviceToTheFrameworkWhereTheyNameNone) {
   const Settings open = settings_of({{"SPILLWAY_BUDGET", "12GiB"}});
   EXPECT_EQ(open.budget_of, std::nullopt);
   EXPECT_TRUE(open.leaves_device_open());
+  EXPECT_TRUE(
+      settings_of({{"SPILLWAY_BUDGET", "1GiB"}, {"SPILLWAY_MODE", "off"}}).names_no_device());
   EXPECT_FALSE(settings_of({{"SPILLWAY_BUDGET", "cpu:12GiB"}}).leaves_device_open());
   EXPECT_FALSE(settings_of({{"SPILLWAY_MODE", "record"}}).leaves_device_open());
   EXPECT_FALSE(

@@ -129,8 +129,9 @@ def test_it_does_not_start_after_disable(tmp_path):
 @on_a_card
 @pytest.mark.parametrize("budget", [BUDGET, f"cuda:{BUDGET}"])
 def test_it_does_not_start_where_the_mode_is_off(budget, tmp_path):
-    said = told(tmp_path, 0, NOT_ACTIVE, SPILLWAY_BUDGET=budget, SPILLWAY_MODE="off")
-    assert said == ""
+    off = {"SPILLWAY_BUDGET": budget, "SPILLWAY_MODE": "off"}
+    assert told(tmp_path, 0, NOT_ACTIVE, **off) == ""
+    assert told(tmp_path, 0, **off, PYTORCH_ALLOC_CONF="backend:cudaMallocAsync") == ""
 
 
 @on_a_card

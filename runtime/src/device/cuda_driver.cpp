@@ -273,10 +273,7 @@ DeviceStatus CudaDriver::synchronize_stream(DeviceStream stream) {
 
 bool CudaDriver::is_capturing(DeviceStream stream) {
   const InContext in_context(*this);
-  int status = 0;
-  const cuda::Result code = call_.stream_is_capturing(raw(stream), &status);
-  // The default stream waits for a capturing one that blocks: nothing may be asked of it either.
-  return code == cuda::kErrorStreamCaptureImplicit || (code == cuda::kSuccess && status != 0);
+  return library_->is_capturing(raw(stream));
 }
 
 DeviceStatus CudaDriver::create_event(EventTiming timing, DeviceEvent& event) {

@@ -81,6 +81,13 @@ CudaCard CudaLibrary::card(int ordinal) const {
   return card;
 }
 
+// A default stream that waits for a capturing one is told by an error. Nothing may be asked of it.
+bool CudaLibrary::is_capturing(cuda::Stream stream) const {
+  int status = 0;
+  const cuda::Result code = functions_.stream_is_capturing(stream, &status);
+  return code == cuda::kErrorStreamCaptureImplicit || (code == cuda::kSuccess && status != 0);
+}
+
 std::string CudaLibrary::text(cuda::Result code) const {
   const char* name = nullptr;
   const char* meaning = nullptr;

@@ -224,8 +224,13 @@ IpcHandle share_ipc_handle(Allocator* object, void* pointer) {
 }
 
 template <class F>
+void replace_in(Table& table, std::size_t slot, F* function) {
+  table.at(kHead + slot) = reinterpret_cast<Function>(function);
+}
+
+template <class F>
 void replace(std::size_t slot, F* function) {
-  g_hook.table.at(kHead + slot) = reinterpret_cast<Function>(function);
+  replace_in(g_hook.table, slot, function);
 }
 
 void copy_table(const Function* from, Table& to) {
@@ -359,12 +364,9 @@ void await_first_use(int (*begin)()) {
   g_first_use.native = table;
   copy_table(table, g_first_use.table);
   const Slots& slots = *slots_of_torch();
-  const auto replace = [](std::size_t slot, auto* function) {
-    g_first_use.table.at(kHead + slot) = reinterpret_cast<Function>(function);
-  };
-  replace(slots.allocate, &first_allocate);
-  replace(slots.raw_alloc, &first_raw_alloc);
-  replace(slots.raw_alloc_with_stream, &first_raw_alloc_with_stream);
+  replace_in(g_first_use.table, slots.allocate, &first_allocate);
+  replace_in(g_first_use.table, slots.raw_alloc, &first_raw_alloc);
+  replace_in(g_first_use.table, slots.raw_alloc_with_stream, &first_raw_alloc_with_stream);
   set_table(object, waiting_table());
 }
 

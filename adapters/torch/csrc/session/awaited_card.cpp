@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/awaited_card.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "cuda/allocator_hook.hpp"
@@ -21,18 +22,16 @@ namespace spillway::torch {
 
 namespace {
 
-/// Of a file, so that another's is not overwritten; nothing where there is none.
-using FileState = std::pair<std::uintmax_t, std::int64_t>;  // size, and when it was written
-FileState state_of(const std::string& path) {
-  struct stat status {};
-  if (path.empty() || ::stat(path.c_str(), &status) != 0) return {};
-  return {static_cast<std::uintmax_t>(status.st_size),
-          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
+/// When the file was written, so that another's is not overwritten; the least time where there is
+/// none.
+std::filesystem::file_time_type time_of(const std::string& path) {
+  std::error_code none;
+  return std::filesystem::last_write_time(path, none);
 }
 
 struct Wait {
   runtime::Settings settings;
-  FileState statistics;
+  std::filesystem::file_time_type statistics_written;
   runtime::StatusMapping page;
   runtime::StatusSlot* slot = nullptr;
   pid_t process = 0;  // that waits; what it forks leaves its files and its slot alone
@@ -51,7 +50,8 @@ bool write_unused() {
     std::fputs("spillway: the program used no graphics card, so nothing was managed\n", stderr);
   }
   const std::string& path = g_wait->settings.stats_path;
-  if (state_of(path) != g_wait->statistics) return true;  // by a process that this one started
+  if (time_of(path) != g_wait->statistics_written)
+    return true;  // by a process that this one started
   runtime::Statistics nothing;
   nothing.mode = g_wait->settings.effective_mode();
   return runtime::write_statistics(path, runtime::to_json(nothing));
@@ -60,19 +60,19 @@ bool write_unused() {
 }  // namespace
 
 CardBudget card_budget_of(const runtime::Settings& settings) {
-  const bool open = !settings.budget_of && !settings.emulate_device && settings.budget_page.empty();
-  const bool of_card = settings.budget_of == runtime::BudgetDevice::kCuda || open;
-  if (!settings.budget || !of_card) return CardBudget::kNone;
+  if (settings.budget_of != runtime::BudgetDevice::kCuda && !settings.names_no_device()) {
+    return CardBudget::kNone;
+  }
   return settings.effective_mode() == runtime::Mode::kOff ? CardBudget::kOff : CardBudget::kYes;
 }
 
 void await_card(const runtime::Settings& stated, int (*begin)()) {
   if (g_wait != nullptr) return;
   runtime::Settings settings = Watch::checked(stated);
-  cuda::require_allocator();
+  if (begin != nullptr) cuda::require_allocator();
   auto* const wait = new Wait;
   wait->settings = std::move(settings);
-  wait->statistics = state_of(wait->settings.stats_path);
+  wait->statistics_written = time_of(wait->settings.stats_path);
   wait->process = ::getpid();
   if (!stated.status_path.empty()) {
     wait->page = runtime::StatusMapping::open(stated.status_path);

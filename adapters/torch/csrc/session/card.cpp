@@ -67,12 +67,7 @@ void Card::install(runtime::Engine& engine) {
 bool Card::enter_stream(runtime::Engine& engine) const {
   if (engine.in_child()) return true;
   void* const stream = cuda::current_stream(device_);
-  int capturing = 0;
-  const auto& call = library_->functions();
-  if (cuda::pool_is_open() &&
-      call.stream_is_capturing(stream, &capturing) == runtime::cuda::kSuccess && capturing != 0) {
-    return false;
-  }
+  if (cuda::pool_is_open() && library_->is_capturing(stream)) return false;
   engine.on_stream(stream_of(stream));
   return true;
 }

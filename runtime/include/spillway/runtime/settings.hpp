@@ -102,7 +102,9 @@ struct Settings {
   std::string keep_ops;     ///< SPILLWAY_KEEP_OPS: ops whose tensors never move
   std::string faults;       ///< SPILLWAY_FAULTS: see base/fault.hpp; tests only
 
-  /// Whether a framework may choose the device: there is a budget, and nothing names its device.
+  /// Whether there is a budget, and nothing says of which device.
+  [[nodiscard]] bool names_no_device() const;
+  /// Whether a framework may choose the device: nothing names it, and there is something to manage.
   [[nodiscard]] bool leaves_device_open() const;
   /// The mode in force: `mode`, else enforce where a budget or a device is stated, else off.
   [[nodiscard]] Mode effective_mode() const;

@@ -46,6 +46,9 @@ class CudaLibrary {
   [[nodiscard]] CudaCard card(int ordinal) const;
   /// The address of a function that is not in the table; throws UserError if it is not there.
   [[nodiscard]] void* function(const char* name) const;
+  /// Whether work of the stream is captured for a graph; of the default stream also whether it
+  /// would wait for one that is.
+  [[nodiscard]] bool is_capturing(cuda::Stream stream) const;
   /// `name (number): what it means`, in the library's words.
   [[nodiscard]] std::string text(cuda::Result code) const;
 
