@@ -15,7 +15,7 @@ namespace spillway::runtime {
 
 namespace {
 
-// The two spools have one budget, and never ask each other at once: both grow under one lock.
+// The two spools have one budget, and ask each other what they take of it.
 SpoolOptions beside(SpoolOptions options, std::function<Bytes()> other) {
   options.beside = std::move(other);
   return options;
@@ -29,8 +29,8 @@ std::string describe(StoredId id) { return fmt::format("stored {}", to_value(id)
 
 TieredStore::TieredStore(TieredStoreOptions options, std::unique_ptr<Transfers> transfers)
     : options_(std::move(options)),
-      spool_(beside(options_.spool, [this] { return mapped_.spool().usage().capacity; })),
-      mapped_(beside(options_.spool, [this] { return spool_.usage().capacity; })),
+      spool_(beside(options_.spool, [this] { return mapped_.spool().capacity(); })),
+      mapped_(beside(options_.spool, [this] { return spool_.capacity(); })),
       transfers_(std::move(transfers)) {
   host_.set_limit(options_.host_budget);
 }

@@ -484,7 +484,7 @@ bool Spool::reserves() const {
 
 SpoolUsage Spool::usage() const {
   const std::lock_guard lock(mutex_);
-  return {extents_.used_bytes() - quarantined_, quarantined_, {capacity_}, budget_};
+  return {extents_.used_bytes() - quarantined_, quarantined_, capacity(), budget_};
 }
 
 }  // namespace spillway::runtime

@@ -482,16 +482,17 @@ TEST_F(EngineTest, TheErrorTellsOfStoragesTooSmallToMove) {
 // Two threads show a storage at once; what the first has bound is in use by then.
 TEST_F(EngineTest, WhoBindsSecondToTheSameObjectFreesNothingOfTheFirst) {
   start(kMiB * 4);
-  FakeStorage* storage = make(kBytes, 1);
+  FakeStorage* const first = make(kBytes, 1);
+  StorageRecord& record = *first->record;
   auto* const second = new FakeStorage();
   const std::uint64_t released = framework_.released.load();
-  engine_.bind(*storage->record, second, storage);
-  EXPECT_EQ(storage->record->owner.load(), storage);
+  engine_.bind(record, second, first);
+  EXPECT_EQ(record.owner.load(), first);
   EXPECT_EQ(framework_.released.load(), released + 1);
   auto* const other = new FakeStorage();  // its memory moved
-  engine_.bind(*storage->record, other, other);
-  EXPECT_EQ(storage->record->owner.load(), other);
-  EXPECT_EQ(storage->record->bound_to.load(), other);
+  engine_.bind(record, other, other);  // releases the first
+  EXPECT_EQ(record.owner.load(), other);
+  EXPECT_EQ(record.bound_to.load(), other);
   EXPECT_EQ(framework_.released.load(), released + 2);
 }
 

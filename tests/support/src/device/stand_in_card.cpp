@@ -10,6 +10,13 @@
 namespace spillway::testing {
 namespace {
 
+// Addresses are never given twice, so there are many.
+#ifdef __SANITIZE_THREAD__
+constexpr Bytes kAddresses = kGiB * 256;  // it leaves a program no more than a few hundred GiB
+#else
+constexpr Bytes kAddresses = kGiB * 4096;
+#endif
+
 std::string text(const char* variable) {
   const char* const found = std::getenv(variable);
   return found == nullptr ? "" : found;
@@ -21,11 +28,10 @@ std::uint64_t number(const char* variable, std::uint64_t otherwise) {
 }
 
 CaptureDevice* make_card() {
-  // Addresses are never given twice, so there are many.
   auto* const card = new CaptureDevice(
       {.memory = kMiB * number("STAND_IN_MIB", 1024),
        .granule = std::uint64_t{2} << 20,
-       .addresses = kGiB * 4096,
+       .addresses = kAddresses,
        .lockable = kGiB * 4,
        .seed = number("STAND_IN_SEED", 1),
        .longest_delay_us = static_cast<unsigned>(number("STAND_IN_DELAY_US", 200)),

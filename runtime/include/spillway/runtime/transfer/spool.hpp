@@ -22,6 +22,7 @@
 // to that).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,7 +43,7 @@ struct SpoolOptions {
   std::uint32_t sharers = 1;  ///< processes on this machine that a budget of 0 is divided by
   bool direct = true;         ///< open it for direct I/O, if the file system takes that
   /// What another file on the same disk takes of the same budget; may be empty. Called with this
-  /// spool's lock held.
+  /// spool's lock held, so it may take no lock of a spool's.
   std::function<Bytes()> beside{};
 };
 
@@ -98,6 +99,8 @@ class Spool {
   [[nodiscard]] bool reserves() const;
   [[nodiscard]] SpoolUsage usage() const;
   [[nodiscard]] Bytes used_bytes() const { return usage().used; }
+  /// Size of the file. Takes no lock: two files on one disk ask each other (SpoolOptions::beside).
+  [[nodiscard]] Bytes capacity() const { return {capacity_.load()}; }
 
  private:
   using Warnings = std::vector<std::string>;
@@ -137,7 +140,7 @@ class Spool {
   bool reserves_ = true;  // false once the file system turned out to lack fallocate
   Bytes budget_{};
   Bytes beside_at_first_{};  // when the budget was settled, if free space settled it
-  std::uint64_t capacity_ = 0;
+  std::atomic<std::uint64_t> capacity_ = 0;  // written with the lock held
   std::uint64_t growth_step_;
   ExtentAllocator extents_;
   std::map<std::uint64_t, Live> live_;  // by offset
