@@ -490,7 +490,7 @@ TEST_F(EngineTest, WhoBindsSecondToTheSameObjectFreesNothingOfTheFirst) {
   EXPECT_EQ(record.owner.load(), first);
   EXPECT_EQ(framework_.released.load(), released + 1);
   auto* const other = new FakeStorage();  // its memory moved
-  engine_.bind(record, other, other);  // releases the first
+  engine_.bind(record, other, other);     // releases the first
   EXPECT_EQ(record.owner.load(), other);
   EXPECT_EQ(record.bound_to.load(), other);
   EXPECT_EQ(framework_.released.load(), released + 2);
