@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command."""
+"""The command, plainly or on a terminal."""
 
-from tests.cli.conftest import command  # noqa: F401 - a fixture
+from tests.cli.conftest import command, terminal  # noqa: F401 - fixtures

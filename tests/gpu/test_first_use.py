@@ -2,10 +2,13 @@
 """A budget of a card before the program uses one: nothing is managed, and no context is made."""
 
 import json
+import re
+import signal
+import sys
 
 import pytest
 
-from tests.gpu.processes import USES_IT, on_a_card, told
+from tests.gpu.processes import THROUGH, USES_IT, on_a_card, on_the_stand_in, told
 
 BUDGET = "90%"
 
@@ -241,6 +244,27 @@ def test_run_tells_of_the_card(tmp_path, command):
     assert "of budget " in said
     assert "pages     page pool" not in said
     assert "2 MiB a page" in said
+
+
+@on_the_stand_in
+def test_the_status_line_is_of_the_card(terminal, tmp_path):
+    code = """
+import time, torch
+tensors = []
+while True:
+    tensors = [*tensors, torch.empty(8 << 20, device="cuda")][-12:]  # 384 MiB
+    time.sleep(0.05)
+"""
+    one = terminal(
+        "run", "--budget", "cuda:320MiB", "--summary", "off", "--",
+        sys.executable, *THROUGH[:1], "-c", code,
+        SPILLWAY_SPOOL_DIR=str(tmp_path),
+    )  # fmt: skip
+    one.patience = 200
+    shown = re.compile(r"spillway \d+ MiB / 320 MiB  host [\d.]+ .iB  (?!disk)")
+    one.until(lambda: shown.search(one.screen.text()[-1]), "what the card and the host hold")
+    one.process.send_signal(signal.SIGTERM)
+    assert one.finish() == -signal.SIGTERM
 
 
 @on_a_card

@@ -56,6 +56,19 @@ TEST(StatusLineTest, ShowsEverythingWhereThereIsRoom) {
             "spillway 812 MiB / 1 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12 1.8 s");
 }
 
+// Of a card, whose tensors leave for the host's memory first.
+TEST(StatusLineTest, NamesTheTiersThatHoldSomething) {
+  ProcessStatus on_card = busy_process();
+  on_card.host = kGiB * 3;
+  on_card.unmanaged = kMiB * 600;
+  EXPECT_EQ(
+      format_status_line(totals_of({on_card}), 90),
+      "spillway 812 MiB / 1 GiB  host 3 GiB  disk 2.1 GiB  moved 3.4 GiB/step  stall 4 %  step 12");
+  on_card.disk = Bytes{0};
+  EXPECT_EQ(format_status_line(totals_of({on_card}), 80),
+            "spillway 812 MiB / 1 GiB  host 3 GiB  moved 3.4 GiB/step  stall 4 %  step 12");
+}
+
 TEST(StatusLineTest, NamesThePlannerWhereThereIsRoom) {
   ProcessStatus planned = busy_process();
   planned.planner = "lms";

@@ -37,7 +37,10 @@ std::string progress_of(const ProcessStatus& sum) {
 }
 
 void add_moving_parts(std::vector<Part>& parts, const ProcessStatus& sum) {
-  parts.push_back({5, fmt::format("disk {}", short_bytes(sum.disk)), ""});
+  // What leaves a card goes to the host first.
+  if (sum.disk > Bytes{0} || sum.host == Bytes{0}) {
+    parts.push_back({5, fmt::format("disk {}", short_bytes(sum.disk)), ""});
+  }
   if (sum.steps > 0) {
     parts.push_back({3, fmt::format("moved {}/step", short_bytes(sum.last_step_moved)), ""});
   } else {
