@@ -40,6 +40,8 @@ FUNCTIONS = {
     "begin_pool": f"beginAllocateToPool(signed char, {POOL}, std::function<bool (CUstream_st*)>)",
     "end_pool": f"endAllocateToPool(signed char, {POOL})",
     "share_ipc_handle": "shareIpcHandle(void*)",
+    "enable_peer_access": "enablePeerAccess(signed char, signed char)",
+    "memcpy_async": "memcpyAsync(void*, int, void const*, int, unsigned long, CUstream_st*, bool)",
 }
 NAMESPACE = "c10::cuda::CUDACachingAllocator::"
 TABLE = f"vtable for {NAMESPACE}Native::NativeCachingAllocator"

@@ -4,7 +4,9 @@ program of its own, which fails at the first that is not as it should be. Its ar
 all by default. It is started with a wide budget.
 """
 
+import contextlib
 import copy
+import ctypes
 import gc
 import io
 import sys
@@ -231,6 +233,47 @@ def lists_of_tensors():
     assert all(tensor.eq(3).all().item() for tensor in tensors)
 
 
+def cudas(name):
+    """A function of CUDA's runtime, whose launches no hook sees."""
+    for library in (None, "libcudart.so.13", "libcudart.so.12"):
+        with contextlib.suppress(OSError, AttributeError):
+            return getattr(ctypes.CDLL(library), name)
+    raise AssertionError(f"no {name}")
+
+
+def collectives():
+    """What a collective launches goes on after its op has returned, in a stream of its own, until
+    the program waits for it: its buffers stay. As NCCL's do, without a second card."""
+    copy, between_addresses_of_the_card = cudas("cudaMemcpyAsync"), 3
+    side = torch.cuda.Stream()
+    right = torch.full((4 * MIB,), 5.0, device="cuda")
+    wrong = torch.zeros_like(right)
+    spillway.keep(right)
+    spillway.keep(wrong)
+
+    def launch(buffer):
+        side.wait_stream(torch.cuda.current_stream())
+        for source in [wrong] * 40 + [right]:
+            code = copy(
+                *map(ctypes.c_void_p, (buffer.data_ptr(), source.data_ptr())),
+                ctypes.c_size_t(buffer.nbytes), between_addresses_of_the_card,
+                ctypes.c_void_p(side.cuda_stream),
+            )  # fmt: skip
+            assert code == 0
+
+    library = torch.library.Library("c10d", "FRAGMENT")
+    library.define("spillway_test_(Tensor(a!) buffer) -> ()")
+    library.impl("spillway_test_", launch, "CUDA")
+    buffers = [torch.empty_like(right) for _ in range(3)]
+    for buffer in buffers:
+        torch.ops.c10d.spillway_test_(buffer)
+    crowd = [allocate(40) for _ in range(9)]  # more than the budget with them
+    torch.cuda.current_stream().wait_stream(side)
+    assert len(crowd) == 9
+    for buffer in buffers:
+        assert buffer.eq(5).all().item()
+
+
 def refusals():
     tensor = allocate(16)
     for reason, call in (
@@ -272,6 +315,7 @@ PARTS = (
     pools,
     captures,
     lists_of_tensors,
+    collectives,
     refusals,
     threads,
 )

@@ -10,15 +10,23 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from tests.gpu import card_training
 from tests.gpu.processes import HAS_CARD, USES_IT, on_a_card, on_the_stand_in, run, told
 from tests.oracle.turns import of_the_day
+from tests.standin import run as stand_in
 
 # On the stand-in one of them in turn.
 NETWORKS = list(card_training.NETWORKS) if HAS_CARD else of_the_day(card_training.NETWORKS, 1)
 OPTIMIZERS = ["lists", "fused", "momentum"]
 OPTIMIZERS = OPTIMIZERS if HAS_CARD else of_the_day(OPTIMIZERS, 1)
+# The stand-in's second card reaches the first's memory or not; what real ones do they decide.
+CARDS = ["as they are"] if HAS_CARD else ["apart", "peers"]
+on_two_cards = pytest.mark.skipif(
+    torch.cuda.device_count() < 2 and (HAS_CARD or not stand_in.libraries()),
+    reason="no two graphics cards here, and no stand-in",
+)
 WIDE = {"budget": "cuda:90%", "host_budget": "2GiB"}
 MIB = 1 << 20
 # torch's figure adds its own pool's peak, which need not have been at the same time.
@@ -148,6 +156,13 @@ def test_graphs_are_captured_with_what_has_left(mode, tmp_path):
     run(tmp_path, "tests.gpu.card_graphs", mode=mode, **WIDE)
 
 
+@on_two_cards
+@pytest.mark.parametrize("cards", CARDS)
+def test_tensors_are_copied_to_and_from_another_card(cards, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAND_IN_CARDS", cards)
+    run(tmp_path, "tests.gpu.card_peers", **WIDE)
+
+
 @on_a_card
 def test_another_allocator_than_torchs_is_refused(tmp_path):
     said = told(
@@ -165,7 +180,7 @@ def test_a_card_that_cannot_map_memory_is_refused(tmp_path):
 
 @on_the_stand_in
 def test_what_other_cards_hold_is_said_to_be_unmanaged(tmp_path):
-    said = told(tmp_path, 0, USES_IT, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CUDA="two-cards")
+    said = told(tmp_path, 0, USES_IT, SPILLWAY_BUDGET="cuda:400MiB", STAND_IN_CARDS="apart")
     assert "the budget is of the first graphics card alone, and 1 more is to be seen" in said
 
 

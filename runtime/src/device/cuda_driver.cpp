@@ -82,7 +82,8 @@ CudaDriver::CudaDriver(std::shared_ptr<const CudaLibrary> library, int ordinal)
   }
   code = call_.context_set(context_);
   place_.location.id = device_;
-  access_.location.id = device_;
+  access_.resize(1);
+  access_.front().location.id = device_;
   if (code == cuda::kSuccess) read_facts(library_->card(ordinal));
   if (facts_.granule != 0 && facts_.granule * kPauseShare <= facts_.memory.count) make_pause();
 }
@@ -220,7 +221,19 @@ DeviceStatus CudaDriver::map(DeviceAddress address, Bytes bytes, PagesHandle han
 DeviceStatus CudaDriver::allow_access(DeviceAddress address, Bytes bytes) {
   const BesideCaptures beside_captures(*this);
   const std::lock_guard turn(mapping_);
-  return status_of(call_.mem_set_access(raw(address), bytes.count, &access_, 1));
+  return status_of(call_.mem_set_access(raw(address), bytes.count, access_.data(), access_.size()));
+}
+
+DeviceStatus CudaDriver::allow_peer(int ordinal) {
+  cuda::MemAccessDesc peer;
+  const DeviceStatus status = status_of(call_.device_get(&peer.location.id, ordinal));
+  if (!status.done()) return status;
+  const std::lock_guard turn(mapping_);
+  const auto is_known = [&](const cuda::MemAccessDesc& known) {
+    return known.location.id == peer.location.id;
+  };
+  if (std::ranges::none_of(access_, is_known)) access_.push_back(peer);
+  return status;
 }
 
 DeviceStatus CudaDriver::unmap(DeviceAddress address, Bytes bytes) {

@@ -316,6 +316,23 @@ std::deque<VmmPages::Leaving>::iterator VmmPages::make_ready(std::deque<Leaving>
   return at;
 }
 
+// A block that is being opened may have had its access before the peer was known.
+void VmmPages::allow_peer(int ordinal) {
+  expect_done(driver_, driver_.allow_peer(ordinal), "letting another card reach its memory");
+  const auto allow = [&](DeviceAddress block, Bytes bytes) {
+    expect_done(driver_, driver_.allow_access(block, bytes),
+                "letting another card reach its memory");
+  };
+  for (const auto& [block, pages] : mapped_) {
+    if (pages.opening == nullptr || finish(*pages.opening)) allow(block, pages.bytes);
+  }
+  for (Leaving& leaving : leaving_) {  // what is recalled
+    if (leaving.closing != nullptr && !take_back(*leaving.closing)) continue;
+    leaving.closing = nullptr;
+    allow(leaving.block, leaving.pages.bytes);
+  }
+}
+
 Bytes VmmPages::settle() {
   const Bytes before = ready_bytes_ + budget_.available();
   look();

@@ -738,6 +738,11 @@ void Engine::reset_peak() {
   parts_->floor.reset();
 }
 
+void Engine::allow_peer(int ordinal) {
+  const EngineLock lock(parts_->mutex);
+  if (streams_ != nullptr && !in_child_) streams_->allow_peer(ordinal);
+}
+
 void Engine::begin_captures() {
   if (streams_ != nullptr && !in_child_) streams_->begin_captures();
 }

@@ -256,6 +256,28 @@ TEST(CudaDriverTest, ServesAThreadInWhichAnotherCardsContextIsCurrent) {
   }).join();
 }
 
+TEST(CudaDriverTest, LetsAnotherCardReachItsMemory) {
+  setenv("STAND_IN_CARDS", "peers", 1);
+  CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
+  const Bytes bytes{driver.facts().granule};
+  DeviceAddress address{};
+  PagesHandle handle{};
+  ASSERT_TRUE(driver.reserve(bytes, 0, address).done());
+  ASSERT_TRUE(driver.create(bytes, handle).done());
+  ASSERT_TRUE(driver.map(address, bytes, handle).done());
+  EXPECT_EQ(driver.allow_peer(2).outcome, DeviceOutcome::kRefused) << "there is none";
+  EXPECT_TRUE(driver.allow_access(address, bytes).done());
+  EXPECT_TRUE(driver.allow_peer(1).done());
+  EXPECT_TRUE(driver.allow_peer(1).done());
+  EXPECT_TRUE(driver.allow_access(address, bytes).done()) << "each card once";
+  setenv("STAND_IN_CARDS", "apart", 1);
+  EXPECT_EQ(driver.allow_access(address, bytes).outcome, DeviceOutcome::kRefused);
+  unsetenv("STAND_IN_CARDS");
+  EXPECT_TRUE(driver.unmap(address, bytes).done());
+  EXPECT_TRUE(driver.release(handle).done());
+  EXPECT_TRUE(driver.free_reservation(address, bytes).done());
+}
+
 TEST(CudaDriverTest, TellsTheNumberAndMeaningOfAnError) {
   CudaDriver driver(std::make_shared<CudaLibrary>(SPILLWAY_STAND_IN_CUDA), 0);
   PagesHandle handle{};

@@ -117,6 +117,28 @@ TEST_F(VmmPagesTest, PagesThatHaveNotLeftAreRecalledWithTheirFence) {
   held.release();
 }
 
+TEST_F(VmmPagesTest, AnotherCardReachesWhatIsMappedAndWhatWillBe) {
+  pages_.emplace(clock_, budget_, kMiB, OpensAhead::kOnCall);
+  const DeviceAddress mapped = *pages_->carve(kGranule);
+  const DeviceAddress leaving = *pages_->carve(kGranule);
+  const DeviceAddress opening = *pages_->carve(kGranule);
+  const DeviceAddress later = *pages_->carve(kGranule);
+  ASSERT_TRUE(pages_->open(mapped, kGranule));
+  ASSERT_TRUE(pages_->open(leaving, kGranule));
+  HeldStream held(device_, one_);
+  pages_->close(leaving, now());
+  ASSERT_TRUE(pages_->open_ahead(opening, kGranule, Overbooking::kRefuse));
+  EXPECT_FALSE(device_.is_shared(mapped, kGranule));
+
+  pages_->allow_peer(1);
+  ASSERT_TRUE(pages_->recall(leaving).has_value());
+  ASSERT_TRUE(pages_->open(later, kGranule));
+  for (const DeviceAddress block : {mapped, leaving, opening, later}) {
+    EXPECT_TRUE(device_.is_shared(block, kGranule));
+  }
+  held.release();
+}
+
 TEST_F(VmmPagesTest, ReadyHandlesOfOtherSizesMakeRoomWithinTheBudget) {
   const DeviceAddress small = *pages_->carve(kGranule * 2);
   const DeviceAddress large = *pages_->carve(kGranule * 7);

@@ -14,12 +14,16 @@ namespace spillway::testing {
 /// same for what a card can answer.
 cudaError_t answer(cudaError_t error);
 inline cudaError_t answer(runtime::DeviceStatus status) {
-  current_context() = kCardsContext;  // the runtime makes it so where the card is used
+  // The runtime makes one current where a card is used.
+  if (current_context() == 0) current_context() = kCardsContext;
   return answer(static_cast<cudaError_t>(status.code));
 }
 
 /// Ends the process: to go on would be to calculate with what was never there.
 [[noreturn]] void unmodelled(const char* function, const char* detail = "");
+
+/// The card whose context is current: 0 or 1.
+inline int current_card() { return current_context() == kSecondCardsContext ? 1 : 0; }
 
 inline runtime::DeviceStream stream_of(cudaStream_t stream) { return stream_of_handle(stream); }
 inline runtime::DeviceAddress address_of(const void* pointer) {

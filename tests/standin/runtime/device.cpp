@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device itself: one, always there, which says that it is of compute capability 9.0.
+// The device itself, always there, and a second where one is asked for; each says that it is of
+// compute capability 9.0.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -18,6 +19,9 @@ constexpr int kThreadsPerBlock = 1024;
 constexpr int kThreadsPerProcessor = 2048;
 constexpr int kSharedPerBlock = 232448;
 
+int cards() { return second_card() == SecondCard::kNone ? 1 : 2; }
+bool is_card(int device) { return device >= 0 && device < cards(); }
+
 cudaError_t asked(bool rightly, cudaError_t otherwise = cudaErrorInvalidDevice) {
   return answer(rightly ? cudaSuccess : otherwise);
 }
@@ -28,22 +32,30 @@ extern "C" {
 
 int cuGetProcAddress_v2(const char* name, void** found, int version, std::uint64_t flags, int* how);
 
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = cards(), cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = current_card(), cudaSuccess; }
 cudaError_t cudaSetDevice(int device) {
-  current_context() = kCardsContext;
-  return asked(device == 0);
+  if (!is_card(device)) return answer(cudaErrorInvalidDevice);
+  current_context() = device == 0 ? kCardsContext : kSecondCardsContext;
+  return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = kVersion, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = kVersion, cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() { return answer(stand_in_card().synchronize()); }
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  std::snprintf(id, static_cast<std::size_t>(length), "0000:00:00.0");
-  return asked(device == 0);
+  std::snprintf(id, static_cast<std::size_t>(length), "0000:00:%02x.0", device);
+  return asked(is_card(device));
 }
 
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = 0, cudaSuccess; }
+cudaError_t cudaDeviceCanAccessPeer(int* can, int from, int to) {
+  *can = second_card() == SecondCard::kPeer && from != to ? 1 : 0;
+  return asked(is_card(from) && is_card(to));
+}
+// What is allocated may be reached at once; what is mapped, as cuMemSetAccess says.
+cudaError_t cudaDeviceEnablePeerAccess(int to, unsigned) {
+  return asked(second_card() == SecondCard::kPeer && is_card(to));
+}
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
@@ -71,7 +83,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
   properties->l2CacheSize = 50 << 20;
   properties->unifiedAddressing = 1;
-  return asked(device == 0);
+  return asked(is_card(device));
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -85,7 +97,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       {cudaDevAttrMaxBlocksPerMultiprocessor, 32}};
   const auto found = values->find(attribute);
   *value = found == values->end() ? 0 : found->second;
-  return asked(device == 0);
+  return asked(is_card(device));
 }
 
 /// A function that is not modelled is not there, as in an older driver.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "runtime/answer.hpp"
@@ -19,6 +20,7 @@ namespace {
 struct Allocation {
   Bytes bytes;
   runtime::PagesHandle pages;
+  int card;
 };
 
 /// By address.
@@ -38,6 +40,13 @@ class Table {
     values_.erase(found);
     return true;
   }
+  /// The last that does not begin behind the pointer.
+  std::optional<std::pair<const void*, Value>> before(const void* pointer) {
+    const std::lock_guard lock(mutex_);
+    const auto after = values_.upper_bound(pointer);
+    if (after == values_.begin()) return std::nullopt;
+    return *std::prev(after);
+  }
 
  private:
   std::mutex mutex_;
@@ -56,7 +65,7 @@ runtime::DeviceStatus allocate(Bytes bytes, runtime::DeviceAddress& address) {
   if (status.done()) status = card.map(address, bytes, pages);
   if (status.done()) status = card.allow_access(address, bytes);
   if (status.done()) {
-    allocations.put(reinterpret_cast<void*>(to_value(address)), {bytes, pages});
+    allocations.put(reinterpret_cast<void*>(to_value(address)), {bytes, pages, current_card()});
   } else {
     static_cast<void>(card.release(pages));
   }
@@ -89,6 +98,28 @@ bool fits(cudaMemcpyKind kind, bool to_device, bool from_device) {
   }
 }
 
+/// What was allocated of whichever card; nothing: it is mapped, and the first's.
+std::optional<int> card_that_allocated(const void* pointer) {
+  const auto found = allocations.before(pointer);
+  if (!found) return std::nullopt;
+  const auto distance = static_cast<const char*>(pointer) - static_cast<const char*>(found->first);
+  if (static_cast<std::uint64_t>(distance) >= found->second.bytes.count) return std::nullopt;
+  return found->second.card;
+}
+
+/// As CUDA's plain copy asks for it between two cards. Where they reach each other, the one that
+/// copies has to reach both memories; where not, neither memory is mapped.
+bool may_copy(const void* to, const void* from, std::size_t bytes) {
+  const std::optional<int> target = card_that_allocated(to);
+  const std::optional<int> source = card_that_allocated(from);
+  if (target.value_or(0) == source.value_or(0)) return true;
+  const auto is_reached = [bytes](const void* mapped) {
+    return second_card() == SecondCard::kPeer &&
+           (current_card() == 0 || stand_in_card().is_shared(address_of(mapped), {bytes}));
+  };
+  return (target || is_reached(to)) && (source || is_reached(from));
+}
+
 runtime::DeviceStatus copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                            runtime::DeviceStream stream) {
   ThreadDevice& card = stand_in_card();
@@ -99,6 +130,7 @@ runtime::DeviceStatus copy(void* to, const void* from, std::size_t bytes, cudaMe
   auto* const target = static_cast<std::byte*>(to);
   const auto* const source = static_cast<const std::byte*>(from);
   if (to_device && from_device) {
+    if (!may_copy(to, from, bytes)) return ThreadDevice::kInvalid;
     return card.copy_within(address_of(to), address_of(from), {bytes}, stream);
   }
   if (to_device) return card.copy_in(address_of(to), source, {bytes}, stream);
@@ -187,7 +219,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   if (is_device(pointer)) {
     attributes->type = cudaMemoryTypeDevice;
     attributes->devicePointer = const_cast<void*>(pointer);
-    attributes->device = 0;
+    attributes->device = card_that_allocated(pointer).value_or(0);
   } else if (stand_in_card().is_page_locked(static_cast<const std::byte*>(pointer))) {
     attributes->type = cudaMemoryTypeHost;
     attributes->hostPointer = const_cast<void*>(pointer);
@@ -199,6 +231,13 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   return answer(copy(to, from, bytes, kind, stream_of(stream)));
+}
+
+/// Between any two cards, whatever they may reach.
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
+                                cudaStream_t stream) {
+  const runtime::DeviceStream in = stream_of(stream);
+  return answer(stand_in_card().copy_within(address_of(to), address_of(from), {bytes}, in));
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {

@@ -32,6 +32,11 @@ size_t stand_in_peak_bytes(void);
 /* The card is lost, as one is after a fault in a kernel: all later calls say why. */
 void stand_in_lose(const char* why);
 
+/* The `nth` call of Spillway's, from 1, of a function by cuGetProcAddress's name ends with `code`, a
+ * CUresult, and does nothing; with `and_later` all after it, too. PyTorch's own calls go on. `nth` 0
+ * changes nothing. Returns how many have failed by now, or -1 where it is not one of Spillway's. */
+int stand_in_fail(const char* name, unsigned nth, int code, int and_later);
+
 #ifdef __cplusplus
 }
 #endif

@@ -211,6 +211,8 @@ void end_pool(Allocator* object, c10::DeviceIndex device, PoolId pool) {
   close_pool();
 }
 
+void* library_of_torch() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD); }
+
 struct IpcHandle {
   std::ptrdiff_t offset;
   std::string handle;
@@ -221,6 +223,40 @@ IpcHandle share_ipc_handle(Allocator* object, void* pointer) {
               "shared with other processes. Share a copy in CPU memory, or hold the "
               "CPU's memory: SPILLWAY_BUDGET=cpu:8GiB.");
   return native<IpcHandle(Allocator*, void*)>(g_hook.slots->share_ipc_handle)(object, pointer);
+}
+
+// torch asks once for each pair of cards that can reach each other, before the first copy.
+void enable_peer_access(Allocator* object, c10::DeviceIndex from, c10::DeviceIndex to) {
+  native<void(Allocator*, c10::DeviceIndex, c10::DeviceIndex)>(g_hook.slots->enable_peer_access)(
+      object, from, to);
+  if (to == g_hook.card.index()) g_hook.memory->allow_peer(from);
+}
+
+using CopyToPeer = int(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
+                       void* stream);
+
+// Of the CUDA runtime that torch's library calls, as the linker finds it: what all see comes first,
+// then what the library needs.
+CopyToPeer& copy_to_peer() {
+  static auto* const kFound = [] {
+    constexpr const char* kName = "cudaMemcpyPeerAsync";
+    void* const seen_by_all = ::dlsym(RTLD_DEFAULT, kName);
+    return reinterpret_cast<CopyToPeer*>(
+        seen_by_all != nullptr ? seen_by_all : ::dlsym(library_of_torch(), kName));
+  }();
+  TORCH_CHECK(kFound != nullptr, "Spillway: CUDA's runtime has no cudaMemcpyPeerAsync");
+  return *kFound;
+}
+
+// Between cards that cannot reach each other CUDA refuses a plain copy of mapped memory
+// (CUDACachingAllocator.h); torch knows of its own memory alone whether it is mapped.
+int memcpy_async(Allocator* object, void* to, int to_card, const void* from, int from_card,
+                 std::size_t bytes, void* stream, bool peers) {
+  if (to_card != from_card && !peers && (is_ours(to) || is_ours(from))) {
+    return copy_to_peer()(to, to_card, from, from_card, bytes, stream);
+  }
+  return native<int(Allocator*, void*, int, const void*, int, std::size_t, void*, bool)>(
+      g_hook.slots->memcpy_async)(object, to, to_card, from, from_card, bytes, stream, peers);
 }
 
 template <class F>
@@ -255,13 +291,13 @@ void make_table() {
   replace(slots.begin_pool, &begin_pool);
   replace(slots.end_pool, &end_pool);
   replace(slots.share_ipc_handle, &share_ipc_handle);
+  replace(slots.enable_peer_access, &enable_peer_access);
+  replace(slots.memcpy_async, &memcpy_async);
 }
 
 [[noreturn]] void refuse(const std::string& why) {
   throw UserError(fmt::format("{}. To hold the CPU's memory: SPILLWAY_BUDGET=cpu:8GiB.", why));
 }
-
-void* library_of_torch() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD); }
 
 Allocator* find_object() {
   void* const library = library_of_torch();

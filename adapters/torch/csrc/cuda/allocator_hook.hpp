@@ -47,6 +47,8 @@ class CardMemory {
   /// That a pointer of ours lies in.
   [[nodiscard]] virtual Block block_at(const void* pointer) const = 0;
   virtual void record_stream(const void* pointer, void* stream) = 0;
+  /// Work of another card is about to reach this card's memory.
+  virtual void allow_peer(int card) = 0;
   virtual void release_idle() = 0;
   virtual void reset_peak() = 0;
   /// The first memory was asked for by a thread that may be inside an op which nobody saw.

@@ -23,6 +23,8 @@ struct Slots {
   std::size_t begin_pool;
   std::size_t end_pool;
   std::size_t share_ipc_handle;
+  std::size_t enable_peer_access;
+  std::size_t memcpy_async;
 };
 
 /// Null: this torch is built without CUDA.

@@ -52,7 +52,11 @@ const Slots* slots_of_torch() {
       .base_allocation = slot<void*(void*, std::size_t*)>(&A::getBaseAllocation),
       .begin_pool = slot<void(DeviceIndex, PoolId, StreamFilter)>(&A::beginAllocateToPool),
       .end_pool = slot<void(DeviceIndex, PoolId)>(&A::endAllocateToPool),
-      .share_ipc_handle = slot<ShareableHandle(void*)>(&A::shareIpcHandle)};
+      .share_ipc_handle = slot<ShareableHandle(void*)>(&A::shareIpcHandle),
+      .enable_peer_access = slot<void(DeviceIndex, DeviceIndex)>(&A::enablePeerAccess),
+      .memcpy_async =
+          slot<cudaError_t(void*, int, const void*, int, std::size_t, cudaStream_t, bool)>(
+              &A::memcpyAsync)};
   return &slots;
 }
 

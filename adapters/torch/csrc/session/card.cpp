@@ -145,6 +145,14 @@ void Card::record_stream(const void* pointer, void* stream) {
   }
 }
 
+void Card::allow_peer(int card) {
+  try {
+    engine_->allow_peer(card);
+  } catch (const runtime::DeviceFailure& failure) {
+    TORCH_CHECK(false, "Spillway: ", failure.what());
+  }
+}
+
 cuda::CardMemory::Use Card::use() const {
   const runtime::Statistics now = engine_->statistics();
   const auto number = [](Bytes bytes) { return static_cast<std::int64_t>(bytes.count); };

@@ -45,6 +45,7 @@ class Card final : public cuda::CardMemory {
   [[nodiscard]] bool owns(const void* pointer) const override;
   [[nodiscard]] Block block_at(const void* pointer) const override;
   void record_stream(const void* pointer, void* stream) override;
+  void allow_peer(int card) override;
   void release_idle() override { engine_->release_idle(); }
   void reset_peak() override { engine_->reset_peak(); }
   void began_unseen() override;

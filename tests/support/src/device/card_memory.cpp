@@ -91,7 +91,7 @@ bool CardMemory::map(DeviceAddress address, Bytes bytes, PagesHandle handle) {
                            static_cast<off_t>(pages->second.extent.offset));
   SPILLWAY_CHECK(place != MAP_FAILED, "the stand-in cannot map");
   ++pages->second.mappings;
-  mappings_[begin] = {bytes, pages->first, false};
+  mappings_[begin] = {bytes, pages->first, false, false};
   return true;
 }
 
@@ -112,6 +112,14 @@ bool CardMemory::allow_access(DeviceAddress address, Bytes bytes) {
   if (!whole_mappings(to_value(address), bytes.count, first, last)) return false;
   for (; first != last; ++first) first->second.accessible = true;
   SPILLWAY_CHECK(mprotect(shadow(address), bytes.count, PROT_READ | PROT_WRITE) == 0, "mprotect");
+  return true;
+}
+
+bool CardMemory::share(DeviceAddress address, Bytes bytes) {
+  Mappings::iterator first;
+  Mappings::iterator last;
+  if (!whole_mappings(to_value(address), bytes.count, first, last)) return false;
+  for (; first != last; ++first) first->second.shared = true;
   return true;
 }
 
@@ -148,12 +156,20 @@ void CardMemory::drop_if_unused(std::uint64_t handle) {
 }
 
 bool CardMemory::accessible(DeviceAddress address, Bytes bytes) const {
+  return is_everywhere(address, bytes, &Mapping::accessible);
+}
+
+bool CardMemory::is_shared(DeviceAddress address, Bytes bytes) const {
+  return is_everywhere(address, bytes, &Mapping::shared);
+}
+
+bool CardMemory::is_everywhere(DeviceAddress address, Bytes bytes, bool Mapping::*property) const {
   std::uint64_t at = to_value(address);
   const std::uint64_t end = at + bytes.count;
   auto mapping = mappings_.upper_bound(at);
   if (mapping == mappings_.begin()) return false;
   for (--mapping; at < end; ++mapping) {
-    if (mapping == mappings_.end() || mapping->first > at || !mapping->second.accessible) {
+    if (mapping == mappings_.end() || mapping->first > at || !(mapping->second.*property)) {
       return false;
     }
     const std::uint64_t reached = mapping->first + mapping->second.bytes.count;

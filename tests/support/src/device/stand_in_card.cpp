@@ -45,6 +45,12 @@ CaptureDevice* make_card() {
 
 }  // namespace
 
+SecondCard second_card() {
+  const std::string wanted = text("STAND_IN_CARDS");
+  if (wanted == "peers") return SecondCard::kPeer;
+  return wanted == "apart" ? SecondCard::kApart : SecondCard::kNone;
+}
+
 std::uintptr_t& current_context() {
   thread_local std::uintptr_t current = 0;
   return current;

@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "failing_calls.hpp"
 #include "spillway/runtime/device/cuda_abi.hpp"
 #include "spillway/testing/device/stand_in_card.hpp"
 
@@ -29,6 +30,7 @@ using namespace spillway::runtime;  // NOLINT(google-build-using-namespace)
 namespace cuda = spillway::runtime::cuda;
 
 constexpr std::uintptr_t kModule = 0x2000;
+constexpr cuda::Result kInvalidDevice = 101;
 constexpr cuda::Result kInvalidContext = 201;
 
 testing::CaptureDevice& card() { return testing::stand_in_card(); }
@@ -76,8 +78,14 @@ cuda::Result error_string(cuda::Result error, const char** text) {
   if (error_name(error, &name) != 0) return 1;
   return *text = "an error of the stand-in's", 0;
 }
-cuda::Result device_count(int* count) { return *count = is_asked_for("two-cards") ? 2 : 1, 0; }
-cuda::Result device_get(cuda::Device* device, int ordinal) { return *device = ordinal, 0; }
+cuda::Result device_count(int* count) {
+  return *count = testing::second_card() == testing::SecondCard::kNone ? 1 : 2, 0;
+}
+cuda::Result device_get(cuda::Device* device, int ordinal) {
+  int count = 0;
+  static_cast<void>(device_count(&count));
+  return *device = ordinal, ordinal < count ? 0 : kInvalidDevice;
+}
 cuda::Result device_name(char* name, int length, cuda::Device) {
   std::strncpy(name, "stand-in card", static_cast<std::size_t>(length) - 1);
   return 0;
@@ -88,8 +96,9 @@ cuda::Result device_attribute(int* value, int attribute, cuda::Device) {
 cuda::Result device_memory(std::size_t* bytes, cuda::Device) {
   return *bytes = card().facts().memory.count, 0;
 }
-cuda::Result context_retain(cuda::Context* context, cuda::Device) {
-  return *context = reinterpret_cast<cuda::Context>(testing::kCardsContext), 0;
+cuda::Result context_retain(cuda::Context* context, cuda::Device device) {
+  const auto its = device == 0 ? testing::kCardsContext : testing::kSecondCardsContext;
+  return *context = reinterpret_cast<cuda::Context>(its), 0;
 }
 cuda::Result context_release(cuda::Device) { return 0; }
 cuda::Result context_set(cuda::Context context) {
@@ -149,8 +158,11 @@ cuda::Result mem_map(cuda::Pointer pointer, std::size_t bytes, std::size_t offse
 }
 cuda::Result mem_set_access(cuda::Pointer pointer, std::size_t bytes,
                             const cuda::MemAccessDesc* access, std::size_t count) {
-  if (count != 1 || access->flags != 3 || !on_device_0(1, access->location)) return 1;
-  return code(card().allow_access(at(pointer), {bytes}));
+  if (count == 0 || access->flags != 3 || !on_device_0(1, access->location)) return 1;
+  const bool shared = count == 2 && access[1].flags == 3 && access[1].location.id == 1;
+  if (count > 1 && !(shared && testing::second_card() == testing::SecondCard::kPeer)) return 1;
+  const cuda::Result result = code(card().allow_access(at(pointer), {bytes}));
+  return result == 0 && shared ? code(card().share(at(pointer), {bytes})) : result;
 }
 cuda::Result mem_unmap(cuda::Pointer pointer, std::size_t bytes) {
   return code(card().unmap(at(pointer), {bytes}));
@@ -243,6 +255,23 @@ void* address_of(Signature* function) {
   return reinterpret_cast<void*>(function);
 }
 
+struct Function {
+  void* address;
+  testing::Failures* failures;
+};
+
+/// By the names that cuGetProcAddress knows.
+const std::map<std::string_view, Function>& functions() {
+  static const std::map<std::string_view, Function> kFunctions{
+#define STAND_IN(member, cuda_name, parameters) \
+  {#cuda_name,                                  \
+   {address_of(&testing::Failing<&(member)>::call), &testing::Failing<&(member)>::failures()}},
+      SPILLWAY_CUDA_FUNCTIONS(STAND_IN) SPILLWAY_CUDA_LAUNCH_FUNCTIONS(STAND_IN)
+#undef STAND_IN
+  };
+  return kFunctions;
+}
+
 /// What else the library that holds this function exports.
 void* exported_here(const char* name) {
   Dl_info info{};
@@ -271,13 +300,16 @@ SPILLWAY_CUDA cuStreamEndCapture(cuda::Stream stream, void** graph) {
 extern "C" __attribute__((visibility("default"))) int cuGetProcAddress_v2(const char* name,
                                                                           void** found, int,
                                                                           std::uint64_t, int*) {
-  static const std::map<std::string_view, void*> kFunctions{
-#define STAND_IN(member, cuda_name, parameters) {#cuda_name, address_of(&(member))},
-      SPILLWAY_CUDA_FUNCTIONS(STAND_IN) SPILLWAY_CUDA_LAUNCH_FUNCTIONS(STAND_IN)
-#undef STAND_IN
-  };
-  const auto known = kFunctions.find(name);
-  *found = known != kFunctions.end() ? known->second : exported_here(name);
+  const auto known = functions().find(name);
+  *found = known != functions().end() ? known->second.address : exported_here(name);
   return *found != nullptr ? 0 : 500;
+}
+
+extern "C" __attribute__((visibility("default"))) int stand_in_fail(const char* name, unsigned nth,
+                                                                    int code, int and_later) {
+  const auto known = functions().find(name);
+  if (known == functions().end()) return -1;
+  if (nth != 0) known->second.failures->begin(nth, code, and_later != 0);
+  return known->second.failures->count();
 }
 // NOLINTEND(readability-identifier-naming)

@@ -176,7 +176,24 @@ ThreadDevice::Status ThreadDevice::map(Address address, Bytes bytes, Handle hand
 ThreadDevice::Status ThreadDevice::allow_access(Address address, Bytes bytes) {
   const auto lock = queues_.lock();
   if (const Status status = enter(DeviceCall::kAllowAccess); !status.done()) return status;
-  return asked(memory_.allow_access(address, bytes));
+  return asked(memory_.allow_access(address, bytes) &&
+               (!has_peer_ || memory_.share(address, bytes)));
+}
+
+ThreadDevice::Status ThreadDevice::allow_peer(int) {
+  const auto lock = queues_.lock();
+  has_peer_ = true;
+  return {};
+}
+
+ThreadDevice::Status ThreadDevice::share(Address address, Bytes bytes) {
+  const auto lock = queues_.lock();
+  return asked(memory_.share(address, bytes));
+}
+
+bool ThreadDevice::is_shared(Address address, Bytes bytes) {
+  const auto lock = queues_.lock();
+  return memory_.is_shared(address, bytes);
 }
 
 ThreadDevice::Status ThreadDevice::unmap(Address address, Bytes bytes) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "spillway/runtime/device/cuda_library.hpp"
 #include "spillway/runtime/device/device_driver.hpp"
@@ -32,6 +33,7 @@ class CudaDriver final : public DeviceDriver {
   DeviceStatus create(Bytes bytes, PagesHandle& handle) override;
   DeviceStatus map(DeviceAddress address, Bytes bytes, PagesHandle handle) override;
   DeviceStatus allow_access(DeviceAddress address, Bytes bytes) override;
+  DeviceStatus allow_peer(int ordinal) override;
   DeviceStatus unmap(DeviceAddress address, Bytes bytes) override;
   DeviceStatus release(PagesHandle handle) override;
 
@@ -71,7 +73,7 @@ class CudaDriver final : public DeviceDriver {
   cuda::Device device_ = 0;
   cuda::Context context_ = nullptr;
   cuda::MemAllocationProp place_;
-  cuda::MemAccessDesc access_;
+  std::vector<cuda::MemAccessDesc> access_;  // who has it: this card, then others; by mapping_
   DeviceFacts facts_;
   // The driver's own lock is one that a thread which maps without a pause keeps from all others for
   // 5 to 20 ms (an H100, driver 580).

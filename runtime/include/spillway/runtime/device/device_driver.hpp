@@ -106,6 +106,9 @@ class DeviceDriver {
   virtual DeviceStatus map(DeviceAddress address, Bytes bytes, PagesHandle handle) = 0;
   /// Work may read and write there from now on.
   virtual DeviceStatus allow_access(DeviceAddress address, Bytes bytes) = 0;
+  /// Work of another card, by its number in the process, may do so wherever `allow_access` is
+  /// called from now on.
+  virtual DeviceStatus allow_peer(int ordinal) = 0;
   /// Takes whole handles away.
   virtual DeviceStatus unmap(DeviceAddress address, Bytes bytes) = 0;
   /// The memory is the card's again as soon as it is mapped nowhere.

@@ -66,6 +66,7 @@ class StreamTier final : public DeviceTier, public StreamUses {
     as_stream(block).uses.arrives(clock_.fence(stream.slot));
   }
   [[nodiscard]] Bytes bytes_opening() const override { return pages_.bytes_opening(); }
+  void allow_peer(int ordinal) override { pages_.allow_peer(ordinal); }
   void begin_captures() override { clock_.begin_captures(); }
   void end_captures() noexcept override { clock_.end_captures(); }
   void begin_use_anywhere(DeviceBlock& block) override {

@@ -60,6 +60,8 @@ class StreamUses {
   /// Of the bytes that the tier holds, at most what its driver does not count yet. Under the
   /// owner's lock.
   [[nodiscard]] virtual Bytes bytes_opening() const = 0;
+  /// Work of another card of the process may reach every block from now on. Under the owner's lock.
+  virtual void allow_peer(int ordinal) = 0;
   /// Streams may be captured for a graph between these: what they were given is told apart from
   /// what is captured. Any thread.
   virtual void begin_captures() = 0;

@@ -98,6 +98,9 @@ class VmmPages {
   /// used it before.
   std::optional<Fence> recall(DeviceAddress block);
 
+  /// Work of another card of the process may reach every block from now on, where it is mapped.
+  void allow_peer(int ordinal);
+
   /// Gives the budget what openings gave back besides what they took.
   void settle_exchanges() { budget_.give_back(exchanges_.take_surplus()); }
   /// Looks for blocks whose fence has passed: a thread takes their pages; without one they are

@@ -264,6 +264,9 @@ class Engine {
   /// Gives back the memory that the device tier holds for nobody.
   void release_idle();
   void reset_peak();
+  /// Work of another card of the process, by its number there, may reach all that the engine holds
+  /// from now on. Throws DeviceFailure.
+  void allow_peer(int ordinal);
   /// Graphs may be captured from streams of a card between these. The first throws DeviceFailure,
   /// and is to be ended all the same.
   void begin_captures();

@@ -39,11 +39,15 @@ class CardMemory {
   std::optional<runtime::PagesHandle> create(Bytes bytes);
   bool map(runtime::DeviceAddress address, Bytes bytes, runtime::PagesHandle handle);
   bool allow_access(runtime::DeviceAddress address, Bytes bytes);
+  /// Lets other cards reach what is mapped there.
+  bool share(runtime::DeviceAddress address, Bytes bytes);
   bool unmap(runtime::DeviceAddress address, Bytes bytes);
   bool release(runtime::PagesHandle handle);
 
   /// Whether work may read and write all of it.
   [[nodiscard]] bool accessible(runtime::DeviceAddress address, Bytes bytes) const;
+  /// Whether other cards may reach all of it.
+  [[nodiscard]] bool is_shared(runtime::DeviceAddress address, Bytes bytes) const;
   /// Whether it is one of the card's addresses, mapped or not.
   [[nodiscard]] bool holds(runtime::DeviceAddress address) const {
     return to_value(address) - base_ < addresses_.count;
@@ -66,8 +70,13 @@ class CardMemory {
     Bytes bytes;
     std::uint64_t handle;
     bool accessible;
+    bool shared;
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
+
+  /// Whether all of the range is mapped, and so everywhere.
+  [[nodiscard]] bool is_everywhere(runtime::DeviceAddress address, Bytes bytes,
+                                   bool Mapping::*property) const;
 
   [[nodiscard]] bool reserved(std::uint64_t begin, std::uint64_t bytes) const;
   /// The mappings that fill the range exactly; false if none do.

@@ -37,6 +37,7 @@ class ForwardingDriver : public runtime::DeviceDriver {
   Status allow_access(Address address, Bytes bytes) override {
     return to_.allow_access(address, bytes);
   }
+  Status allow_peer(int ordinal) override { return to_.allow_peer(ordinal); }
   Status unmap(Address address, Bytes bytes) override { return to_.unmap(address, bytes); }
   Status release(Handle handle) override { return to_.release(handle); }
   Status register_host(std::byte* memory, Bytes bytes) override {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "spillway/testing/device/capture_device.hpp"
 
 namespace spillway::testing {
@@ -16,13 +18,18 @@ namespace spillway::testing {
 ///     STAND_IN_ACCOUNT        a file: processes that name the same one share the memory
 CaptureDevice& stand_in_card();
 
+/// STAND_IN_CARDS=apart or peers: there is a second card, which reaches the first's memory or not.
+/// It has memory that is allocated, out of the first's, and copies, in the same streams.
+enum class SecondCard : std::uint8_t { kNone, kApart, kPeer };
+SecondCard second_card();
+
 /// A kernel is about to be launched: the first ones load libraries. False where the card has no
 /// memory for them.
 bool load_libraries();
 
 /// The context that is current in the calling thread, as CUDA counts: the card's after a call that
-/// makes it so, or any of the runtime's that use the card; 0, for none, in a new thread. Of the
-/// second card there is its context alone, in which nothing of the first may be used.
+/// makes it so, or any of the runtime's that use the card; 0, for none, in a new thread. In the
+/// second card's the driver refuses what is the first's.
 std::uintptr_t& current_context();
 inline constexpr std::uintptr_t kCardsContext = 0x1000;
 inline constexpr std::uintptr_t kSecondCardsContext = 0x3000;

@@ -97,6 +97,10 @@ class ThreadDevice : public runtime::DeviceDriver {
   /// Whether all work of a stream is done: kNotReady if it is not.
   virtual Status query_stream(Stream stream);
   [[nodiscard]] bool is_device(Address address) const { return memory_.holds(address); }
+  /// Lets other cards reach it, as allow_access does after allow_peer.
+  Status share(Address address, Bytes bytes);
+  /// Whether they may.
+  [[nodiscard]] bool is_shared(Address address, Bytes bytes);
   [[nodiscard]] bool is_page_locked(const std::byte* memory);
   /// Where work of the card reads and writes what programs know as `address`.
   [[nodiscard]] std::byte* shadow(Address address) const { return memory_.shadow(address); }
@@ -123,6 +127,7 @@ class ThreadDevice : public runtime::DeviceDriver {
   Status create(Bytes bytes, Handle& handle) override;
   Status map(Address address, Bytes bytes, Handle handle) override;
   Status allow_access(Address address, Bytes bytes) override;
+  Status allow_peer(int ordinal) override;
   Status unmap(Address address, Bytes bytes) override;
   Status release(Handle handle) override;
   Status register_host(std::byte* memory, Bytes bytes) override;
@@ -172,6 +177,7 @@ class ThreadDevice : public runtime::DeviceDriver {
   std::uintptr_t last_event_ = 0;
   std::vector<std::string> complaints_;
   std::uint64_t pageable_copies_ = 0;
+  bool has_peer_ = false;
   bool lost_ = false;
   StreamQueues queues_;  // last: its threads use what is above
 };
