@@ -42,13 +42,14 @@ OPTIMIZERS = {
 }
 
 
-def train(name, chosen="single"):
+def train(name, chosen="single", before_step=lambda step: None):
     torch.manual_seed(0)
     network, shape = NETWORKS[name]()
     network = network.cuda()
     optimizer = OPTIMIZERS[chosen](network.parameters())
     losses = []
     for step in range(STEPS):
+        before_step(step)
         chance = torch.Generator().manual_seed(step)
         inputs = torch.randn(shape, generator=chance).cuda()
         targets = torch.randint(0, 10, shape[:1], generator=chance).cuda()

@@ -15,10 +15,13 @@ namespace spillway::runtime {
 
 namespace {
 
-constexpr const char* kRefused = "the device's driver refused the copy";
 constexpr const char* kNoMemory = "the device refused the memory that it was to fill";
 
 }  // namespace
+
+std::string DeviceTransfers::refused_copy() const {
+  return "the device's driver refused the copy: " + streams_.refusal();
+}
 
 DeviceTransfers::DeviceTransfers(StreamClock& clock, StreamTier& tier, PinnedHostMemory& host,
                                  PinnedHostMemory& chunks, Bytes chunk,
@@ -86,7 +89,7 @@ std::optional<TransferId> DeviceTransfers::copy(const MemoryCopy& copy, Transfer
                                          copy.bytes, tier_.uses(block), opening});
   if (at_once) {
     const auto fence = streams_.hurry(id);
-    if (!fence) throw UserError(kRefused);
+    if (!fence) throw UserError(refused_copy());
     issued(pending, *fence);
     return std::nullopt;
   }
@@ -150,9 +153,9 @@ void DeviceTransfers::issued(const Pending& copy, const Fence& fence) {
   if (copy.host != nullptr) host_.note_use(copy.host, fence);
 }
 
-TransferResult DeviceTransfers::refusal_of(const Pending& copy) {
+TransferResult DeviceTransfers::refusal_of(const Pending& copy) const {
   const bool unplaced = copy.opening != nullptr && !copy.opening->done();
-  return {.error = EIO, .said = unplaced ? kNoMemory : kRefused, .unplaced = unplaced};
+  return {.error = EIO, .said = unplaced ? kNoMemory : refused_copy(), .unplaced = unplaced};
 }
 
 void DeviceTransfers::take_news(std::vector<Over>& over) {

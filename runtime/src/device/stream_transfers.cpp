@@ -53,7 +53,10 @@ std::optional<Fence> StreamTransfers::issue(Lane& lane, const Queued& queued) {
   if (status.outcome == DeviceOutcome::kLost) {
     expect_done(driver_, status, fmt::format("copying {}", to_string(copy.bytes)));
   }
-  if (!status.done()) return std::nullopt;
+  if (!status.done()) {
+    refusal_ = status;
+    return std::nullopt;
+  }
   const Fence fence = clock_.fence(lane.slot);
   try {
     clock_.tick(lane.slot);

@@ -252,7 +252,7 @@ TEST_F(DeviceTransfersTest, AChunkThatTheDriverRefusesIsNoErrorOfTheDisk) {
   pass(make(5), Direction::kOut, left);
   const TransferResult result = left.get_future().get();
   EXPECT_EQ(result.error, EIO);
-  EXPECT_THAT(result.said, HasSubstr("the device's driver refused the copy"));
+  EXPECT_THAT(result.said, HasSubstr("the device's driver refused the copy: invalid value (1)"));
 }
 
 TEST_F(DeviceTransfersTest, ALostDeviceEndsAllThatIsUnderWayInItsWords) {

@@ -33,6 +33,7 @@
 #include "session/small_versions.hpp"
 #include "session/watch.hpp"
 #include "spillway/runtime/exec/frame_scope.hpp"
+#include "spillway/runtime/exec/out_of_budget.hpp"
 #include "threads/unseen_ops.hpp"
 
 namespace spillway::torch {
@@ -427,6 +428,16 @@ bool has_begun_to_watch(const Engine& engine, const at::RecordFunction& function
   return true;
 }
 
+// The hook may not throw.
+void leave_for_the_op(const std::exception& error) {
+  if (dynamic_cast<const runtime::OutOfBudget*>(&error) != nullptr) {
+    set_pending_failure(error.what(), runtime::FailureKind::kShortage);
+  } else {
+    set_pending_failure(std::string("Spillway: ") + error.what(),
+                        runtime::FailureKind::kUnreadable);
+  }
+}
+
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
   Open opened;
   if (function.scope() == at::RecordScope::USER_SCOPE) opened.kind = Kind::kScope;
@@ -437,7 +448,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
       open_frame(engines, function, opened);
     }
   } catch (const std::exception& error) {
-    set_pending_failure(error.what());
+    leave_for_the_op(error);
   }
   t_hook.open.push_back(std::move(opened));
   return nullptr;
@@ -455,7 +466,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
     close_frame(engines, function, opened);
     if (inside_transparent()) engines.main().engine().push_out(false);
   } catch (const std::exception& error) {
-    set_pending_failure(error.what());
+    leave_for_the_op(error);
   }
 }
 

@@ -8,7 +8,9 @@ namespace spillway::torch {
 // which the Trainer's auto_find_batch_size calls, and Lightning's.
 runtime::ShortageWords TorchFramework::shortage_words(const std::string& op) {
   runtime::ShortageWords words{
-      .also_known_as = "In PyTorch's words: DefaultCPUAllocator: can't allocate memory.",
+      .also_known_as = device_.is_cuda()
+                           ? "In PyTorch's words: CUDA out of memory."
+                           : "In PyTorch's words: DefaultCPUAllocator: can't allocate memory.",
       .remedies = {}};
   // One op over the weights, gradients and state of a whole group.
   if (op.starts_with("aten::_fused_")) {

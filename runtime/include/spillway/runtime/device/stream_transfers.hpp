@@ -28,6 +28,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
@@ -84,6 +85,9 @@ class StreamTransfers {
   /// is none.
   bool wait_for_one(Direction direction);
 
+  /// The driver's words for the copy that it refused last.
+  [[nodiscard]] std::string refusal() const { return driver_.text(refusal_); }
+
   [[nodiscard]] Bytes copied_out() const { return copied_[0]; }
   [[nodiscard]] Bytes copied_in() const { return copied_[1]; }
 
@@ -115,6 +119,7 @@ class StreamTransfers {
   std::array<Lane, kLaneCount> lanes_;
   std::array<std::deque<Queued>, 2> queues_;  // by Direction
   std::array<Bytes, 2> copied_{};             // likewise
+  DeviceStatus refusal_;
   TransferId last_id_ = 0;
 };
 
