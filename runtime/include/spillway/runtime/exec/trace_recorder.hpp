@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -111,15 +112,21 @@ class RecorderSlot {
  public:
   /// Null where nothing was ever recorded.
   [[nodiscard]] TraceRecorder* get() const { return recorder_.load(std::memory_order_acquire); }
-  /// Makes it unless there is one. It is never replaced and lives as long as the process, so that
+  /// Makes it unless there is one. It is never replaced and lives as long as the engine, so that
   /// threads need no lock. Not by two threads at once.
   void make() {
-    if (get() == nullptr) recorder_.store(new TraceRecorder());
+    if (get() != nullptr) return;
+    owned_ = std::make_unique<TraceRecorder>();
+    recorder_.store(owned_.get());
   }
-  /// Another thread may have held its lock when the process was forked.
-  void abandon_in_child() { recorder_.store(nullptr); }
+  /// Another thread may have held its lock when the process was forked: nobody ends it there.
+  void abandon_in_child() {
+    recorder_.store(nullptr);
+    static_cast<void>(owned_.release());
+  }
 
  private:
+  std::unique_ptr<TraceRecorder> owned_;
   std::atomic<TraceRecorder*> recorder_{nullptr};
 };
 
