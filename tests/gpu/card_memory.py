@@ -19,6 +19,7 @@ from tests.gpu.room import make_room, run_parts
 
 MIB = 1 << 20
 ROOM = 400 * MIB
+STAND_IN = hasattr(ctypes.CDLL(None), "stand_in_cards")
 
 
 def allocate(mib):
@@ -244,7 +245,7 @@ def cudas(name):
 def collectives():
     """What a collective launches goes on after its op has returned, in a stream of its own, until
     the program waits for it: its buffers stay. As NCCL's do, without a second card."""
-    copy, between_addresses_of_the_card = cudas("cudaMemcpyAsync"), 3
+    copy_async, between_addresses_of_the_card = cudas("cudaMemcpyAsync"), 3
     side = torch.cuda.Stream()
     right = torch.full((4 * MIB,), 5.0, device="cuda")
     wrong = torch.zeros_like(right)
@@ -253,8 +254,11 @@ def collectives():
 
     def launch(buffer):
         side.wait_stream(torch.cuda.current_stream())
+        if not STAND_IN:  # its copies come late by themselves
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(100_000_000)  # cycles: longer than the crowd takes
         for source in [wrong] * 40 + [right]:
-            code = copy(
+            code = copy_async(
                 *map(ctypes.c_void_p, (buffer.data_ptr(), source.data_ptr())),
                 ctypes.c_size_t(buffer.nbytes), between_addresses_of_the_card,
                 ctypes.c_void_p(side.cuda_stream),

@@ -53,29 +53,42 @@ def copies_come_back():
 
 
 def what_is_not_contiguous_is_copied():
-    """By a kernel of one card that reaches the other's memory, where it may."""
+    """By a kernel of the source's card that reaches the other's memory, where it may."""
     values = filled(1)
-    tensor, other = values.to(MANAGED), values.to(OTHER)
+    tensor = values.to(MANAGED)
     crowd()
     turned = torch.empty(values.t().shape, device=OTHER)
     turned.copy_(tensor.t())
     assert torch.equal(turned.cpu(), values.t())
-    tensor.t().copy_(other.t())
-    assert torch.equal(tensor.cpu(), values)
+    target = torch.zeros_like(values, device=MANAGED)
+    crowd()
+    target.t().copy_(turned)
+    assert torch.equal(target.cpu(), values)
 
 
 def a_stream_of_the_other_card_is_ordered():
-    """What is copied there in another stream is what was there at the time."""
+    """It copies into what leaves at once."""
     values = filled(3)
-    tensor = values.to(MANAGED)
+    other, tensor = values.to(OTHER), torch.empty_like(values, device=MANAGED)
     side = torch.cuda.Stream(OTHER)
+    side.wait_stream(torch.cuda.current_stream(OTHER))
     with torch.cuda.stream(side):
-        there = tensor.to(OTHER, non_blocking=True)
-    tensor.add_(1)
+        tensor.copy_(other, non_blocking=True)
     crowd()
-    assert torch.equal(tensor.cpu(), values + 1)
-    side.synchronize()
-    assert torch.equal(there.cpu(), values)
+    assert torch.equal(tensor.cpu(), values)
+
+
+def a_stream_of_the_other_card_may_be_recorded():
+    """What it was given has to end before the memory is another's."""
+    side = torch.cuda.Stream(OTHER)
+    for value in range(3):
+        values = filled(value)
+        tensor = values.to(MANAGED)
+        there = tensor.to(OTHER, non_blocking=True)
+        tensor.record_stream(side)
+        del tensor
+        crowd()
+        assert torch.equal(there.cpu(), values)
 
 
 PARTS = (
@@ -83,6 +96,7 @@ PARTS = (
     copies_come_back,
     what_is_not_contiguous_is_copied,
     a_stream_of_the_other_card_is_ordered,
+    a_stream_of_the_other_card_may_be_recorded,
 )
 
 if __name__ == "__main__":

@@ -261,8 +261,9 @@ while True:
         SPILLWAY_SPOOL_DIR=str(tmp_path),
     )  # fmt: skip
     one.patience = 200
-    shown = re.compile(r"spillway \d+ MiB / 320 MiB  host [\d.]+ .iB  (?!disk)")
+    shown = re.compile(r"spillway \d+ MiB / 320 MiB  host [\d.]+ .iB  ")
     one.until(lambda: shown.search(one.screen.text()[-1]), "what the card and the host hold")
+    assert "disk" not in one.screen.text()[-1]
     one.process.send_signal(signal.SIGTERM)
     assert one.finish() == -signal.SIGTERM
 

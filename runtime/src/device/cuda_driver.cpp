@@ -236,6 +236,15 @@ DeviceStatus CudaDriver::allow_peer(int ordinal) {
   return status;
 }
 
+void CudaDriver::forget_peer(int ordinal) {
+  cuda::Device device = 0;
+  if (call_.device_get(&device, ordinal) != cuda::kSuccess) return;
+  const std::lock_guard turn(mapping_);
+  std::erase_if(access_, [&](const cuda::MemAccessDesc& known) {
+    return known.location.id == device && device != device_;
+  });
+}
+
 DeviceStatus CudaDriver::unmap(DeviceAddress address, Bytes bytes) {
   const BesideCaptures beside_captures(*this);
   const std::lock_guard turn(mapping_);

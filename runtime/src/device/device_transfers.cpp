@@ -19,8 +19,8 @@ constexpr const char* kNoMemory = "the device refused the memory that it was to 
 
 }  // namespace
 
-std::string DeviceTransfers::refused_copy() const {
-  return "the device's driver refused the copy: " + streams_.refusal();
+std::string DeviceTransfers::refused_copy(DeviceStatus status) const {
+  return "the device's driver refused the copy: " + clock_.driver().text(status);
 }
 
 DeviceTransfers::DeviceTransfers(StreamClock& clock, StreamTier& tier, PinnedHostMemory& host,
@@ -89,7 +89,7 @@ std::optional<TransferId> DeviceTransfers::copy(const MemoryCopy& copy, Transfer
                                          copy.bytes, tier_.uses(block), opening});
   if (at_once) {
     const auto fence = streams_.hurry(id);
-    if (!fence) throw UserError(refused_copy());
+    if (!fence) throw UserError(refused_copy(streams_.last_refusal()));
     issued(pending, *fence);
     return std::nullopt;
   }
@@ -134,7 +134,7 @@ bool DeviceTransfers::issue_now(TransferId id) {
     throw;
   }
   if (!fence) {
-    refuse(found, refusal_of(found->second));
+    refuse(found, refusal_of(found->second, streams_.last_refusal()));
     return false;
   }
   issued(found->second, *fence);
@@ -153,9 +153,9 @@ void DeviceTransfers::issued(const Pending& copy, const Fence& fence) {
   if (copy.host != nullptr) host_.note_use(copy.host, fence);
 }
 
-TransferResult DeviceTransfers::refusal_of(const Pending& copy) const {
+TransferResult DeviceTransfers::refusal_of(const Pending& copy, DeviceStatus status) const {
   const bool unplaced = copy.opening != nullptr && !copy.opening->done();
-  return {.error = EIO, .said = unplaced ? kNoMemory : refused_copy(), .unplaced = unplaced};
+  return {.error = EIO, .said = unplaced ? kNoMemory : refused_copy(status), .unplaced = unplaced};
 }
 
 void DeviceTransfers::take_news(std::vector<Over>& over) {
@@ -169,7 +169,7 @@ void DeviceTransfers::take_news(std::vector<Over>& over) {
     if (news.stage == CopyStage::kIssued && !in) continue;
     if (news.stage == CopyStage::kIssued) issued(copy, news.fence);
     TransferResult result;
-    if (news.stage == CopyStage::kFailed) result = refusal_of(copy);
+    if (news.stage == CopyStage::kFailed) result = refusal_of(copy, news.refusal);
     over.push_back({std::move(copy.done), std::move(result)});
     copies_.erase(found);
   }
@@ -183,7 +183,7 @@ void DeviceTransfers::take_disk_news(std::vector<Over>& over) {
     // Parts of a copy that failed are on their way into the block, too.
     if (copy.direction == Direction::kIn) issued(copy, news.fence);
     TransferResult result{.error = news.error, .said = news.said};
-    if (news.by_device) result = refusal_of(copy);
+    if (news.by_device) result = refusal_of(copy, news.refusal);
     over.push_back({std::move(copy.done), std::move(result)});
     passages_.erase(found);
   }

@@ -120,7 +120,8 @@ void DiskPassage::to_device_stream(const Part& part, Passage& passage) {
   device_parts_[id] = part;
   if (!passage.urgent || passage.copy.direction == Direction::kOut) return;
   const auto fence = transfers_.hurry(id);
-  take_device_news({id, fence ? CopyStage::kIssued : CopyStage::kFailed, fence.value_or(Fence{})});
+  take_device_news({id, fence ? CopyStage::kIssued : CopyStage::kFailed, fence.value_or(Fence{}),
+                    transfers_.last_refusal()});
 }
 
 void DiskPassage::to_disk(const Part& part, Passage& passage) {
@@ -173,7 +174,10 @@ void DiskPassage::take_device_news(const CopyNews& news) {
   device_parts_.erase(found);
   if (news.stage == CopyStage::kFailed) {
     free_chunks_.push_back(part.chunk);
-    if (passage.error == 0) passage.by_device = true;
+    if (passage.error == 0) {
+      passage.by_device = true;
+      passage.refusal = news.refusal;
+    }
     end_part(part, EIO);
   } else if (out) {
     to_disk(part, passage);
@@ -212,7 +216,7 @@ void DiskPassage::tell_over(std::vector<DiskNews>& news) {
     const CopyStage well =
         passage.copy.direction == Direction::kOut ? CopyStage::kEnded : CopyStage::kIssued;
     news.push_back({id, passage.error == 0 ? well : CopyStage::kFailed, passage.fence,
-                    passage.error, passage.by_device, passage.said});
+                    passage.error, passage.by_device, passage.refusal, passage.said});
     std::erase(order_, id);
     std::erase_if(disk_parts_, [over = id](const auto& part) { return part.second == over; });
     at = passages_.erase(at);

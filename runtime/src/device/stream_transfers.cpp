@@ -44,6 +44,7 @@ bool StreamTransfers::queued(TransferId id) const {
 
 std::optional<Fence> StreamTransfers::issue(Lane& lane, const Queued& queued) {
   const DeviceCopy& copy = queued.copy;
+  refusal_ = {};
   if (copy.opening != nullptr && !copy.opening->finish()) return std::nullopt;
   clock_.order_after(lane.stream, copy.after);
   const DeviceStatus status =
@@ -94,8 +95,8 @@ void StreamTransfers::issue_queued(Direction direction, Lane& lane, std::vector<
     const Queued queued = waiting.front();
     waiting.pop_front();
     const auto fence = issue(lane, queued);
-    news.push_back(
-        {queued.id, fence ? CopyStage::kIssued : CopyStage::kFailed, fence.value_or(Fence{})});
+    news.push_back({queued.id, fence ? CopyStage::kIssued : CopyStage::kFailed,
+                    fence.value_or(Fence{}), refusal_});
   }
 }
 

@@ -11,6 +11,12 @@
 
 namespace spillway::runtime {
 
+namespace {
+
+constexpr const char* kLettingPeers = "letting another card reach its memory";
+
+}  // namespace
+
 VmmPages::VmmPages(StreamClock& clock, MemoryBudget& budget, Bytes addresses, OpensAhead ahead)
     : driver_(clock.driver()),
       clock_(clock),
@@ -316,20 +322,32 @@ std::deque<VmmPages::Leaving>::iterator VmmPages::make_ready(std::deque<Leaving>
   return at;
 }
 
+// Tables of pages take memory of the card, which what nobody needs of ours makes room for.
+void VmmPages::allow_access_again(DeviceAddress block, Bytes bytes) {
+  const MappingTime::Scope held_up(mapping_time_);
+  DeviceStatus status = driver_.allow_access(block, bytes);
+  if (status.outcome == DeviceOutcome::kOutOfMemory && trim(bytes) != Bytes{}) {
+    status = driver_.allow_access(block, bytes);
+  }
+  expect_done(driver_, status, kLettingPeers);
+}
+
 // A block that is being opened may have had its access before the peer was known.
 void VmmPages::allow_peer(int ordinal) {
-  expect_done(driver_, driver_.allow_peer(ordinal), "letting another card reach its memory");
-  const auto allow = [&](DeviceAddress block, Bytes bytes) {
-    expect_done(driver_, driver_.allow_access(block, bytes),
-                "letting another card reach its memory");
-  };
-  for (const auto& [block, pages] : mapped_) {
-    if (pages.opening == nullptr || finish(*pages.opening)) allow(block, pages.bytes);
-  }
-  for (Leaving& leaving : leaving_) {  // what is recalled
-    if (leaving.closing != nullptr && !take_back(*leaving.closing)) continue;
-    leaving.closing = nullptr;
-    allow(leaving.block, leaving.pages.bytes);
+  expect_done(driver_, driver_.allow_peer(ordinal), kLettingPeers);
+  try {
+    for (const auto& [block, pages] : mapped_) {
+      if (pages.opening == nullptr || finish(*pages.opening))
+        allow_access_again(block, pages.bytes);
+    }
+    for (Leaving& leaving : leaving_) {  // what is recalled
+      if (leaving.closing != nullptr && !take_back(*leaving.closing)) continue;
+      leaving.closing = nullptr;
+      allow_access_again(leaving.block, leaving.pages.bytes);
+    }
+  } catch (const DeviceFailure&) {
+    driver_.forget_peer(ordinal);  // else no block could be opened any more
+    throw;
   }
 }
 

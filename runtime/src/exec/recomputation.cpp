@@ -9,6 +9,7 @@
 
 #include "demands.hpp"
 #include "recipe.hpp"
+#include "spillway/runtime/device/device_driver.hpp"
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/last_failure.hpp"
 #include "spillway/runtime/steady_time.hpp"
@@ -124,7 +125,10 @@ bool Recomputation::run(StorageRecord& record, Demands& demands, EngineLock& loc
     } catch (const OutOfBudget&) {
       done = false;
       shortage = std::current_exception();
-    } catch (const std::exception& error) {
+    } catch (const DeviceFailure& failure) {
+      done = false;
+      set_last_failure(std::string("Spillway: ") + failure.what(), FailureKind::kUnreadable);
+    } catch (const std::exception& error) {  // the framework has no memory for the op
       done = false;
       set_last_failure(error.what());
     }

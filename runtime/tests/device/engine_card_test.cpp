@@ -327,6 +327,7 @@ TEST_F(EngineCardTest, FreedMemoryIsNobodysBeforeTheWorkOfARecordedStream) {
   start();
   fill(1);
   HeldStream held(device_, two_);
+  order_after_the_other(two_);
   engine_->record_stream(at(0).pointer, two_);
   enqueue_fill(at(0), two_, 10);
   drop(storages_[0]);

@@ -76,6 +76,28 @@ TEST_F(PageClosingTest, WhatIsStillUsedIsLeftToTheThreadWhenThatIsOver) {
   expect_accounts();
 }
 
+// The thread may be at it, or have done it, or not have begun.
+TEST_F(PageClosingTest, WhatIsRecalledAnotherCardReachesToo) {
+  int recalled = 0;
+  for (int i = 0; i < 50; ++i) {
+    const DeviceAddress block = opened();
+    const DeviceAddress other = opened();
+    close(other);
+    close(block);
+    pages_->allow_peer(1);
+    if (pages_->recall(block)) {
+      ++recalled;
+      EXPECT_TRUE(device_.is_shared(block, kGranule));
+      close(block);
+    }
+    while (pages_->leaving() != Bytes{}) pages_->settle();
+    expect_accounts();
+    pages_->trim(pages_->ready());
+    device_.forget_peer(1);
+  }
+  EXPECT_GT(recalled, 0);
+}
+
 TEST_F(PageClosingTest, WhoNeedsPagesDoesNotWaitForTheThread) {
   const DeviceAddress first = opened();
   const DeviceAddress second = opened();

@@ -139,6 +139,31 @@ TEST_F(VmmPagesTest, AnotherCardReachesWhatIsMappedAndWhatWillBe) {
   held.release();
 }
 
+TEST_F(VmmPagesTest, ReadyHandlesMakeRoomForAnotherCardsAccess) {
+  const DeviceAddress mapped = *pages_->carve(kGranule);
+  const DeviceAddress freed = *pages_->carve(kGranule);
+  ASSERT_TRUE(pages_->open(mapped, kGranule));
+  ASSERT_TRUE(pages_->open(freed, kGranule));
+  pages_->close(freed, {});
+  pages_->settle();
+  ASSERT_EQ(pages_->ready(), kGranule);
+  device_.fail(DeviceCall::kAllowAccess, 1, ThreadDevice::kOutOfMemory);
+  pages_->allow_peer(1);
+  EXPECT_TRUE(device_.is_shared(mapped, kGranule));
+  EXPECT_EQ(pages_->ready(), Bytes{});
+  expect_accounts();
+}
+
+TEST_F(VmmPagesTest, WhereAnotherCardIsRefusedBlocksAreOpenedWithoutIt) {
+  const DeviceAddress mapped = *pages_->carve(kGranule);
+  const DeviceAddress later = *pages_->carve(kGranule);
+  ASSERT_TRUE(pages_->open(mapped, kGranule));
+  device_.fail(DeviceCall::kAllowAccess, 1, ThreadDevice::kInvalid);
+  EXPECT_THROW(pages_->allow_peer(1), DeviceFailure);
+  EXPECT_TRUE(pages_->open(later, kGranule));
+  EXPECT_FALSE(device_.is_shared(later, kGranule));
+}
+
 TEST_F(VmmPagesTest, ReadyHandlesOfOtherSizesMakeRoomWithinTheBudget) {
   const DeviceAddress small = *pages_->carve(kGranule * 2);
   const DeviceAddress large = *pages_->carve(kGranule * 7);

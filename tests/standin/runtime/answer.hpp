@@ -25,6 +25,11 @@ inline cudaError_t answer(runtime::DeviceStatus status) {
 /// The card whose context is current: 0 or 1.
 inline int current_card() { return current_context() == kSecondCardsContext ? 1 : 0; }
 
+/// Whether work of that card may read and write there.
+bool current_card_reaches(const void* memory, std::size_t bytes);
+/// What is allocated on the second card, out of the first's memory.
+std::size_t second_cards_bytes();
+
 inline runtime::DeviceStream stream_of(cudaStream_t stream) { return stream_of_handle(stream); }
 inline runtime::DeviceAddress address_of(const void* pointer) {
   return runtime::DeviceAddress{reinterpret_cast<std::uintptr_t>(pointer)};

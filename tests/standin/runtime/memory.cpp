@@ -40,6 +40,11 @@ class Table {
     values_.erase(found);
     return true;
   }
+  template <typename Visitor>
+  void visit(Visitor visitor) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [pointer, value] : values_) visitor(value);
+  }
   /// The last that does not begin behind the pointer.
   std::optional<std::pair<const void*, Value>> before(const void* pointer) {
     const std::lock_guard lock(mutex_);
@@ -112,12 +117,17 @@ std::optional<int> card_that_allocated(const void* pointer) {
 bool may_copy(const void* to, const void* from, std::size_t bytes) {
   const std::optional<int> target = card_that_allocated(to);
   const std::optional<int> source = card_that_allocated(from);
-  if (target.value_or(0) == source.value_or(0)) return true;
-  const auto is_reached = [bytes](const void* mapped) {
-    return second_card() == SecondCard::kPeer &&
-           (current_card() == 0 || stand_in_card().is_shared(address_of(mapped), {bytes}));
-  };
-  return (target || is_reached(to)) && (source || is_reached(from));
+  if (target.value_or(0) == source.value_or(0) || (target && source)) return true;
+  return current_card_reaches(to, bytes) && current_card_reaches(from, bytes);
+}
+
+/// Whatever they may reach.
+runtime::DeviceStatus copy_between_cards(void* to, int to_card, const void* from, int from_card,
+                                         std::size_t bytes, runtime::DeviceStream stream) {
+  const bool rightly = card_that_allocated(to).value_or(0) == to_card &&
+                       card_that_allocated(from).value_or(0) == from_card;
+  if (!rightly) return ThreadDevice::kInvalid;
+  return stand_in_card().copy_within(address_of(to), address_of(from), {bytes}, stream);
 }
 
 runtime::DeviceStatus copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
@@ -140,6 +150,20 @@ runtime::DeviceStatus copy(void* to, const void* from, std::size_t bytes, cudaMe
 }
 
 }  // namespace
+
+bool current_card_reaches(const void* memory, std::size_t bytes) {
+  if (current_card() == card_that_allocated(memory).value_or(0)) return true;
+  if (second_card() != SecondCard::kPeer) return false;
+  return card_that_allocated(memory) || current_card() == 0 ||
+         stand_in_card().is_shared(address_of(memory), {bytes});
+}
+
+std::size_t second_cards_bytes() {
+  std::size_t sum = 0;
+  allocations.visit([&sum](const Allocation& one) { sum += one.card == 1 ? one.bytes.count : 0; });
+  return sum;
+}
+
 }  // namespace spillway::testing
 
 using namespace spillway;           // NOLINT(google-build-using-namespace)
@@ -233,11 +257,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return answer(copy(to, from, bytes, kind, stream_of(stream)));
 }
 
-/// Between any two cards, whatever they may reach.
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
-                                cudaStream_t stream) {
-  const runtime::DeviceStream in = stream_of(stream);
-  return answer(stand_in_card().copy_within(address_of(to), address_of(from), {bytes}, in));
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int from_card,
+                                std::size_t bytes, cudaStream_t stream) {
+  return answer(copy_between_cards(to, to_card, from, from_card, bytes, stream_of(stream)));
+}
+
+/// The driver's: contexts say which cards.
+int cuMemcpyPeerAsync(std::uintptr_t to, std::uintptr_t to_context, std::uintptr_t from,
+                      std::uintptr_t from_context, std::size_t bytes, cudaStream_t stream) {
+  const auto card_of = [](std::uintptr_t context) {
+    return context == kSecondCardsContext ? 1 : context == kCardsContext ? 0 : -1;
+  };
+  return copy_between_cards(reinterpret_cast<void*>(to), card_of(to_context),
+                            reinterpret_cast<const void*>(from), card_of(from_context), bytes,
+                            stream_of(stream))
+      .code;
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {

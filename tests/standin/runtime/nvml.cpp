@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdlib>
 
 #include "spillway/runtime/device/nvml_abi.hpp"
 
@@ -27,6 +26,12 @@ struct FabricInfo {
   unsigned health;
 };
 
+/// What the stand-in for CUDA's runtime offers, where it is loaded.
+template <class Signature>
+Signature* exported(const char* name) {
+  return reinterpret_cast<Signature*>(::dlsym(RTLD_DEFAULT, name));
+}
+
 }  // namespace
 
 extern "C" {
@@ -36,7 +41,8 @@ SPILLWAY_NVML nvmlInit() { return 0; }
 SPILLWAY_NVML nvmlInit_v2() { return 0; }
 SPILLWAY_NVML nvmlShutdown() { return 0; }
 SPILLWAY_NVML nvmlDeviceGetCount_v2(unsigned* count) {
-  return *count = std::getenv("STAND_IN_CARDS") != nullptr ? 2 : 1, 0;
+  auto* const cards = exported<unsigned()>("stand_in_cards");
+  return *count = cards != nullptr ? cards() : 1, 0;
 }
 SPILLWAY_NVML nvmlDeviceGetHandleByPciBusId_v2(const char*, void** handle) {
   return *handle = &device, 0;
@@ -45,8 +51,7 @@ SPILLWAY_NVML nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*
   return *count = 0, 0;
 }
 SPILLWAY_NVML nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process* processes) {
-  auto* const used =
-      reinterpret_cast<std::size_t (*)()>(::dlsym(RTLD_DEFAULT, "stand_in_used_bytes"));
+  auto* const used = exported<std::size_t()>("stand_in_used_bytes");
   *processes = {static_cast<unsigned>(::getpid()), used != nullptr ? used() : 0, 0, 0};
   return *count = 1, 0;
 }

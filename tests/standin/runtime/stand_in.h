@@ -25,7 +25,11 @@ int stand_in_launch(void* stream, const StandInAccess* accesses, size_t count,
 /* How far behind a device address lies the memory that work reads and writes for it. */
 ptrdiff_t stand_in_distance(void);
 
-/* The bytes of the card's memory that are given out, and the most that ever were. */
+/* How many cards there are. */
+unsigned stand_in_cards(void);
+
+/* The bytes of the first card's memory that are given out for itself, and the most that ever were
+ * for both. */
 size_t stand_in_used_bytes(void);
 size_t stand_in_peak_bytes(void);
 

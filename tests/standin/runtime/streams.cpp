@@ -105,13 +105,19 @@ int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t cou
   std::vector<DeviceAccess> touched;
   touched.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    touched.push_back({address_of(accesses[i].address), {accesses[i].bytes}});
+    const StandInAccess& access = accesses[i];
+    if (!current_card_reaches(access.address, access.bytes)) {
+      stand_in_lose("a kernel reaches memory of another card");
+      return answer(cudaErrorIllegalAddress);
+    }
+    touched.push_back({address_of(access.address), {access.bytes}});
   }
   return answer(stand_in_card().launch(stream_of(static_cast<cudaStream_t>(stream)),
                                        std::move(touched), [=](auto) { work(owned.get()); }));
 }
 
-std::size_t stand_in_used_bytes() { return stand_in_card().used().count; }
+std::size_t stand_in_used_bytes() { return stand_in_card().used().count - second_cards_bytes(); }
+unsigned stand_in_cards() { return second_card() == SecondCard::kNone ? 1 : 2; }
 std::size_t stand_in_peak_bytes() { return stand_in_card().peak().count; }
 
 std::ptrdiff_t stand_in_distance() {

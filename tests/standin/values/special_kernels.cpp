@@ -27,12 +27,28 @@ bool is_plain(const Tensor& to, const Tensor& from) {
          to.is_conj() == from.is_conj() && to.is_neg() == from.is_neg();
 }
 
+/// By a kernel of the source's card.
 void copy_on_card(const Tensor& to, const Tensor& from) {
   if (to.numel() == 0) return;
+  const c10::DeviceGuard guard(from.device());
   Twins twins(c10::kCPU);
   const Tensor target = twins.tensor(to);
   const Tensor source = twins.tensor(from);
   enqueue("aten::copy_", twins.reached(), [=] { target.copy_(source); });
+}
+
+/// As PyTorch does it: by a kernel of the source's card where that reaches the other's memory,
+/// which PyTorch asks for with its first copy; else through contiguous memory of both cards.
+void copy_to_other_card(const Tensor& to, const Tensor& from, bool non_blocking) {
+  if (cards_are_peers()) {
+    Tensor first = at::empty({1}, to.options());
+    at::native::copy_(first, at::empty({1}, from.options().dtype(to.dtype())), false);
+    copy_on_card(to, from);
+    return;
+  }
+  Tensor there = at::empty(to.sizes(), to.options().dtype(from.dtype()));
+  at::native::copy_(there, from.contiguous(), non_blocking);
+  copy_on_card(to, there);
 }
 
 /// Bytes go by PyTorch's own code and the driver. What is converted or gathered is so by an op on
@@ -41,6 +57,8 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   const Tensor from = source.expand_as(self);
   if (is_plain(self, from)) {
     at::native::copy_(self, from, non_blocking);
+  } else if (self.is_cuda() && from.is_cuda() && self.device() != from.device()) {
+    copy_to_other_card(self, from, non_blocking);
   } else if (self.is_cuda() && from.is_cuda()) {
     copy_on_card(self, from);
   } else if (self.is_cuda()) {

@@ -65,6 +65,12 @@ const Functions& functions() {
   return kFunctions;
 }
 
+bool cards_are_peers() {
+  static auto* const kAsk = exported<int(int*, int, int)>("cudaDeviceCanAccessPeer");
+  int can = 0;
+  return kAsk(&can, 0, 1) == 0 && can != 0;
+}
+
 void enqueue(const std::string& op, const std::vector<StandInAccess>& reached,
              std::function<void()> work) {
   auto task = std::make_unique<Work>(Work{op, std::move(work)});

@@ -27,6 +27,9 @@ class Functions {
 };
 const Functions& functions();
 
+/// Whether two cards reach each other's memory.
+bool cards_are_peers();
+
 /// Enqueues work on the current stream and returns, as a launch does. It touches of the card's
 /// memory `reached` alone. If it throws, the card is lost. Throws c10::Error where the card
 /// refuses.

@@ -2,6 +2,7 @@
 #include "cuda/allocator_hook.hpp"
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -139,10 +140,22 @@ void* base_allocation(Allocator* object, void* pointer, std::size_t* bytes) {
   return block.address;
 }
 
+// A stream of another card has no place among this card's: what it was given, the current stream of
+// this one waits for, and with it all that uses the memory later.
+void record_other_cards_stream(const void* pointer, c10::Stream stream) {
+  const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
+  const c10::Stream current = cuda.getStream(g_hook.card);
+  c10::Event given(c10::kCUDA);
+  given.record(stream);
+  given.block(current);
+  g_hook.memory->record_stream(pointer, current.native_handle());
+}
+
 // torch's own type of a stream is a c10::Stream and nothing else.
 template <std::size_t Slots::*kSlot>
 void record_stream(Allocator* object, const DataPtr& data, c10::Stream stream) {
   if (is_ours(data.get())) {
+    if (stream.device() != g_hook.card) return record_other_cards_stream(data.get(), stream);
     g_hook.memory->record_stream(data.get(), stream.native_handle());
   } else {
     native<void(Allocator*, const DataPtr&, c10::Stream)>(g_hook.slots->*kSlot)(object, data,
@@ -211,8 +224,6 @@ void end_pool(Allocator* object, c10::DeviceIndex device, PoolId pool) {
   close_pool();
 }
 
-void* library_of_torch() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD); }
-
 struct IpcHandle {
   std::ptrdiff_t offset;
   std::string handle;
@@ -232,28 +243,12 @@ void enable_peer_access(Allocator* object, c10::DeviceIndex from, c10::DeviceInd
   if (to == g_hook.card.index()) g_hook.memory->allow_peer(from);
 }
 
-using CopyToPeer = int(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
-                       void* stream);
-
-// Of the CUDA runtime that torch's library calls, as the linker finds it: what all see comes first,
-// then what the library needs.
-CopyToPeer& copy_to_peer() {
-  static auto* const kFound = [] {
-    constexpr const char* kName = "cudaMemcpyPeerAsync";
-    void* const seen_by_all = ::dlsym(RTLD_DEFAULT, kName);
-    return reinterpret_cast<CopyToPeer*>(
-        seen_by_all != nullptr ? seen_by_all : ::dlsym(library_of_torch(), kName));
-  }();
-  TORCH_CHECK(kFound != nullptr, "Spillway: CUDA's runtime has no cudaMemcpyPeerAsync");
-  return *kFound;
-}
-
-// Between cards that cannot reach each other CUDA refuses a plain copy of mapped memory
-// (CUDACachingAllocator.h); torch knows of its own memory alone whether it is mapped.
+// torch knows of its own memory alone whether it is mapped: between cards CUDA refuses a plain copy
+// of mapped memory unless both reach it (CUDACachingAllocator.h).
 int memcpy_async(Allocator* object, void* to, int to_card, const void* from, int from_card,
                  std::size_t bytes, void* stream, bool peers) {
-  if (to_card != from_card && !peers && (is_ours(to) || is_ours(from))) {
-    return copy_to_peer()(to, to_card, from, from_card, bytes, stream);
+  if (to_card != from_card && (is_ours(to) || is_ours(from))) {
+    return g_hook.memory->copy_between_cards(to, to_card, from, from_card, bytes, stream);
   }
   return native<int(Allocator*, void*, int, const void*, int, std::size_t, void*, bool)>(
       g_hook.slots->memcpy_async)(object, to, to_card, from, from_card, bytes, stream, peers);
@@ -298,6 +293,8 @@ void make_table() {
 [[noreturn]] void refuse(const std::string& why) {
   throw UserError(fmt::format("{}. To hold the CPU's memory: SPILLWAY_BUDGET=cpu:8GiB.", why));
 }
+
+void* library_of_torch() { return ::dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD); }
 
 Allocator* find_object() {
   void* const library = library_of_torch();

@@ -49,6 +49,10 @@ class CardMemory {
   virtual void record_stream(const void* pointer, void* stream) = 0;
   /// Work of another card is about to reach this card's memory.
   virtual void allow_peer(int card) = 0;
+  /// A copy between memory of this card and of another, as cudaMemcpyPeerAsync makes it, whose
+  /// error it returns. Cards are numbered as the process sees them.
+  virtual int copy_between_cards(void* to, int to_card, const void* from, int from_card,
+                                 std::size_t bytes, void* stream) = 0;
   virtual void release_idle() = 0;
   virtual void reset_peak() = 0;
   /// The first memory was asked for by a thread that may be inside an op which nobody saw.

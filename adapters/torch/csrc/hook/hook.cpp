@@ -19,6 +19,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -428,14 +429,17 @@ bool has_begun_to_watch(const Engine& engine, const at::RecordFunction& function
   return true;
 }
 
-// The hook may not throw.
+// The hook may not throw. What it does for an op may lack memory of torch's or of the kernel's,
+// too.
 void leave_for_the_op(const std::exception& error) {
-  if (dynamic_cast<const runtime::OutOfBudget*>(&error) != nullptr) {
-    set_pending_failure(error.what(), runtime::FailureKind::kShortage);
-  } else {
-    set_pending_failure(std::string("Spillway: ") + error.what(),
-                        runtime::FailureKind::kUnreadable);
-  }
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  std::string text = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  if (!text.starts_with("Spillway: ")) text = "Spillway: " + text;
+  const bool short_of_memory = dynamic_cast<const runtime::OutOfBudget*>(&error) != nullptr ||
+                               dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                               dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  set_pending_failure(
+      text, short_of_memory ? runtime::FailureKind::kShortage : runtime::FailureKind::kUnreadable);
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {

@@ -153,6 +153,28 @@ void Card::allow_peer(int card) {
   }
 }
 
+// Null where the driver has none: the copy is refused then.
+runtime::cuda::Context Card::context_of(int card) {
+  const std::lock_guard lock(contexts_mutex_);
+  const auto [found, is_new] = contexts_.try_emplace(card, nullptr);
+  runtime::cuda::Device device = 0;
+  const runtime::cuda::Functions& call = library_->functions();
+  if (is_new && call.device_get(&device, card) == runtime::cuda::kSuccess) {
+    static_cast<void>(call.context_retain(&found->second, device));
+  }
+  return found->second;
+}
+
+int Card::copy_between_cards(void* to, int to_card, const void* from, int from_card,
+                             std::size_t bytes, void* stream) {
+  using Copy = runtime::cuda::Result(runtime::cuda::Pointer to, runtime::cuda::Context,
+                                     runtime::cuda::Pointer from, runtime::cuda::Context,
+                                     std::size_t bytes, runtime::cuda::Stream);
+  static auto* const copy = reinterpret_cast<Copy*>(library_->function("cuMemcpyPeerAsync"));
+  return copy(reinterpret_cast<std::uintptr_t>(to), context_of(to_card),
+              reinterpret_cast<std::uintptr_t>(from), context_of(from_card), bytes, stream);
+}
+
 cuda::CardMemory::Use Card::use() const {
   const runtime::Statistics now = engine_->statistics();
   const auto number = [](Bytes bytes) { return static_cast<std::int64_t>(bytes.count); };

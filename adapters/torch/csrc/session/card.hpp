@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "cuda/allocator_hook.hpp"
@@ -46,6 +48,8 @@ class Card final : public cuda::CardMemory {
   [[nodiscard]] Block block_at(const void* pointer) const override;
   void record_stream(const void* pointer, void* stream) override;
   void allow_peer(int card) override;
+  int copy_between_cards(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
+                         void* stream) override;
   void release_idle() override { engine_->release_idle(); }
   void reset_peak() override { engine_->reset_peak(); }
   void began_unseen() override;
@@ -56,12 +60,15 @@ class Card final : public cuda::CardMemory {
 
  private:
   bool measure_others();
+  runtime::cuda::Context context_of(int card);
 
   std::shared_ptr<const runtime::CudaLibrary> library_;
   c10::Device device_{c10::kCUDA, 0};
   std::string name_;
   runtime::Engine* engine_ = nullptr;
   runtime::ProcessMemory process_;
+  std::mutex contexts_mutex_;
+  std::map<int, runtime::cuda::Context> contexts_;  // of other cards too, kept for life
   std::atomic<std::uint64_t> pool_{0};
   runtime::UnmanagedGauge others_;  // context and libraries
 };

@@ -84,7 +84,7 @@ cuda::Result device_count(int* count) {
 cuda::Result device_get(cuda::Device* device, int ordinal) {
   int count = 0;
   static_cast<void>(device_count(&count));
-  return *device = ordinal, ordinal < count ? 0 : kInvalidDevice;
+  return *device = ordinal, ordinal >= 0 && ordinal < count ? 0 : kInvalidDevice;
 }
 cuda::Result device_name(char* name, int length, cuda::Device) {
   std::strncpy(name, "stand-in card", static_cast<std::size_t>(length) - 1);
@@ -159,7 +159,8 @@ cuda::Result mem_map(cuda::Pointer pointer, std::size_t bytes, std::size_t offse
 cuda::Result mem_set_access(cuda::Pointer pointer, std::size_t bytes,
                             const cuda::MemAccessDesc* access, std::size_t count) {
   if (count == 0 || access->flags != 3 || !on_device_0(1, access->location)) return 1;
-  const bool shared = count == 2 && access[1].flags == 3 && access[1].location.id == 1;
+  const bool shared = count == 2 && access[1].flags == 3 && access[1].location.type == 1 &&
+                      access[1].location.id == 1;
   if (count > 1 && !(shared && testing::second_card() == testing::SecondCard::kPeer)) return 1;
   const cuda::Result result = code(card().allow_access(at(pointer), {bytes}));
   return result == 0 && shared ? code(card().share(at(pointer), {bytes})) : result;

@@ -186,6 +186,11 @@ ThreadDevice::Status ThreadDevice::allow_peer(int) {
   return {};
 }
 
+void ThreadDevice::forget_peer(int) {
+  const auto lock = queues_.lock();
+  has_peer_ = false;
+}
+
 ThreadDevice::Status ThreadDevice::share(Address address, Bytes bytes) {
   const auto lock = queues_.lock();
   return asked(memory_.share(address, bytes));

@@ -34,6 +34,7 @@ class CudaDriver final : public DeviceDriver {
   DeviceStatus map(DeviceAddress address, Bytes bytes, PagesHandle handle) override;
   DeviceStatus allow_access(DeviceAddress address, Bytes bytes) override;
   DeviceStatus allow_peer(int ordinal) override;
+  void forget_peer(int ordinal) override;
   DeviceStatus unmap(DeviceAddress address, Bytes bytes) override;
   DeviceStatus release(PagesHandle handle) override;
 

@@ -109,6 +109,7 @@ class DeviceDriver {
   /// Work of another card, by its number in the process, may do so wherever `allow_access` is
   /// called from now on.
   virtual DeviceStatus allow_peer(int ordinal) = 0;
+  virtual void forget_peer(int ordinal) = 0;
   /// Takes whole handles away.
   virtual DeviceStatus unmap(DeviceAddress address, Bytes bytes) = 0;
   /// The memory is the card's again as soon as it is mapped nowhere.

@@ -89,8 +89,8 @@ class DeviceTransfers final : public Transfers {
   void refuse_if_lost() const;
   bool issue_now(TransferId id);
   void issued(const Pending& copy, const Fence& fence);
-  [[nodiscard]] TransferResult refusal_of(const Pending& copy) const;
-  [[nodiscard]] std::string refused_copy() const;
+  [[nodiscard]] TransferResult refusal_of(const Pending& copy, DeviceStatus status) const;
+  [[nodiscard]] std::string refused_copy(DeviceStatus status) const;
   /// One that is queued no more is told of soon.
   void refuse(Table::iterator copy, TransferResult why);
   void take_news(std::vector<Over>& over);

@@ -57,6 +57,7 @@ struct DiskNews {
   Fence fence;    ///< of all copies into the device, those of a copy that failed included
   int error = 0;  ///< kFailed: the errno of the disk, or EIO of the device, or ENOMEM of chunks
   bool by_device = false;  ///< kFailed: the device refused a copy; the disk is well
+  DeviceStatus refusal{};  ///< and what its driver said, if it was asked
   std::string said{};      ///< kFailed: by whoever knows more than the errno
 };
 
@@ -95,6 +96,7 @@ class DiskPassage {
     unsigned under_way = 0;   // chunks
     int error = 0;
     bool by_device = false;  // what made the error
+    DeviceStatus refusal{};  // of the device's driver
     std::string said{};      // of it
     bool urgent = false;
     Fence fence;

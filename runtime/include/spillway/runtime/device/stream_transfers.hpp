@@ -28,7 +28,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "spillway/base/bytes.hpp"
@@ -52,7 +51,8 @@ enum class CopyStage : std::uint8_t { kIssued, kEnded, kFailed };
 struct CopyNews {
   TransferId id = 0;
   CopyStage stage = CopyStage::kIssued;
-  Fence fence;  ///< kIssued: of the copy itself
+  Fence fence;             ///< kIssued: of the copy itself
+  DeviceStatus refusal{};  ///< kFailed: what the driver said, if it was asked
 };
 
 class StreamTransfers {
@@ -85,8 +85,8 @@ class StreamTransfers {
   /// is none.
   bool wait_for_one(Direction direction);
 
-  /// The driver's words for the copy that it refused last.
-  [[nodiscard]] std::string refusal() const { return driver_.text(refusal_); }
+  /// What the driver said to the copy that `hurry` or `advance` issued last, and it refused.
+  [[nodiscard]] DeviceStatus last_refusal() const { return refusal_; }
 
   [[nodiscard]] Bytes copied_out() const { return copied_[0]; }
   [[nodiscard]] Bytes copied_in() const { return copied_[1]; }

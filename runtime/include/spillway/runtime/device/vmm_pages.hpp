@@ -99,6 +99,7 @@ class VmmPages {
   std::optional<Fence> recall(DeviceAddress block);
 
   /// Work of another card of the process may reach every block from now on, where it is mapped.
+  /// Where it may not, blocks that are opened later are this card's alone.
   void allow_peer(int ordinal);
 
   /// Gives the budget what openings gave back besides what they took.
@@ -149,6 +150,7 @@ class VmmPages {
   std::shared_ptr<PageOpening> pay_by_exchange(DeviceAddress block, Bytes bytes);
   bool open_now(DeviceAddress block, Bytes bytes, std::shared_ptr<PageOpening> opening);
   bool take_back(PageJob& job);
+  void allow_access_again(DeviceAddress block, Bytes bytes);
   void note_mapped(DeviceAddress block, Pages pages);
   void take_account_of_failed(const PageOpening& opening, Bytes bytes);
   void take_account_of_not_begun(const PageOpening& opening, Bytes bytes);

@@ -38,6 +38,7 @@ class ForwardingDriver : public runtime::DeviceDriver {
     return to_.allow_access(address, bytes);
   }
   Status allow_peer(int ordinal) override { return to_.allow_peer(ordinal); }
+  void forget_peer(int ordinal) override { to_.forget_peer(ordinal); }
   Status unmap(Address address, Bytes bytes) override { return to_.unmap(address, bytes); }
   Status release(Handle handle) override { return to_.release(handle); }
   Status register_host(std::byte* memory, Bytes bytes) override {

@@ -128,6 +128,7 @@ class ThreadDevice : public runtime::DeviceDriver {
   Status map(Address address, Bytes bytes, Handle handle) override;
   Status allow_access(Address address, Bytes bytes) override;
   Status allow_peer(int ordinal) override;
+  void forget_peer(int ordinal) override;
   Status unmap(Address address, Bytes bytes) override;
   Status release(Handle handle) override;
   Status register_host(std::byte* memory, Bytes bytes) override;
