@@ -9,9 +9,7 @@ steady=()
 if setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null; then
   steady=(setarch "$(uname -m)" --addr-no-randomize)
 fi
-# Children that tests fork start threads too.
-tsan=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
-tsan+=:suppressions=$PWD/scripts/tsan_suppressions.txt
+tsan=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/scripts/tsan_suppressions.txt
 for preset in "$@"; do
   cmake --preset "$preset"
   cmake --build "build/$preset" --target "${FOLDER:+$FOLDER/}all" -j "${JOBS:-2}"

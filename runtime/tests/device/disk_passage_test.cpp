@@ -147,8 +147,11 @@ TEST_F(DiskPassageTest, AHurriedCopyOvertakes) {
   write(1, kSize);
   passage_->submit(copy(Direction::kOut, kSize, extent, now()));
   EXPECT_EQ(next().stage, CopyStage::kEnded);
-  const TransferId first = passage_->submit(copy(Direction::kIn, kSize, extent));
-  const TransferId wanted = passage_->submit(copy(Direction::kIn, kGranule, extent));
+  const Bytes most = kSize - kGranule;
+  const TransferId first = passage_->submit(copy(Direction::kIn, most, extent));
+  DiskCopy last = copy(Direction::kIn, kGranule, extent);
+  last.device = base_ + most;  // beside the first
+  const TransferId wanted = passage_->submit(last);
   passage_->hurry(wanted);
   EXPECT_EQ(next().id, wanted);
   EXPECT_EQ(next().id, first);
