@@ -76,9 +76,8 @@ TEST_F(PageClosingTest, WhatIsStillUsedIsLeftToTheThreadWhenThatIsOver) {
   expect_accounts();
 }
 
-// The thread may be at it, or have done it, or not have begun.
+// Which is what the thread has not begun to unmap by then: any number of the fifty.
 TEST_F(PageClosingTest, WhatIsRecalledAnotherCardReachesToo) {
-  int recalled = 0;
   for (int i = 0; i < 50; ++i) {
     const DeviceAddress block = opened();
     const DeviceAddress other = opened();
@@ -86,7 +85,6 @@ TEST_F(PageClosingTest, WhatIsRecalledAnotherCardReachesToo) {
     close(block);
     pages_->allow_peer(1);
     if (pages_->recall(block)) {
-      ++recalled;
       EXPECT_TRUE(device_.is_shared(block, kGranule));
       close(block);
     }
@@ -95,7 +93,6 @@ TEST_F(PageClosingTest, WhatIsRecalledAnotherCardReachesToo) {
     pages_->trim(pages_->ready());
     device_.forget_peer(1);
   }
-  EXPECT_GT(recalled, 0);
 }
 
 TEST_F(PageClosingTest, WhoNeedsPagesDoesNotWaitForTheThread) {
