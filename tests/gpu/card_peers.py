@@ -4,11 +4,13 @@ program of its own, which fails at the first that brings other values. Its argum
 by default. It is started with a wide budget.
 """
 
+import ctypes
 import sys
 
 import torch
 
 import spillway
+from tests.gpu.card_memory import cudas
 from tests.gpu.room import make_room, run_parts
 
 MIB = 1 << 20
@@ -79,15 +81,25 @@ def a_stream_of_the_other_card_is_ordered():
 
 
 def a_stream_of_the_other_card_may_be_recorded():
-    """What it was given has to end before the memory is another's."""
+    """What it is given until the memory is freed has to end before the memory is another's."""
+    copy_async = cudas("cudaMemcpyPeerAsync")
     side = torch.cuda.Stream(OTHER)
     for value in range(3):
         values = filled(value)
         tensor = values.to(MANAGED)
-        there = tensor.to(OTHER, non_blocking=True)
+        there = torch.empty_like(tensor, device=OTHER)
+        torch.cuda.synchronize(MANAGED)
         tensor.record_stream(side)
+        copying = (
+            ctypes.c_void_p(there.data_ptr()), OTHER.index,
+            ctypes.c_void_p(tensor.data_ptr()), MANAGED.index,
+            ctypes.c_size_t(tensor.nbytes), ctypes.c_void_p(side.cuda_stream),
+        )  # fmt: skip
+        with torch.cuda.device(OTHER):
+            assert not any(copy_async(*copying) for _ in range(40))
         del tensor
         crowd()
+        side.synchronize()
         assert torch.equal(there.cpu(), values)
 
 

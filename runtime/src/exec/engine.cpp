@@ -26,10 +26,6 @@ Engine::Engine(Framework& framework, std::unique_ptr<DeviceTier> memory)
 
 namespace {
 
-void note_failure(const DeviceFailure& failure) {
-  set_last_failure(std::string("Spillway: ") + failure.what(), FailureKind::kUnreadable);
-}
-
 /// Calls `ask` with the engine's lock. A failure is noted as the thread's last, and is false.
 template <class Parts, class Ask>
 bool ask_under_lock(Parts& parts, const Ask& ask) {
@@ -40,7 +36,7 @@ bool ask_under_lock(Parts& parts, const Ask& ask) {
     set_last_failure(OutOfBudget(parts.shortages.in_words(error.facts())).what());
     return false;
   } catch (const DeviceFailure& failure) {
-    note_failure(failure);
+    set_last_failure(failure);
     return false;
   }
 }
@@ -134,7 +130,7 @@ void Engine::stop() {
     parts_->all.bring_back(lock);
     parts_->all.drop_copies();
   } catch (const DeviceFailure& failure) {  // nor can what follows be read back
-    note_failure(failure);
+    set_last_failure(failure);
   }
   rules_.set_watching(false);
   parts_->outcome.stopped_after_step = 0;
@@ -312,7 +308,7 @@ bool Engine::begin_use(StorageRecord& record, ThreadFrames& frames, Access acces
     }
     streams_->begin_use(*record.block, *frames.stream);
   } catch (const DeviceFailure& failure) {
-    note_failure(failure);
+    set_last_failure(failure);
     return false;
   }
   frames.launched.push_back(record.block);
@@ -325,7 +321,7 @@ bool Engine::begin_use_anywhere(StorageRecord& record) {
   try {
     streams_->begin_use_anywhere(*record.block);
   } catch (const DeviceFailure& failure) {
-    note_failure(failure);
+    set_last_failure(failure);
     return false;
   }
   return true;
@@ -616,7 +612,7 @@ bool Engine::wait_for_unseen_ops() {
   try {
     streams_->wait_for_all();
   } catch (const DeviceFailure& failure) {  // the next call that needs the device says it, too
-    note_failure(failure);
+    set_last_failure(failure);
     return false;
   }
   return true;
@@ -686,7 +682,7 @@ void Engine::set_unmanaged(Bytes bytes, Bytes expected) {
     parts_->budget.set_unmanaged(bytes, expected);
     parts_->demands.reach_limit(lock);
   } catch (const DeviceFailure& failure) {  // the next call that needs the device says it, too
-    note_failure(failure);
+    set_last_failure(failure);
   }
 }
 

@@ -17,4 +17,8 @@ void set_last_failure(std::string text, FailureKind kind) {
   t_last_failure = {.text = std::move(text), .kind = kind};
 }
 
+void set_last_failure(const DeviceFailure& failure) {
+  set_last_failure(std::string("Spillway: ") + failure.what(), FailureKind::kUnreadable);
+}
+
 }  // namespace spillway::runtime

@@ -9,7 +9,6 @@
 
 #include "demands.hpp"
 #include "recipe.hpp"
-#include "spillway/runtime/device/device_driver.hpp"
 #include "spillway/runtime/exec/frames.hpp"
 #include "spillway/runtime/exec/last_failure.hpp"
 #include "spillway/runtime/steady_time.hpp"
@@ -127,7 +126,7 @@ bool Recomputation::run(StorageRecord& record, Demands& demands, EngineLock& loc
       shortage = std::current_exception();
     } catch (const DeviceFailure& failure) {
       done = false;
-      set_last_failure(std::string("Spillway: ") + failure.what(), FailureKind::kUnreadable);
+      set_last_failure(failure);
     } catch (const std::exception& error) {  // the framework has no memory for the op
       done = false;
       set_last_failure(error.what());

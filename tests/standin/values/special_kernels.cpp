@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ops/copy_native.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstdint>
 #include <tuple>
@@ -44,6 +46,10 @@ void copy_to_other_card(const Tensor& to, const Tensor& from, bool non_blocking)
     Tensor first = at::empty({1}, to.options());
     at::native::copy_(first, at::empty({1}, from.options().dtype(to.dtype())), false);
     copy_on_card(to, from);
+    const c10::impl::VirtualGuardImpl card(c10::kCUDA);
+    c10::Event done(c10::kCUDA);
+    done.record(card.getStream(from.device()));
+    done.block(card.getStream(to.device()));
     return;
   }
   Tensor there = at::empty(to.sizes(), to.options().dtype(from.dtype()));

@@ -11,10 +11,13 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <typeinfo>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "cuda/pool_growth.hpp"
 #include "cuda/slots.hpp"
@@ -81,7 +84,56 @@ void* take(std::size_t bytes) {
   return g_hook.memory->allocate(bytes, current_stream(g_hook.card));
 }
 
-void free_ours(void* pointer) { g_hook.memory->free(pointer); }
+/// Streams of other cards that use memory of ours, as programs say. They have no place among this
+/// card's streams: what they were given, the current stream of this one waits for, and with it all
+/// that uses the memory later.
+class OtherCardsStreams {
+ public:
+  /// Waits for what the stream was given so far, in case the memory leaves, and again when the
+  /// memory is freed.
+  void add(const void* pointer, c10::Stream stream) {
+    order_after(pointer, stream);
+    const std::lock_guard lock(mutex_);
+    streams_[pointer].push_back(stream);
+    any_.store(true, std::memory_order_relaxed);
+  }
+  /// False: some cannot be waited for, and the memory may be nobody else's.
+  [[nodiscard]] bool end(const void* pointer) noexcept {
+    if (!any_.load(std::memory_order_relaxed)) return true;
+    try {
+      std::vector<c10::Stream> streams;
+      {
+        const std::lock_guard lock(mutex_);
+        const auto found = streams_.find(pointer);
+        if (found == streams_.end()) return true;
+        streams = std::move(found->second);
+        streams_.erase(found);
+      }
+      for (const c10::Stream stream : streams) order_after(pointer, stream);
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
+ private:
+  static void order_after(const void* pointer, c10::Stream stream) {
+    const c10::Stream current = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(g_hook.card);
+    c10::Event given(c10::kCUDA);
+    given.record(stream);
+    given.block(current);
+    g_hook.memory->record_stream(pointer, current.native_handle());
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::vector<c10::Stream>> streams_;
+  std::atomic<bool> any_{false};
+};
+auto& g_other_streams = *new OtherCardsStreams;  // memory is freed while the process ends
+
+void free_ours(void* pointer) {
+  if (g_other_streams.end(pointer)) g_hook.memory->free(pointer);
+}
 
 void free_any(void* pointer) {
   if (is_ours(pointer)) {
@@ -140,22 +192,11 @@ void* base_allocation(Allocator* object, void* pointer, std::size_t* bytes) {
   return block.address;
 }
 
-// A stream of another card has no place among this card's: what it was given, the current stream of
-// this one waits for, and with it all that uses the memory later.
-void record_other_cards_stream(const void* pointer, c10::Stream stream) {
-  const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
-  const c10::Stream current = cuda.getStream(g_hook.card);
-  c10::Event given(c10::kCUDA);
-  given.record(stream);
-  given.block(current);
-  g_hook.memory->record_stream(pointer, current.native_handle());
-}
-
 // torch's own type of a stream is a c10::Stream and nothing else.
 template <std::size_t Slots::*kSlot>
 void record_stream(Allocator* object, const DataPtr& data, c10::Stream stream) {
   if (is_ours(data.get())) {
-    if (stream.device() != g_hook.card) return record_other_cards_stream(data.get(), stream);
+    if (stream.device() != g_hook.card) return g_other_streams.add(data.get(), stream);
     g_hook.memory->record_stream(data.get(), stream.native_handle());
   } else {
     native<void(Allocator*, const DataPtr&, c10::Stream)>(g_hook.slots->*kSlot)(object, data,

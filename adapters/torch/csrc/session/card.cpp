@@ -153,16 +153,16 @@ void Card::allow_peer(int card) {
   }
 }
 
-// Null where the driver has none: the copy is refused then.
-runtime::cuda::Context Card::context_of(int card) {
+runtime::cuda::Result Card::find_context(int card, runtime::cuda::Context& context) {
   const std::lock_guard lock(contexts_mutex_);
-  const auto [found, is_new] = contexts_.try_emplace(card, nullptr);
+  const auto found = contexts_.find(card);
+  if (found != contexts_.end()) return context = found->second, runtime::cuda::kSuccess;
   runtime::cuda::Device device = 0;
   const runtime::cuda::Functions& call = library_->functions();
-  if (is_new && call.device_get(&device, card) == runtime::cuda::kSuccess) {
-    static_cast<void>(call.context_retain(&found->second, device));
-  }
-  return found->second;
+  runtime::cuda::Result code = call.device_get(&device, card);
+  if (code == runtime::cuda::kSuccess) code = call.context_retain(&context, device);
+  if (code == runtime::cuda::kSuccess) contexts_[card] = context;
+  return code;
 }
 
 int Card::copy_between_cards(void* to, int to_card, const void* from, int from_card,
@@ -171,8 +171,13 @@ int Card::copy_between_cards(void* to, int to_card, const void* from, int from_c
                                      runtime::cuda::Pointer from, runtime::cuda::Context,
                                      std::size_t bytes, runtime::cuda::Stream);
   static auto* const copy = reinterpret_cast<Copy*>(library_->function("cuMemcpyPeerAsync"));
-  return copy(reinterpret_cast<std::uintptr_t>(to), context_of(to_card),
-              reinterpret_cast<std::uintptr_t>(from), context_of(from_card), bytes, stream);
+  runtime::cuda::Context target = nullptr;
+  runtime::cuda::Context source = nullptr;
+  runtime::cuda::Result code = find_context(to_card, target);
+  if (code == runtime::cuda::kSuccess) code = find_context(from_card, source);
+  if (code != runtime::cuda::kSuccess) return code;
+  return copy(reinterpret_cast<std::uintptr_t>(to), target, reinterpret_cast<std::uintptr_t>(from),
+              source, bytes, stream);
 }
 
 cuda::CardMemory::Use Card::use() const {

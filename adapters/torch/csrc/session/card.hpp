@@ -60,7 +60,7 @@ class Card final : public cuda::CardMemory {
 
  private:
   bool measure_others();
-  runtime::cuda::Context context_of(int card);
+  runtime::cuda::Result find_context(int card, runtime::cuda::Context& context);
 
   std::shared_ptr<const runtime::CudaLibrary> library_;
   c10::Device device_{c10::kCUDA, 0};

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "spillway/runtime/device/device_driver.hpp"
+
 namespace spillway::runtime {
 
 /// Why a storage cannot be used.
@@ -21,5 +23,7 @@ struct LastFailure {
 
 [[nodiscard]] const LastFailure& last_failure();
 void set_last_failure(std::string text, FailureKind kind = FailureKind::kShortage);
+/// As one that makes a storage unreadable.
+void set_last_failure(const DeviceFailure& failure);
 
 }  // namespace spillway::runtime
