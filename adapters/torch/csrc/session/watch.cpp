@@ -179,7 +179,7 @@ void Watch::consider_rest(const at::RecordFunction& op) {
   }
   if (attempts_left_ == 0) return;
   --attempts_left_;
-  if (never_rests_ || keep_gradients || others_run_ops() || pool_is_open()) return;
+  if (never_rests || keep_gradients || others_run_ops() || pool_is_open()) return;
   if (!rest_.begin(op)) return;
   attempts_left_ = 0;
   engine_.note_rest(true);

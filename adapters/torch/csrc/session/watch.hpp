@@ -44,7 +44,7 @@ class Watch {
   void wake();
   /// Distributed training is in use: nothing rests any more, since the buffers of collectives that
   /// nobody sees begin would not be kept.
-  static void never_rest() { never_rests_.store(true); }
+  static void never_rest() { never_rests.store(true); }
   /// An optimizer's step begins: counted here while the hook rests.
   void note_optimizer_step();
 
@@ -76,7 +76,7 @@ class Watch {
   std::mutex hook_mutex_;  // its registration; taken after mutex_
   std::optional<at::CallbackHandle> hook_;
   HookRest rest_;
-  inline static std::atomic<bool> never_rests_{false};
+  inline static std::atomic<bool> never_rests{false};
   std::atomic<std::uint32_t> attempts_left_{0};  // to rest, in this step
   std::atomic<std::uint64_t> steps_looked_at_{0};
   std::atomic<bool> marked_steps_{false};  // what was looked at last were steps of an optimizer
