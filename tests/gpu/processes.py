@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.standin import run as stand_in
+from tests.standin.settings import variables_of
 
 HAS_CARD = torch.cuda.is_available()
 on_a_card = pytest.mark.skipif(
@@ -17,6 +18,10 @@ on_a_card = pytest.mark.skipif(
 )
 on_the_stand_in = pytest.mark.skipif(
     HAS_CARD or not stand_in.libraries(), reason="needs the stand-in for a card"
+)
+on_two_cards = pytest.mark.skipif(
+    torch.cuda.device_count() < 2 and (HAS_CARD or not stand_in.libraries()),
+    reason="no two graphics cards here, and no stand-in",
 )
 # Between the interpreter and what it runs.
 THROUGH = [] if HAS_CARD else ["tests/standin/run.py", "-m", "tests.standin.true_values"]
@@ -33,7 +38,7 @@ torch.empty(8 << 20, device="cuda")
 def run(tmp_path, *arguments, **variables):
     """Runs a module of this folder; returns what it printed and its statistics, if managed."""
     stats = tmp_path / "stats.json"
-    settings = {f"SPILLWAY_{name.upper()}": str(value) for name, value in variables.items()}
+    settings = variables_of(variables)
     if settings:
         settings |= {"SPILLWAY_STATS": str(stats), "SPILLWAY_SPOOL_DIR": str(tmp_path)}
     child = subprocess.run(

@@ -10,12 +10,18 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from tests.gpu import card_training
-from tests.gpu.processes import HAS_CARD, USES_IT, on_a_card, on_the_stand_in, run, told
+from tests.gpu.processes import (
+    HAS_CARD,
+    USES_IT,
+    on_a_card,
+    on_the_stand_in,
+    on_two_cards,
+    run,
+    told,
+)
 from tests.oracle.turns import of_the_day
-from tests.standin import run as stand_in
 
 # On the stand-in one of them in turn.
 NETWORKS = list(card_training.NETWORKS) if HAS_CARD else of_the_day(card_training.NETWORKS, 1)
@@ -23,10 +29,6 @@ OPTIMIZERS = ["lists", "fused", "momentum"]
 OPTIMIZERS = OPTIMIZERS if HAS_CARD else of_the_day(OPTIMIZERS, 1)
 # The stand-in's second card reaches the first's memory or not; what real ones do they decide.
 CARDS = ["as they are"] if HAS_CARD else ["apart", "peers"]
-on_two_cards = pytest.mark.skipif(
-    torch.cuda.device_count() < 2 and (HAS_CARD or not stand_in.libraries()),
-    reason="no two graphics cards here, and no stand-in",
-)
 WIDE = {"budget": "cuda:90%", "host_budget": "2GiB"}
 MIB = 1 << 20
 # torch's figure adds its own pool's peak, which need not have been at the same time.

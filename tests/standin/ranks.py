@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 
+from tests.standin.settings import variables_of
+
 RANKS = 2
 TIMEOUT = 300
 PROGRAM = ["tests/standin/run.py", "-m", "tests.standin.data_parallel"]
-
-
-def _named(prefix, values):
-    return {f"{prefix}_{name.upper()}": str(value) for name, value in values.items()}
 
 
 def train(folder, settings=None, card=None):
@@ -22,10 +20,10 @@ def train(folder, settings=None, card=None):
     folder.mkdir()
     started = []
     for rank in range(RANKS):
-        environment = os.environ | _named("STAND_IN", card or {})
+        environment = os.environ | variables_of(card or {}, "STAND_IN")
         if settings:
             written = {"stats": folder / f"{rank}.json", "spool_dir": folder}
-            environment |= _named("SPILLWAY", {"host_budget": "1GiB", **settings, **written})
+            environment |= variables_of({"host_budget": "1GiB", **settings, **written})
         command = [sys.executable, *PROGRAM, str(folder / "rendezvous"), str(rank), str(RANKS)]
         started.append(
             subprocess.Popen(

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.standin import needed
+from tests.standin.settings import variables_of
 
 pytestmark = needed.STAND_IN
 PROGRAM = ["tests/standin/run.py", "-m", "tests.standin.true_values", "examples.gpt_on_card.train"]
@@ -16,7 +17,7 @@ SMALL = ["--width", "512", "--layers", "3", "--context", "128", "--batch", "2", 
 
 
 def train(stats=None, **settings):
-    environment = os.environ | {f"SPILLWAY_{k.upper()}": str(v) for k, v in settings.items()}
+    environment = os.environ | variables_of(settings)
     if stats:
         environment["SPILLWAY_STATS"] = str(stats)
     child = subprocess.run(

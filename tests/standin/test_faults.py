@@ -14,6 +14,7 @@ import pytest
 
 from tests.oracle.turns import of_the_day
 from tests.standin import needed
+from tests.standin.settings import variables_of
 
 pytestmark = needed.STAND_IN
 INVALID_VALUE, OUT_OF_MEMORY = 1, 2
@@ -61,7 +62,7 @@ def train(folder, *fault, **settings):
     settings |= {"spool_dir": folder} if settings else {}
     child = subprocess.run(
         [sys.executable, "tests/standin/run.py", "-m", "tests.standin.faulty", *map(str, fault)],
-        env=os.environ | {f"SPILLWAY_{name.upper()}": str(it) for name, it in settings.items()},
+        env=os.environ | variables_of(settings),
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.standin import needed
+from tests.standin.settings import variables_of
 
 pytestmark = needed.STAND_IN
 MIB = 1 << 20
@@ -21,7 +22,7 @@ def train(folder, **settings):
     report, stats = folder / "report.json", folder / "stats.json"
     environment = os.environ | CARD
     if settings:
-        environment |= {f"SPILLWAY_{name.upper()}": str(value) for name, value in settings.items()}
+        environment |= variables_of(settings)
         environment |= {"SPILLWAY_STATS": str(stats), "SPILLWAY_SPOOL_DIR": str(folder)}
     program = ["tests/standin/run.py", "-m", "tests.standin.train", "wide_mlp:sgd"]
     child = subprocess.run(

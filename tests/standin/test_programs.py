@@ -16,6 +16,7 @@ from tests.oracle.launch import MIB, ChildFailedError, required_statistics, star
 from tests.oracle.schedule import budget_for
 from tests.oracle.turns import TODAY, of_the_day
 from tests.standin import needed, on_card
+from tests.standin.settings import variables_of
 
 pytestmark = needed.STAND_IN
 FULL = os.environ.get("CARD_ORACLE") == "full"
@@ -32,7 +33,7 @@ SHARES_TODAY = _today(SHARES, TODAY // len(on_card.CASES))
 
 
 def _train(case, folder, **variables):
-    settings = {f"SPILLWAY_{name.upper()}": str(value) for name, value in variables.items()}
+    settings = variables_of(variables)
     if settings:
         settings |= {"SPILLWAY_SPOOL_DIR": str(folder), "SPILLWAY_HOST_BUDGET": "1GiB"}
     child = start(

@@ -120,8 +120,7 @@ void DiskPassage::to_device_stream(const Part& part, Passage& passage) {
   device_parts_[id] = part;
   if (!passage.urgent || passage.copy.direction == Direction::kOut) return;
   const auto fence = transfers_.hurry(id);
-  take_device_news({id, fence ? CopyStage::kIssued : CopyStage::kFailed, fence.value_or(Fence{}),
-                    transfers_.last_refusal()});
+  take_device_news(transfers_.issued_now(id, fence));
 }
 
 void DiskPassage::to_disk(const Part& part, Passage& passage) {

@@ -95,8 +95,7 @@ void StreamTransfers::issue_queued(Direction direction, Lane& lane, std::vector<
     const Queued queued = waiting.front();
     waiting.pop_front();
     const auto fence = issue(lane, queued);
-    news.push_back({queued.id, fence ? CopyStage::kIssued : CopyStage::kFailed,
-                    fence.value_or(Fence{}), refusal_});
+    news.push_back(issued_now(queued.id, fence));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "spillway/testing/device/stand_in_card.hpp"
@@ -22,8 +23,8 @@ inline cudaError_t answer(runtime::DeviceStatus status) {
 /// Ends the process: to go on would be to calculate with what was never there.
 [[noreturn]] void unmodelled(const char* function, const char* detail = "");
 
-/// The card whose context is current: 0 or 1.
-inline int current_card() { return current_context() == kSecondCardsContext ? 1 : 0; }
+/// The card whose context is current, or which a call would make so.
+inline int current_card() { return std::max(card_of(current_context()), 0); }
 
 /// Whether work of that card may read and write there.
 bool current_card_reaches(const void* memory, std::size_t bytes);

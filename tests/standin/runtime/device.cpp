@@ -8,7 +8,6 @@
 #include <map>
 
 #include "runtime/answer.hpp"
-#include "runtime/stand_in.h"
 
 using namespace spillway::testing;  // NOLINT(google-build-using-namespace)
 
@@ -20,9 +19,6 @@ constexpr int kThreadsPerBlock = 1024;
 constexpr int kThreadsPerProcessor = 2048;
 constexpr int kSharedPerBlock = 232448;
 
-int cards() { return static_cast<int>(stand_in_cards()); }
-bool is_card(int device) { return device >= 0 && device < cards(); }
-
 cudaError_t asked(bool rightly, cudaError_t otherwise = cudaErrorInvalidDevice) {
   return answer(rightly ? cudaSuccess : otherwise);
 }
@@ -33,11 +29,11 @@ extern "C" {
 
 int cuGetProcAddress_v2(const char* name, void** found, int version, std::uint64_t flags, int* how);
 
-cudaError_t cudaGetDeviceCount(int* count) { return *count = cards(), cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = card_count(), cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = current_card(), cudaSuccess; }
 cudaError_t cudaSetDevice(int device) {
   if (!is_card(device)) return answer(cudaErrorInvalidDevice);
-  current_context() = device == 0 ? kCardsContext : kSecondCardsContext;
+  current_context() = context_of(device);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = kVersion, cudaSuccess; }

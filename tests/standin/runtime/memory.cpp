@@ -152,6 +152,8 @@ runtime::DeviceStatus copy(void* to, const void* from, std::size_t bytes, cudaMe
 }  // namespace
 
 bool current_card_reaches(const void* memory, std::size_t bytes) {
+  static const bool kIsAlone = second_card() == SecondCard::kNone;  // asked of each launch's memory
+  if (kIsAlone) return true;
   if (current_card() == card_that_allocated(memory).value_or(0)) return true;
   if (second_card() != SecondCard::kPeer) return false;
   return card_that_allocated(memory) || current_card() == 0 ||
@@ -265,9 +267,6 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int fro
 /// The driver's: contexts say which cards.
 int cuMemcpyPeerAsync(std::uintptr_t to, std::uintptr_t to_context, std::uintptr_t from,
                       std::uintptr_t from_context, std::size_t bytes, cudaStream_t stream) {
-  const auto card_of = [](std::uintptr_t context) {
-    return context == kSecondCardsContext ? 1 : context == kCardsContext ? 0 : -1;
-  };
   return copy_between_cards(reinterpret_cast<void*>(to), card_of(to_context),
                             reinterpret_cast<const void*>(from), card_of(from_context), bytes,
                             stream_of(stream))

@@ -117,7 +117,7 @@ int stand_in_launch(void* stream, const StandInAccess* accesses, std::size_t cou
 }
 
 std::size_t stand_in_used_bytes() { return stand_in_card().used().count - second_cards_bytes(); }
-unsigned stand_in_cards() { return second_card() == SecondCard::kNone ? 1 : 2; }
+unsigned stand_in_cards() { return static_cast<unsigned>(card_count()); }
 std::size_t stand_in_peak_bytes() { return stand_in_card().peak().count; }
 
 std::ptrdiff_t stand_in_distance() {

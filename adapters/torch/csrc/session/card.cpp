@@ -25,6 +25,16 @@ runtime::DeviceStream stream_of(void* handle) {
   return runtime::DeviceStream{reinterpret_cast<std::uintptr_t>(handle)};
 }
 
+/// What `ask` returns. A card that fails is an error of torch's.
+template <class Ask>
+auto with_torchs_errors(const Ask& ask) {
+  try {
+    return ask();
+  } catch (const runtime::DeviceFailure& failure) {
+    TORCH_CHECK(false, "Spillway: ", failure.what());
+  }
+}
+
 std::string bus_of_first_card(const runtime::CudaLibrary& library) {
   using GetBus = runtime::cuda::Result(char* bus, int bytes, runtime::cuda::Device device);
   auto* const get_bus = reinterpret_cast<GetBus*>(library.function("cuDeviceGetPCIBusId"));
@@ -107,11 +117,7 @@ void Card::began_unseen() { Watch::get().doubt_this_thread(); }
 
 // The tensors that a capture uses are known by its ops, which have to be seen.
 void Card::pool_opens() {
-  try {
-    engine_->begin_captures();
-  } catch (const runtime::DeviceFailure& failure) {
-    TORCH_CHECK(false, "Spillway: ", failure.what());
-  }
+  with_torchs_errors([this] { engine_->begin_captures(); });
   Watch::get().wake();
 }
 
@@ -120,11 +126,9 @@ void* Card::allocate(std::size_t bytes, void* stream) {
   Watch::get().consider_waking();
   raise_pending_failure();
   try {
-    return engine_->allocate(bytes, stream_of(stream));
+    return with_torchs_errors([&] { return engine_->allocate(bytes, stream_of(stream)); });
   } catch (const runtime::OutOfBudget& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
-  } catch (const runtime::DeviceFailure& failure) {
-    TORCH_CHECK(false, "Spillway: ", failure.what());
   }
 }
 
@@ -138,25 +142,19 @@ cuda::CardMemory::Block Card::block_at(const void* pointer) const {
 }
 
 void Card::record_stream(const void* pointer, void* stream) {
-  try {
-    engine_->record_stream(pointer, stream_of(stream));
-  } catch (const runtime::DeviceFailure& failure) {
-    TORCH_CHECK(false, "Spillway: ", failure.what());
-  }
+  with_torchs_errors([&] { engine_->record_stream(pointer, stream_of(stream)); });
 }
 
 void Card::allow_peer(int card) {
-  try {
-    engine_->allow_peer(card);
-  } catch (const runtime::DeviceFailure& failure) {
-    TORCH_CHECK(false, "Spillway: ", failure.what());
-  }
+  with_torchs_errors([&] { engine_->allow_peer(card); });
 }
 
 runtime::cuda::Result Card::find_context(int card, runtime::cuda::Context& context) {
   const std::lock_guard lock(contexts_mutex_);
-  const auto found = contexts_.find(card);
-  if (found != contexts_.end()) return context = found->second, runtime::cuda::kSuccess;
+  if (const auto found = contexts_.find(card); found != contexts_.end()) {
+    context = found->second;
+    return runtime::cuda::kSuccess;
+  }
   runtime::cuda::Device device = 0;
   const runtime::cuda::Functions& call = library_->functions();
   runtime::cuda::Result code = call.device_get(&device, card);

@@ -107,19 +107,20 @@ bool CardMemory::whole_mappings(std::uint64_t begin, std::uint64_t bytes, Mappin
 }
 
 bool CardMemory::allow_access(DeviceAddress address, Bytes bytes) {
-  Mappings::iterator first;
-  Mappings::iterator last;
-  if (!whole_mappings(to_value(address), bytes.count, first, last)) return false;
-  for (; first != last; ++first) first->second.accessible = true;
+  if (!set_everywhere(address, bytes, &Mapping::accessible)) return false;
   SPILLWAY_CHECK(mprotect(shadow(address), bytes.count, PROT_READ | PROT_WRITE) == 0, "mprotect");
   return true;
 }
 
 bool CardMemory::share(DeviceAddress address, Bytes bytes) {
+  return set_everywhere(address, bytes, &Mapping::shared);
+}
+
+bool CardMemory::set_everywhere(DeviceAddress address, Bytes bytes, bool Mapping::*property) {
   Mappings::iterator first;
   Mappings::iterator last;
   if (!whole_mappings(to_value(address), bytes.count, first, last)) return false;
-  for (; first != last; ++first) first->second.shared = true;
+  for (; first != last; ++first) first->second.*property = true;
   return true;
 }
 

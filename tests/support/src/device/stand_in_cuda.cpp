@@ -78,13 +78,9 @@ cuda::Result error_string(cuda::Result error, const char** text) {
   if (error_name(error, &name) != 0) return 1;
   return *text = "an error of the stand-in's", 0;
 }
-cuda::Result device_count(int* count) {
-  return *count = testing::second_card() == testing::SecondCard::kNone ? 1 : 2, 0;
-}
+cuda::Result device_count(int* count) { return *count = testing::card_count(), 0; }
 cuda::Result device_get(cuda::Device* device, int ordinal) {
-  int count = 0;
-  static_cast<void>(device_count(&count));
-  return *device = ordinal, ordinal >= 0 && ordinal < count ? 0 : kInvalidDevice;
+  return *device = ordinal, testing::is_card(ordinal) ? 0 : kInvalidDevice;
 }
 cuda::Result device_name(char* name, int length, cuda::Device) {
   std::strncpy(name, "stand-in card", static_cast<std::size_t>(length) - 1);
@@ -97,15 +93,12 @@ cuda::Result device_memory(std::size_t* bytes, cuda::Device) {
   return *bytes = card().facts().memory.count, 0;
 }
 cuda::Result context_retain(cuda::Context* context, cuda::Device device) {
-  const auto its = device == 0 ? testing::kCardsContext : testing::kSecondCardsContext;
-  return *context = reinterpret_cast<cuda::Context>(its), 0;
+  return *context = reinterpret_cast<cuda::Context>(testing::context_of(device)), 0;
 }
 cuda::Result context_release(cuda::Device) { return 0; }
 cuda::Result context_set(cuda::Context context) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(context);
-  if (wanted != 0 && wanted != testing::kCardsContext && wanted != testing::kSecondCardsContext) {
-    return 1;
-  }
+  if (wanted != 0 && testing::card_of(wanted) < 0) return 1;
   return testing::current_context() = wanted, 0;
 }
 cuda::Result context_get(cuda::Context* context) {

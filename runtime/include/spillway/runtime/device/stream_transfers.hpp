@@ -85,6 +85,10 @@ class StreamTransfers {
   /// is none.
   bool wait_for_one(Direction direction);
 
+  /// Of a copy that was issued just now; no fence: it was refused.
+  [[nodiscard]] CopyNews issued_now(TransferId id, const std::optional<Fence>& fence) const {
+    return {id, fence ? CopyStage::kIssued : CopyStage::kFailed, fence.value_or(Fence{}), refusal_};
+  }
   /// What the driver said to the copy that `hurry` or `advance` issued last, and it refused.
   [[nodiscard]] DeviceStatus last_refusal() const { return refusal_; }
 

@@ -74,6 +74,8 @@ class CardMemory {
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
 
+  /// Sets a property of the mappings that fill the range exactly; false if none do.
+  bool set_everywhere(runtime::DeviceAddress address, Bytes bytes, bool Mapping::*property);
   /// Whether all of the range is mapped, and so everywhere.
   [[nodiscard]] bool is_everywhere(runtime::DeviceAddress address, Bytes bytes,
                                    bool Mapping::*property) const;

@@ -22,6 +22,8 @@ CaptureDevice& stand_in_card();
 /// It has memory that is allocated, out of the first's, and copies, in the same streams.
 enum class SecondCard : std::uint8_t { kNone, kApart, kPeer };
 SecondCard second_card();
+inline int card_count() { return second_card() == SecondCard::kNone ? 1 : 2; }
+inline bool is_card(int card) { return card >= 0 && card < card_count(); }
 
 /// A kernel is about to be launched: the first ones load libraries. False where the card has no
 /// memory for them.
@@ -33,6 +35,14 @@ bool load_libraries();
 std::uintptr_t& current_context();
 inline constexpr std::uintptr_t kCardsContext = 0x1000;
 inline constexpr std::uintptr_t kSecondCardsContext = 0x3000;
+constexpr std::uintptr_t context_of(int card) {
+  return card == 0 ? kCardsContext : kSecondCardsContext;
+}
+/// -1: it is no card's.
+constexpr int card_of(std::uintptr_t context) {
+  if (context == kCardsContext) return 0;
+  return context == kSecondCardsContext ? 1 : -1;
+}
 
 /// Between the handles of streams that CUDA's functions give out. As CUDA's are: even, and neither
 /// 1 nor 2, by which programs may name stream 0.
